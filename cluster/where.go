@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Where is on which nodes a job may run, beside what its partition says. Values
@@ -18,13 +20,18 @@ type Where struct {
 	Whole bool
 	// Reservation is the name of the one inside of which it runs, "" for none.
 	Reservation string
+	// Switches is on how few switches its nodes are to be.
+	Switches Switches
 }
 
 // WhereOf reads where a job may run; nil is anywhere. The error is a
 // *Error of CodeInvalid that names the field.
-func WhereOf(nodes, exclude, features string, whole bool, reservation string) (*Where, error) {
+func WhereOf(nodes, exclude, features string, whole bool, reservation, switches string) (*Where, error) {
 	w := &Where{Whole: whole, Reservation: reservation}
 	var err error
+	if w.Switches, err = ParseSwitches(switches); err != nil {
+		return nil, err
+	}
 	if nodes != "" {
 		if w.Nodes, err = ParseHostList(nodes); err != nil {
 			return nil, Errorf(CodeInvalid, "nodelist: %v", err)
@@ -38,7 +45,7 @@ func WhereOf(nodes, exclude, features string, whole bool, reservation string) (*
 	if w.Features, err = ParseFeatures(features); err != nil {
 		return nil, err
 	}
-	if nodes == "" && exclude == "" && features == "" && !whole && reservation == "" {
+	if nodes == "" && exclude == "" && features == "" && !whole && reservation == "" && switches == "" {
 		return nil, nil
 	}
 	return w, nil
@@ -53,6 +60,60 @@ func (w *Where) InReservation() string {
 		return ""
 	}
 	return w.Reservation
+}
+
+// Switches is on how few of the network's lowest switches a job on several nodes is to
+// be, and for how long it waits for such nodes before it takes any: Slurm's --switches.
+// The zero value asks for nothing.
+type Switches struct {
+	Most int
+	Wait time.Duration
+}
+
+// DefaultSwitchWait is for how long a job waits that does not say so, as Slurm's
+// max_switch_wait has it. MaxSwitchWait is the longest that it may say.
+const (
+	DefaultSwitchWait = 5 * time.Minute
+	MaxSwitchWait     = 30 * 24 * time.Hour
+)
+
+// ParseSwitches reads how many, as 1, or how many and for how long, as 1@10m; "" asks
+// for nothing. The error is an *Error of CodeInvalid.
+func ParseSwitches(s string) (Switches, error) {
+	if s == "" {
+		return Switches{}, nil
+	}
+	count, wait, said := strings.Cut(s, "@")
+	w := Switches{Wait: DefaultSwitchWait}
+	n, err := strconv.ParseUint(count, 10, 16)
+	if w.Most = int(n); err != nil || n < 1 || n > MaxNodes {
+		return Switches{}, Errorf(CodeInvalid, "switches: %s is no number of 1 to %d, or that and how long to wait for it, such as 1@10m", QuoteShort(s), MaxNodes)
+	}
+	if said {
+		if w.Wait, err = time.ParseDuration(wait); err != nil || w.Wait < 0 || w.Wait > MaxSwitchWait || w.Wait%time.Second != 0 {
+			return Switches{}, Errorf(CodeInvalid, "switches: %s waits for no time of 0s to %s in whole seconds", QuoteShort(s), TimeText(MaxSwitchWait))
+		}
+	}
+	return w, nil
+}
+
+// String is what ParseSwitches reads.
+func (s Switches) String() string {
+	if s.Most == 0 {
+		return ""
+	}
+	return strconv.Itoa(s.Most) + "@" + s.Wait.String()
+}
+
+// FewSwitches is on how many switches the job's nodes may be when it starts at a time,
+// and until when that holds; 0 is on any.
+func (j *Job) FewSwitches(now Time) (most int, until Time) {
+	if w := j.Spec.Where; w != nil && w.Switches.Most > 0 && j.Spec.NodeCount() > 1 {
+		if until = j.Eligible.Add(w.Switches.Wait); now < until {
+			return w.Switches.Most, until
+		}
+	}
+	return 0, 0
 }
 
 // WholeNodes reports whether the job wants its nodes for itself.

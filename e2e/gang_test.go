@@ -171,7 +171,8 @@ func started(dir string) int { return len(lines(filepath.Join(dir, "started"))) 
 // the others, and nothing is left of them.
 func TestGangEndsWithOneRank(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, "--nodes", "2x2xT4")
+	c := startCluster(t, "--nodes", "1x2xT4@switch=core:a,1x2xT4@switch=core:b")
+	c.switches()
 	dir := openDir(t)
 	write(t, filepath.Join(dir, "stay.sh"), marker)
 	id := c.submit("-D", dir, "-N", "2", "--tasks-per-node", "2", "--gpus", "2", "--", "./stay.sh")
@@ -197,6 +198,25 @@ func TestGangEndsWithOneRank(t *testing.T) {
 	if j := c.await(again, "COMPLETED", "FAILED"); j.State != "COMPLETED" {
 		t.Errorf("what the gang held is not free: %s", j.State)
 	}
+}
+
+// switches sees that a gang waits for one switch as long as it asks to, on nodes that are
+// on two, and says so.
+func (c *cluster) switches() {
+	c.t.Helper()
+	long := c.submit("-N", "2", "--gpus", "1", "--switches", "1", "--", "true")
+	c.eventually("it waits and says for what", func() bool {
+		return strings.Contains(c.run("why", fmt.Sprint(long)), "needs 2 at once, on one switch for another ~5 min")
+	})
+	if text := c.run("show", fmt.Sprint(long)) + c.run("scontrol", "show", "job", fmt.Sprint(long)); !strings.Contains(text, "on at most 1 switch, waiting for that up to 5m00s") || !strings.Contains(text, "Switches=1@00:05:00") {
+		c.t.Errorf("it is shown as\n%s", text)
+	}
+	short := c.submit("-N", "2", "--gpus", "1", "--switches", "1@1s", "--", "true")
+	c.await(short, "COMPLETED")
+	if j := c.await(long, "PENDING"); j.State != "PENDING" {
+		c.t.Errorf("who waits for five minutes is %s", j.State)
+	}
+	c.run("cancel", fmt.Sprint(long))
 }
 
 // TestBarrierOutlivesDaemons: while one node is not there nothing starts, through

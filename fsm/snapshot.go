@@ -55,7 +55,7 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 }
 
 func (s *snapshot) write(w io.Writer) error {
-	out := &framer{w: bufio.NewWriterSize(w, 256<<10)}
+	out := &framer{w: bufio.NewWriterSize(w, 64<<10)}
 	head := &logv1.SnapshotHeader{Format: snapshotFormat, Index: s.view.at.Index, Term: s.view.term, WrittenBy: s.version}
 	if err := out.put(head); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 }
 
 func readSnapshot(r io.Reader, keep func([]string, []byte) cluster.Bulk) (*State, error) {
-	br := bufio.NewReaderSize(r, 256<<10)
+	br := bufio.NewReaderSize(r, 64<<10)
 	// A record stays in the buffer when it fits there; a damaged length is
 	// refused before anything is allocated for it.
 	opt := protodelim.UnmarshalOptions{MaxSize: maxRecordBytes}

@@ -46,6 +46,35 @@ func TestForecastOfASpan(t *testing.T) {
 	}
 }
 
+// TestForecastOnFewSwitches: who waits for one switch starts when one has enough nodes free,
+// or on any once it has waited for as long as it asked to.
+func TestForecastOnFewSwitches(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		most int
+		wait time.Duration
+		want time.Duration
+	}{
+		{"nothing asked", 0, 0, 0},
+		{"one switch", 1, 5 * time.Hour, time.Hour},
+		{"two switches", 2, 5 * time.Hour, 0},
+		{"it waits for less", 1, 20 * time.Minute, 20 * time.Minute},
+	} {
+		w := NewWorld([]*cluster.Node{Node("n1", 1, a100, Switch("core:a")), Node("n2", 1, a100, Switch("core:a")), Node("n3", 1, a100, Switch("core:b")), Node("n4", 1, a100, Switch("core:b"))})
+		running(w, Job(1, Lasts(time.Hour)), GPU("n1", 0), whole(80000))
+		running(w, Job(2, Lasts(3*time.Hour)), GPU("n3", 0), whole(80000))
+		j := Job(9, Exclusive, Nodes(2), func(j *cluster.Job) {
+			j.Spec.Where = &cluster.Where{Switches: cluster.Switches{Most: c.most, Wait: c.wait}}
+		})
+		w.Submit(j)
+		f, ok := scheduler.ForecastStart(w.Snapshot(), j, scheduler.Default())
+		if !ok || f.P50.Sub(Now) != c.want || f.P90 < f.P50 {
+			t.Errorf("%s: in %s to %s, %t: %s", c.name, f.P50.Sub(Now), f.P90.Sub(Now), ok, f.Missing)
+		}
+	}
+}
+
 // TestASpanBehindAReservation: both nodes have room, and one is kept by a reservation
 // into which the job would run. It is told so, and starts when that ends.
 func TestASpanBehindAReservation(t *testing.T) {

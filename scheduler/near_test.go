@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -141,4 +142,60 @@ func TestGangsOnOneSwitch(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s%q, want %q", c.name, d, why, c.words)
 		}
 	}
+}
+
+// TestFewSwitches: who asks for one switch waits until one has room, or its wait is over,
+// says so, and keeps nobody of its shape from starting; who stands behind it starts where
+// it cannot.
+func TestFewSwitches(t *testing.T) {
+	t.Parallel()
+	asks := func(most int, wait time.Duration) JobOption {
+		return func(j *cluster.Job) {
+			j.Spec.Where = &cluster.Where{Switches: cluster.Switches{Most: most, Wait: wait}}
+		}
+	}
+	for _, c := range []struct {
+		name string
+		job  *cluster.Job
+		want string
+		says string
+	}{
+		{"one switch", Job(1, GPUs(2), Nodes(2), Exclusive, Lasts(time.Hour), asks(1, 5*time.Minute)), "", ", on one switch for another ~5 min"},
+		{"it has waited for a while", Job(1, GPUs(2), Nodes(2), Exclusive, Lasts(time.Hour), Waited(2*time.Minute), asks(1, 5*time.Minute)), "", ", on one switch for another ~3 min"},
+		{"two switches", Job(1, GPUs(2), Nodes(2), Exclusive, Lasts(time.Hour), asks(2, 5*time.Minute)), "n2 n4", ""},
+		{"its wait is over", Job(1, GPUs(2), Nodes(2), Exclusive, Lasts(time.Hour), Waited(5*time.Minute), asks(1, 5*time.Minute)), "n2 n4", ""},
+		{"one switch has room for less", Job(1, GPUs(1), Nodes(2), Exclusive, Lasts(time.Hour), asks(1, 5*time.Minute)), "n3 n4", ""},
+		{"nodes without GPUs", Job(1, Nodes(2), GPUs(0), Lasts(time.Hour), asks(1, 5*time.Minute)), "n1 n2", ""},
+	} {
+		w := NewWorld([]*cluster.Node{Node("n1", 2, a100, Switch("core:a")), Node("n2", 2, a100, Switch("core:a")),
+			Node("n3", 2, a100, Switch("core:b")), Node("n4", 2, a100, Switch("core:b"))})
+		for i, g := range []cluster.GPUID{"n1-00", "n1-01", "n3-00"} {
+			running(w, Job(cluster.JobID(50+i), Lasts(time.Hour)), g, whole(80000))
+		}
+		w.Submit(c.job)
+		p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+		if got := startedOn(p.Starts, 1); got != c.want {
+			t.Errorf("%s: starts on %q, want %q", c.name, got, c.want)
+		}
+		if c.says != "" && (len(p.Unplaced) != 1 || !strings.Contains(p.Unplaced[0].Reason.Detail, c.says)) {
+			t.Errorf("%s: says %+v, want %q", c.name, p.Unplaced, c.says)
+		}
+		w.Submit(Job(2, GPUs(2), Nodes(2), Exclusive, Lasts(time.Minute)))
+		if p = scheduler.Schedule(w.Snapshot(), scheduler.Default()); c.want == "" && startedOn(p.Starts, 2) != "n2 n4" {
+			t.Errorf("%s: who comes after it starts on %q", c.name, startedOn(p.Starts, 2))
+		}
+	}
+}
+
+// startedOn is the nodes on which a job starts, "" where it does not.
+func startedOn(starts []dispatch.Start, id cluster.JobID) string {
+	var out []string
+	for _, s := range starts {
+		for _, b := range s.Berths() {
+			if s.Job == id {
+				out = append(out, string(b.Node))
+			}
+		}
+	}
+	return strings.Join(out, " ")
 }

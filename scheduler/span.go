@@ -28,7 +28,7 @@ func (it *item) allGPUs() int { return it.gpus * max(1, it.nodes) }
 // the classes that do it takes one as other jobs do.
 func (p *pass) startSpan(it *item) bool {
 	if it.gpus == 0 {
-		parts, ok := rules.NearParts(it.job, p.fitter.plainParts(it))
+		parts, ok := rules.NearParts(it.job, p.fitter.plainParts(it), cluster.Time(p.now))
 		if !ok {
 			return false
 		}
@@ -47,7 +47,7 @@ func (p *pass) startSpan(it *item) bool {
 		if !p.fitter.leads(it, c) || p.realms == nil && !p.fitter.mayFit(it, c) {
 			continue
 		}
-		if s, ok := rules.NearParts(it.job, p.fitter.fitSpan(it, c)); ok {
+		if s, ok := rules.NearParts(it.job, p.fitter.fitSpan(it, c), cluster.Time(p.now)); ok {
 			fits, parts[c] = append(fits, c), s
 		}
 	}
@@ -211,7 +211,7 @@ func (kp *keeper) clearest(it *item) (best []rules.Part, shadow int64, class int
 		if !kp.fitter.leads(it, c) {
 			continue
 		}
-		if s, ok := rules.BestParts(it.job, kp.clearing(it, c)); ok && (class < 0 || rules.LastOrder(s) < shadow) {
+		if s, ok := rules.SoonestParts(it.job, kp.clearing(it, c), cluster.Time(kp.now)); ok && (class < 0 || rules.LastOrder(s) < shadow) {
 			best, shadow, class = s, rules.LastOrder(s), c
 		}
 	}
@@ -304,17 +304,21 @@ func (kp *keeper) roomy(it *item, host int32) (at int64, ok bool) {
 }
 
 // spanReason says how many nodes have room for a job that needs several.
-func (tl *teller) spanReason(it *item, c int) cluster.Reason {
-	r := cluster.Reason{Code: cluster.ReasonNodes}
+func (tl *teller) spanReason(it *item, c int) (r cluster.Reason) {
+	r.Code = cluster.ReasonNodes
 	key := shape{class: -1, cpu: it.cpu, host: it.mem, nodes: int32(it.nodes)}
 	if c >= 0 {
 		key = tl.fitter.shapeOf(it, c)
 	}
+	few := say.FewSwitches(it.job, cluster.Time(tl.now))
 	if told, ok := tl.told[key]; ok || len(tl.told) >= tl.pol.MaxReasons {
-		r.Detail = told.Detail
+		r.Detail = told.Detail + few
 		return r
 	}
-	defer func() { tl.told[key] = r }()
+	defer func() {
+		tl.told[key] = r
+		r.Detail += few
+	}()
 	if c < 0 {
 		r.Detail = fmt.Sprintf("%s with %s and %s of host memory free, needs %d at once", say.Nodes(len(tl.fitter.plainParts(it))), say.Cores(it.cpu), cluster.MemText(it.mem), it.nodes)
 		return r

@@ -236,7 +236,7 @@ func (y *yielder) onFamily(w *wish, c int) (v vacated, ok bool) {
 			parts[i].Order += (g.size + cluster.WholeGPU) / min(on[g], int64(w.nodes))
 		}
 	}
-	best, ok := rules.BestParts(w.job, parts)
+	best, ok := rules.NearParts(w.job, parts, cluster.Time(y.p.now))
 	if !ok {
 		return v, false
 	}
@@ -297,7 +297,7 @@ func (y *yielder) spare(w *wish, v *vacated, all []*yielding) {
 				parts = append(parts, y.part(w, n))
 			}
 		}
-		return rules.BestParts(w.job, parts)
+		return rules.NearParts(w.job, parts, cluster.Time(y.p.now))
 	}
 	for _, g := range v.who {
 		lift(g, -1)

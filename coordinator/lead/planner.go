@@ -287,6 +287,7 @@ func (p *planner) pass(ctx context.Context, kind site.Pass) (took time.Duration,
 		snap.Images = p.holders(snap.Waiting)
 	}
 	p.stand(snap, sched)
+	p.begins = untilSwitches(snap, p.begins)
 	p.mu.Lock()
 	p.waits = p.waits.After(snap, &sched.Site, kind)
 	p.mu.Unlock()
@@ -305,6 +306,17 @@ func (p *planner) pass(ctx context.Context, kind site.Pass) (took time.Duration,
 		return took, err
 	}
 	return took, p.preempt(ctx, preempt)
+}
+
+// untilSwitches is the earlier of a time, 0 for none, and of the first at which a job waits
+// no longer for few switches.
+func untilSwitches(snap *dispatch.Snapshot, at cluster.Time) cluster.Time {
+	for _, j := range snap.Waiting {
+		if most, until := j.FewSwitches(snap.Now); most > 0 && (at == 0 || until < at) {
+			at = until
+		}
+	}
+	return at
 }
 
 // others reports whether some passes are not the scheduler's own.

@@ -47,6 +47,7 @@ var table = []row{
 	{"Mount", 8, "source target read_only"},
 	{"Array", 9, "runs throttle"},
 	{"Where", 9, "nodes exclude features whole reservation"},
+	{"Where", 15, "switches"},
 	{"Estimate", 1, "gpu_type gpu_mem_mib gpu_mem_p95_mib milli duration_us host_mem_mib cpu_milli power_w confidence_milli source"},
 	{"Estimate", 13, "host_confidence_milli"},
 	{"Estimate", 15, "time_confidence_milli"},

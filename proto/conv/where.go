@@ -12,14 +12,14 @@ import (
 )
 
 func whereFromLog(m *logv1.Where) (*cluster.Where, error) {
-	return cluster.WhereOf(m.GetNodes(), m.GetExclude(), m.GetFeatures(), m.GetWhole(), m.GetReservation())
+	return cluster.WhereOf(m.GetNodes(), m.GetExclude(), m.GetFeatures(), m.GetWhole(), m.GetReservation(), m.GetSwitches())
 }
 
 func whereToLog(w *cluster.Where) *logv1.Where {
 	if w == nil {
 		return nil
 	}
-	return &logv1.Where{Nodes: w.Nodes.String(), Exclude: w.Exclude.String(), Features: w.Features.String(), Whole: w.Whole, Reservation: w.Reservation}
+	return &logv1.Where{Nodes: w.Nodes.String(), Exclude: w.Exclude.String(), Features: w.Features.String(), Whole: w.Whole, Reservation: w.Reservation, Switches: w.Switches.String()}
 }
 
 // ReservationToLog converts a reservation.

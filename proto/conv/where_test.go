@@ -20,7 +20,7 @@ func genWhere(t *rapid.T, all bool) *cluster.Where {
 		}
 		return rapid.SampledFrom(of).Draw(t, label)
 	}
-	w, err := cluster.WhereOf(pick("nodelist", "n[1-3],x", "a7"), pick("exclude", "b[01-04]", "c"), pick("constraint", "a100&nvlink|h100", "x.y:z"), true, pick("inside", "night", "maint"))
+	w, err := cluster.WhereOf(pick("nodelist", "n[1-3],x", "a7"), pick("exclude", "b[01-04]", "c"), pick("constraint", "a100&nvlink|h100", "x.y:z"), true, pick("inside", "night", "maint"), pick("switches", "1@5m0s", "2@30s"))
 	if err != nil {
 		t.Fatal(err)
 	}

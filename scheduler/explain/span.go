@@ -117,42 +117,81 @@ func (x *explainer) forecastSpan(live map[cluster.NodeID][]*cluster.Job) (f Fore
 		byType[typ] = append(byType[typ], spanPlace{clearing: c})
 	}
 	for _, typ := range sortedTypes(byType) {
-		ps := byType[typ]
-		if len(ps) < want {
-			continue
-		}
-		slices.SortStableFunc(ps, func(a, b spanPlace) int { return cmp.Compare(a.at, b.at) })
-		e, _ := cluster.EstimateFor(x.job.Estimates, cmp.Or(typ, cluster.CPUType))
-		waited := max(now-int64(x.job.Eligible), x.pol.ReserveAge.Microseconds())
-		bound := ps[want-1].at + max(0, rules.DurationOf(x.job, &e, &x.pol)-waited)
-		for i := range ps {
-			p := &ps[i]
-			if typ != "" {
-				p.bound = bound
+		for _, set := range x.switchSets(byType[typ], want) {
+			g, open := x.forecastOn(typ, set, want)
+			if !open || ok && g.P50 >= f.P50 {
+				continue
 			}
-			p.early, p.late = p.play(rules.Middle), p.play(rules.Tail)
-		}
-		slices.SortStableFunc(ps, func(a, b spanPlace) int { return cmp.Compare(a.early, b.early) })
-		early, last, open := together(ps, want, now, func(p *spanPlace) int64 { return p.early })
-		late, _, _ := together(ps, want, early, func(p *spanPlace) int64 { return p.late })
-		if !open || ok && early >= int64(f.P50) {
-			continue
-		}
-		f = Forecast{Node: last.node.ID, Missing: last.missing(), P50: cluster.Time(early), P90: cluster.Time(late), Ahead: last.before()}
-		ok, all, free = true, len(ps), 0
-		for _, p := range ps {
-			if p.ends == 0 && p.at <= now {
-				free++
+			f, ok, all, free = g, true, len(set.places), 0
+			for _, p := range set.places {
+				if p.ends == 0 && p.at <= now {
+					free++
+				}
 			}
 		}
 	}
 	if ok {
-		f.Missing = fmt.Sprintf("%d of %s with room, needs %d at once; the last to come free is %s", free, say.Nodes(all), want, f.Missing)
+		f.Missing = fmt.Sprintf("%d of %s with room, needs %d at once%s; the last to come free is %s", free, say.Nodes(all), want, say.FewSwitches(x.job, x.snap.Now), f.Missing)
 	}
 	if ok && int64(f.P50) <= now {
 		x.afterOthers(&f)
 	}
 	return f, ok
+}
+
+// spanSet is nodes that a job on several may have, and from when on.
+type spanSet struct {
+	places []spanPlace
+	from   int64
+}
+
+// switchSets is all of the nodes or, for a job that waits for few switches, those of each
+// switch that has enough, and all of them from when it waits no longer.
+func (x *explainer) switchSets(ps []spanPlace, want int) []spanSet {
+	most, until := x.job.FewSwitches(x.snap.Now)
+	if most == 0 {
+		return []spanSet{{ps, int64(x.snap.Now)}}
+	}
+	by := map[string][]spanPlace{}
+	for _, p := range ps {
+		by[p.node.SwitchPath()] = append(by[p.node.SwitchPath()], p)
+	}
+	sets := []spanSet{{ps, int64(until)}}
+	if len(by) <= most {
+		sets[0].from = int64(x.snap.Now)
+	}
+	for _, path := range sortedTypes(by) {
+		if len(by[path]) >= want && len(by) > most {
+			sets = append(sets, spanSet{by[path], int64(x.snap.Now)})
+		}
+	}
+	return sets
+}
+
+// forecastOn is the forecast of a job on so many of a set of nodes, with cards of a type.
+func (x *explainer) forecastOn(typ string, set spanSet, want int) (f Forecast, ok bool) {
+	ps := set.places
+	if len(ps) < want {
+		return f, false
+	}
+	slices.SortStableFunc(ps, func(a, b spanPlace) int { return cmp.Compare(a.at, b.at) })
+	e, _ := cluster.EstimateFor(x.job.Estimates, cmp.Or(typ, cluster.CPUType))
+	waited := max(int64(x.snap.Now-x.job.Eligible), x.pol.ReserveAge.Microseconds())
+	bound := ps[want-1].at + max(0, rules.DurationOf(x.job, &e, &x.pol)-waited)
+	for i := range ps {
+		p := &ps[i]
+		if typ != "" {
+			p.bound = bound
+		}
+		p.early, p.late = p.play(rules.Middle), p.play(rules.Tail)
+	}
+	slices.SortStableFunc(ps, func(a, b spanPlace) int { return cmp.Compare(a.early, b.early) })
+	early, last, open := together(ps, want, set.from, func(p *spanPlace) int64 { return p.early })
+	late, _, _ := together(ps, want, early, func(p *spanPlace) int64 { return p.late })
+	if !open {
+		return f, false
+	}
+	return Forecast{Node: last.node.ID, Missing: last.missing(), P50: cluster.Time(early), P90: cluster.Time(late), Ahead: last.before()}, true
 }
 
 func sortedTypes[V any](m map[string]V) []string {

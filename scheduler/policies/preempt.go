@@ -206,7 +206,7 @@ func (ev *evictor) preemptSpan(t *scene.Task) {
 		}
 		on[gi] = v
 		return rules.Part{Order: int64(len(v.runs))<<32 + v.lost>>20}, true // about a second
-	}, func(x scene.Placed) {
+	}, rules.FewParts, func(x scene.Placed) {
 		if o := ev.tollOf(x, on); best == nil || cmp.Or(cmp.Compare(len(o.runs), len(best.runs)), cmp.Compare(o.lost, best.lost)) < 0 {
 			best = o
 		}

@@ -207,7 +207,7 @@ func (k *keeper) holdSpan(t *scene.Task) {
 		when, on := k.Clears(t, at, rules.Forever)
 		when = k.Fleet.Hosts[k.Fleet.Groups[at].Host].AfterKept(when, t.Needs[k.Fleet.Groups[at].Class].Dur)
 		return rules.Part{Order: when, Cards: slices.Clone(on)}, on != nil
-	}, func(x scene.Placed) {
+	}, rules.SoonestParts, func(x scene.Placed) {
 		if last := rules.LastOrder(x.Parts); last < at {
 			best, at = x, last
 		}

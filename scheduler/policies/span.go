@@ -3,6 +3,7 @@ package policies
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -32,6 +33,7 @@ func (st *starter) startSpan(t *scene.Task) bool {
 	case parts != nil:
 		st.placeSpan(t, parts)
 		return true
+	case waitsForSwitches(t, st.Now): // others of its shape may have room
 	case t.GPUs > 0:
 		st.noteFailed(t)
 	default:
@@ -40,24 +42,77 @@ func (st *starter) startSpan(t *scene.Task) bool {
 	return false
 }
 
+func waitsForSwitches(t *scene.Task, now int64) bool {
+	most, _ := t.Job.FewSwitches(cluster.Time(now))
+	return most > 0
+}
+
 // chooseSpan returns the parts that t is to start on now, none when it has to
 // wait. Nodes that held up an earlier attempt are taken where nothing else is.
 func (st *starter) chooseSpan(t *scene.Task) []rules.Part {
-	parts := st.chooseWithin(t, "")
-	if parts == nil || t.Job.Spec.Where.Named() {
+	parts := st.chooseWithin(t, &scene.Spread{})
+	most, _ := t.Job.FewSwitches(cluster.Time(st.Now))
+	few := func(parts []rules.Part) bool { return rules.Switches(st.said(t, parts), most) <= most }
+	if parts == nil || t.Job.Spec.Where.Named() && few(parts) {
 		return parts
 	}
-	// Nearer ones, where there are such: nobody waits for them.
+	// Nearer ones, where there are such: nobody waits for them who asks for no number.
 	for _, within := range st.nearer(t, parts) {
-		if near := st.chooseWithin(t, within); near != nil {
+		if near := st.chooseWithin(t, &scene.Spread{Within: within}); near != nil && few(near) {
 			return near
 		}
 	}
-	return parts
+	if few(parts) {
+		return parts
+	}
+	for _, on := range st.few(t, most) {
+		if near := st.chooseWithin(t, &scene.Spread{On: on}); near != nil {
+			return near
+		}
+	}
+	return nil
 }
 
-// mostNearer bounds how many switches are tried for a task.
-const mostNearer = 8
+// said is the parts with what the task and their nodes say of them.
+func (st *starter) said(t *scene.Task, parts []rules.Part) []rules.Part {
+	out := make([]rules.Part, len(parts))
+	for i, x := range parts {
+		out[i] = rules.NewPart(t.Job, st.Fleet.Hosts[x.Host].Node, x)
+	}
+	return out
+}
+
+// Bounds of how many switches, and of how many sets of them, are tried for a task.
+const (
+	mostNearer = 8
+	mostSets   = 64
+)
+
+// few lists sets of so many switches that may have enough nodes for t, those with the
+// fewest first.
+func (st *starter) few(t *scene.Task, most int) [][]string {
+	count := map[string]int{}
+	for hi := range st.Fleet.Hosts {
+		if h := &st.Fleet.Hosts[hi]; t.CPU <= h.FreeCPU(st.Now+t.Dur) && t.Mem <= h.FreeMem(st.Now+t.Dur) {
+			count[h.Node.SwitchPath()]++
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[a], count[b]), cmp.Compare(a, b))
+	})
+	most = min(most, len(names))
+	var out [][]string
+	for i := 0; i+most <= len(names) && len(out) < mostSets; i++ {
+		sum := 0
+		for _, name := range names[i : i+most] {
+			sum += count[name]
+		}
+		if sum >= t.Nodes {
+			out = append(out, names[i:i+most])
+		}
+	}
+	return out
+}
 
 // nearer lists switches below which t may find all of its nodes, and that are lower than
 // the one below which the parts are. It is empty where one of these held t up.
@@ -87,9 +142,9 @@ func (st *starter) nearer(t *scene.Task, parts []rules.Part) []string {
 	return all[:min(len(all), mostNearer)]
 }
 
-// chooseWithin is chooseSpan below a switch, "" for anywhere.
-func (st *starter) chooseWithin(t *scene.Task, within string) []rules.Part {
-	s := &scene.Spread{Failed: make([]bool, len(st.Fleet.Classes)), Late: t.Job.Undone() == 0, Within: within}
+// chooseWithin is chooseSpan within what s says of switches.
+func (st *starter) chooseWithin(t *scene.Task, s *scene.Spread) []rules.Part {
+	s.Failed, s.Late = make([]bool, len(st.Fleet.Classes)), t.Job.Undone() == 0
 	st.Spread = s
 	defer func() { st.Spread = nil }()
 	for {
@@ -98,7 +153,7 @@ func (st *starter) chooseWithin(t *scene.Task, within string) []rules.Part {
 			return s.Parts
 		case s.Family >= 0:
 			s.Failed[s.Family] = true
-		case !s.Late && within == "":
+		case !s.Late && s.Within == "":
 			clear(s.Failed)
 			s.Late = true
 		default:

@@ -150,5 +150,5 @@ func (tl *teller) spanReason(t *scene.Task) cluster.Reason {
 	if t.Whole {
 		what += " and nobody there"
 	}
-	return cluster.Reason{Code: cluster.ReasonNodes, Detail: fmt.Sprintf("%s with %s, needs %d at once", say.Nodes(most), what, t.Nodes)}
+	return cluster.Reason{Code: cluster.ReasonNodes, Detail: fmt.Sprintf("%s with %s, needs %d at once", say.Nodes(most), what, t.Nodes) + say.FewSwitches(t.Job, cluster.Time(tl.Now))}
 }

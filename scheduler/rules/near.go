@@ -3,7 +3,9 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -12,9 +14,92 @@ import (
 // NearParts is BestParts for a job that starts now: of nodes that are as good to it, those
 // that are nearest to each other in the network. They are all below the lowest switch
 // below which enough have room, of several such the one with the fewest, and on as few
-// switches below that as can be: the rule of Slurm's topology/tree. Nobody waits for
-// nearer ones, and nodes that the job names, or that held it up, are taken as they come.
-func NearParts(j *cluster.Job, parts []Part) (best []Part, ok bool) {
+// switches below that as can be: the rule of Slurm's topology/tree. Who asks for no
+// number of switches waits for no nearer ones, and nodes that the job names, or that held
+// it up, are taken as they come.
+func NearParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, ok bool) {
+	best, ok = nearest(j, parts)
+	if most, _ := j.FewSwitches(now); ok && Switches(best, most) > most {
+		best, ok = onSwitches(j, parts, most)
+	}
+	return best, ok
+}
+
+// SoonestParts is BestParts for a job that waits, where the order of parts is when they
+// have room: the first time at which enough of them do that are on as few switches as the
+// job asks for, or on any once it no longer waits for those.
+func SoonestParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, ok bool) {
+	best, ok = BestParts(j, parts)
+	most, until := j.FewSwitches(now)
+	if !ok || most == 0 || Switches(best, most) <= most {
+		return best, ok
+	}
+	best = slices.Clone(best)
+	for i := range best {
+		best[i].Order = max(best[i].Order, int64(until))
+	}
+	if near, ok := onSwitches(j, parts, most); ok && LastOrder(near) <= LastOrder(best) {
+		return near, true
+	}
+	return best, true
+}
+
+// FewParts is BestParts on as few switches as the job asks for while it waits for those.
+func FewParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, ok bool) {
+	best, ok = BestParts(j, parts)
+	if most, _ := j.FewSwitches(now); ok && Switches(best, most) > most {
+		return onSwitches(j, parts, most)
+	}
+	return best, ok
+}
+
+// Switches is on how many switches the parts are, nodes that do not say where they are
+// being on one; 0 where nobody asks, for which most is 0.
+func Switches(parts []Part, most int) int {
+	if most == 0 {
+		return 0
+	}
+	on := map[string]struct{}{}
+	for i := range parts {
+		on[parts[i].path] = struct{}{}
+	}
+	return len(on)
+}
+
+// onSwitches is BestParts on at most so many switches: of those that have enough the
+// parts whose last in order comes first. Nodes that the job names are all of its.
+func onSwitches(j *cluster.Job, parts []Part, most int) (best []Part, ok bool) {
+	bestFirst(parts)
+	n := j.Spec.NodeCount()
+	// on are the switches that have most of the first parts, and all how many those are.
+	on := func(first int) (names []string, all int) {
+		count := map[string]int{}
+		for i := range parts[:first] {
+			count[parts[i].path]++
+		}
+		names = slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+			return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+		})
+		names = names[:min(most, len(names))]
+		for _, name := range names {
+			all += count[name]
+		}
+		return names, all
+	}
+	first := sort.Search(len(parts), func(i int) bool {
+		_, all := on(i + 1)
+		return all >= n
+	}) + 1
+	if first > len(parts) {
+		return nil, false
+	}
+	names, _ := on(first)
+	in := slices.DeleteFunc(slices.Clone(parts[:first]), func(p Part) bool { return !slices.Contains(names, p.path) })
+	return BestParts(j, in)
+}
+
+// nearest is NearParts for a job that takes as many switches as there are.
+func nearest(j *cluster.Job, parts []Part) (best []Part, ok bool) {
 	best, ok = BestParts(j, parts)
 	if !ok || j.Spec.Where.Named() || best[len(best)-1].Late {
 		return best, ok

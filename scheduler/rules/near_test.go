@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -64,7 +65,7 @@ func TestNearParts(t *testing.T) {
 				parts[i] = rules.NewPart(j, &cluster.Node{ID: "n"}, parts[i])
 			}
 		}
-		got, ok := rules.NearParts(j, parts)
+		got, ok := rules.NearParts(j, parts, 0)
 		if !ok || !slices.Equal(hostsOf(got), c.want) || rules.SwitchWords(got) != c.words {
 			t.Errorf("%s: nodes %v, %v, %q; want %v, %q", c.name, hostsOf(got), ok, rules.SwitchWords(got), c.want, c.words)
 		}
@@ -79,10 +80,10 @@ func TestNearParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	named.Spec.Where = &cluster.Where{Nodes: hosts}
-	if got, ok := rules.NearParts(named, partsAt(named, "b", "a", "a", "a", "b")); !ok || !slices.Equal(hostsOf(got), []int32{0, 4}) {
+	if got, ok := rules.NearParts(named, partsAt(named, "b", "a", "a", "a", "b"), 0); !ok || !slices.Equal(hostsOf(got), []int32{0, 4}) {
 		t.Errorf("by name: %v", hostsOf(got))
 	}
-	if _, ok := rules.NearParts(gang(3), partsAt(gang(3), "a", "a")); ok {
+	if _, ok := rules.NearParts(gang(3), partsAt(gang(3), "a", "a"), 0); ok {
 		t.Error("two nodes are enough for three")
 	}
 }
@@ -107,7 +108,7 @@ func TestNearPartsIsNearest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		paths := rapid.SliceOfN(rapid.SampledFrom([]string{"x", "x:a", "x:b", "y:a", "y:c", "y:c:p", "y:c:q", "z"}), 2, 9).Draw(t, "paths")
 		n := rapid.IntRange(2, len(paths)).Draw(t, "nodes")
-		got, ok := rules.NearParts(gang(n), partsAt(gang(n), paths...))
+		got, ok := rules.NearParts(gang(n), partsAt(gang(n), paths...), 0)
 		hosts := hostsOf(got)
 		if !ok || len(hosts) != n || len(slices.Compact(slices.Clone(hosts))) != n {
 			t.Fatalf("nodes %v, %v, want %d", hosts, ok, n)
@@ -140,4 +141,75 @@ func TestNearPartsIsNearest(t *testing.T) {
 			}
 		}
 	})
+}
+
+// fewOf is a gang of n that has waited for a minute for at most so many switches, of the
+// given time.
+func fewOf(n, most int, wait time.Duration) *cluster.Job {
+	j := gang(n)
+	j.Spec.Where = &cluster.Where{Switches: cluster.Switches{Most: most, Wait: wait}}
+	return j
+}
+
+// TestFewSwitches: a gang that waits for few switches is given nodes on as many at most,
+// and those that come first of all such; it is given none where there are no such, unless
+// it only asks when it may start.
+func TestFewSwitches(t *testing.T) {
+	t.Parallel()
+	now := cluster.Time(time.Minute.Microseconds())
+	rapid.Check(t, func(t *rapid.T) {
+		paths := rapid.SliceOfN(rapid.SampledFrom([]string{"", "a", "x:b", "x:c", "y:d"}), 2, 9).Draw(t, "paths")
+		n, most := rapid.IntRange(2, len(paths)).Draw(t, "nodes"), rapid.IntRange(1, 3).Draw(t, "most")
+		over := rapid.Bool().Draw(t, "over")
+		j := fewOf(n, most, time.Hour)
+		if over {
+			j.Spec.Where.Switches.Wait = time.Minute
+		}
+		first := -1 // the least last node of all sets that would do
+		for set := range 1 << len(paths) {
+			on, last, count := map[string]bool{}, 0, 0
+			for i, p := range paths {
+				if set>>i&1 == 1 {
+					on[p], last, count = true, i, count+1
+				}
+			}
+			if count == n && len(on) <= most && (first < 0 || last < first) {
+				first = last
+			}
+		}
+		on := func(parts []rules.Part) int {
+			seen := map[string]bool{}
+			for i := range parts {
+				seen[paths[parts[i].Host]] = true
+			}
+			return len(seen)
+		}
+		near, ok := rules.NearParts(j, partsAt(j, paths...), now)
+		if ok != (over || first >= 0) || ok && (len(near) != n || !over && on(near) > most) {
+			t.Fatalf("near: %v, %v of %v", hostsOf(near), ok, paths)
+		}
+		few, ok := rules.FewParts(j, partsAt(j, paths...), now)
+		if ok != (over || first >= 0) || ok && (len(few) != n || !over && (on(few) > most || rules.LastOrder(few) != int64(first))) {
+			t.Fatalf("few: %v, %v of %v, want the last to be %d", hostsOf(few), ok, paths, first)
+		}
+		soon, ok := rules.SoonestParts(j, partsAt(j, paths...), now)
+		want := int64(first)
+		switch {
+		case over:
+			want = int64(n - 1)
+		case first < 0:
+			want = int64(j.Eligible.Add(time.Hour))
+		}
+		if !ok || len(soon) != n || rules.LastOrder(soon) != want {
+			t.Fatalf("soonest: %v, %v of %v, the last at %d, want %d", hostsOf(soon), ok, paths, rules.LastOrder(soon), want)
+		}
+	})
+	// When it may have any before enough come free on one, it has any then.
+	j := fewOf(2, 1, time.Hour)
+	parts := partsAt(j, "a", "b", "b")
+	until := int64(j.Eligible.Add(time.Hour))
+	parts[2].Order = until + 1
+	if got, ok := rules.SoonestParts(j, parts, now); !ok || !slices.Equal(hostsOf(got), []int32{0, 1}) || rules.LastOrder(got) != until {
+		t.Errorf("soonest: %v, the last at %d", hostsOf(got), rules.LastOrder(got))
+	}
 }

@@ -102,3 +102,16 @@ func Nodes(n int) string {
 
 // Clock prints a time of day.
 func Clock(t cluster.Time) string { return t.Std().UTC().Format("2006-01-02 15:04:05 MST") }
+
+// FewSwitches says on how few switches a job still waits to start, and for how long; ""
+// where it would on any.
+func FewSwitches(j *cluster.Job, now cluster.Time) string {
+	most, until := j.FewSwitches(now)
+	switch most {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf(", on one switch for another %s", About(int64(until-now)))
+	}
+	return fmt.Sprintf(", on at most %d switches for another %s", most, About(int64(until-now)))
+}

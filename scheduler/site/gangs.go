@@ -289,7 +289,7 @@ func (g *gangs) choose(j *cluster.Job, t *onType, r cells.Request) cells.Answer 
 			n := g.node[gpus[0]]
 			return (late || !j.HeldUpBy(n.ID)) && g.holds(j, t, n, gpus, victims)
 		})
-		if len(a.GPUs) > 0 && g.hasNamed(j, a.GPUs) {
+		if len(a.GPUs) > 0 && g.hasNamed(j, a.GPUs) && g.onFew(j, a.GPUs) {
 			return a
 		}
 	}
@@ -307,6 +307,16 @@ func (g *gangs) hasNamed(j *cluster.Job, gpus []cluster.GPUID) bool {
 		}
 	}
 	return len(named) == min(j.Spec.Where.Nodes.Len(), j.Spec.NodeCount())
+}
+
+// onFew reports whether the nodes are on as few switches as the gang still waits for.
+func (g *gangs) onFew(j *cluster.Job, gpus []cluster.GPUID) bool {
+	most, _ := j.FewSwitches(g.snap.Now)
+	on := map[string]struct{}{}
+	for _, id := range gpus {
+		on[g.node[id].SwitchPath()] = struct{}{}
+	}
+	return most == 0 || len(on) <= most
 }
 
 // holds reports whether a node has what a gang needs there, once some have ended.

@@ -32,8 +32,8 @@ type Job struct {
 
 // Where is on which nodes the job may run, as it was typed; see cluster.Where.
 type Where struct {
-	Nodes, Exclude, Features, Reservation string
-	Whole                                 bool
+	Nodes, Exclude, Features, Reservation, Switches string
+	Whole                                           bool
 }
 
 // Caller is where a job is submitted. No function may be nil.
@@ -70,7 +70,7 @@ func (j *Job) Take(a *sbatch.Request) {
 	s.Stdin, s.Stdout, s.Stderr = a.Stdin, a.Stdout, a.Stderr
 	s.GPUs, j.GPUsSaid = int(min(a.GPUs, math.MaxInt32)), a.GPUsSaid
 	s.GPUType = a.GPUType
-	j.Where = Where{a.NodeList, a.Exclude, a.Constraint, a.Reservation, a.WholeNodes}
+	j.Where = Where{a.NodeList, a.Exclude, a.Constraint, a.Reservation, a.Switches, a.WholeNodes}
 	s.CPUMilli, s.MemMiB, s.AllMem = min(a.CPUs, 1<<30)*1000, a.MemMiB, a.AllMem
 	s.TimeLimit, s.Node, s.Partition = a.TimeLimit, cluster.NodeID(a.Node), a.Partition
 	s.Account, s.QOS, s.Nice = a.Account, a.QOS, a.Nice
@@ -175,7 +175,7 @@ func (j *Job) Settle(c *Caller) (warnings []string, err error) {
 // Place settles on which nodes, and how many, the job may run. A job that names several
 // has as many.
 func (j *Job) Place() error {
-	w, err := cluster.WhereOf(j.Where.Nodes, j.Where.Exclude, j.Where.Features, j.Where.Whole, j.Where.Reservation)
+	w, err := cluster.WhereOf(j.Where.Nodes, j.Where.Exclude, j.Where.Features, j.Where.Whole, j.Where.Reservation, j.Where.Switches)
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func TestLeftToBerth(t *testing.T) {
 		"shortened":         {args: []string{"--job=x", "SCRIPT"}},
 		"shortened line":    {lines: "#SBATCH --job=x"},
 		"unknown":           {args: []string{"--no-such", "SCRIPT"}},
-		"ignored":           {lines: "#SBATCH --switches=1"},
+		"ignored":           {lines: "#SBATCH --contiguous"},
 		"refused":           {lines: "#SBATCH --gres=gpu:99"},
 		"late":              {lines: "true\n#SBATCH -c 2"},
 		"type":              {lines: "#SBATCH --gres=gpu:a100:1"},

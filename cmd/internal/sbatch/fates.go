@@ -30,6 +30,7 @@ var said = map[string][2]string{
 	"time":                {"honoured", "every form, rounded up to minutes; more than 30 days is refused"},
 	"exclusive":           {"honoured or ignored", "whole nodes for itself, with all their memory unless it says how much; `user` and `mcs` are ignored: who shares a GPU with whom is the site's policy"},
 	"nodelist":            {"honoured or refused", "a list such as `gpu[01-04]`, of all of which the job gets a part; a file of names is refused"},
+	"switches":            {"honoured", "waits until as few switches have room, five minutes unless it says how long; then any nodes will do"},
 	"partition":           {"honoured or mapped", "of the cluster's, see `berth partition list`; of several the first that takes the job and is up. A cluster without partitions takes no notice, and says so"},
 	"clusters":            {"honoured or ignored", "`berth`, which the answer then names as Slurm's does; others are ignored, there is one cluster"},
 	"cluster":             {"honoured or ignored", "as `--clusters`"},

@@ -73,6 +73,7 @@ type Request struct {
 	// not have, Constraint the features that they must have; WholeNodes are not
 	// shared with anybody.
 	NodeList, Exclude, Constraint, Reservation string
+	Switches                                   string // as cluster.ParseSwitches reads it
 	WholeNodes                                 bool
 	Nice                                       int32
 	Requeue                                    bool

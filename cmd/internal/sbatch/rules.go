@@ -127,11 +127,11 @@ var rules = sync.OnceValue(func() map[string]rule {
 		"cluster":            {read: readClusters},
 		"clusters":           {read: readClusters},
 		"contiguous":         ignored("nodes below one switch are taken where there are such, and nobody waits for them"),
-		"spread-job":         ignored("nodes below one switch are taken where there are such, and nobody waits for them"),
-		"use-min-nodes":      ignored("nodes below one switch are taken where there are such, and nobody waits for them"),
-		"switches":           ignored("nodes below one switch are taken where there are such, and nobody waits for them"),
-		"wait-all-nodes":     ignored("nodes below one switch are taken where there are such, and nobody waits for them"),
-		"no-kill":            ignored("nodes below one switch are taken where there are such, and nobody waits for them"),
+		"spread-job":         ignored("jobs take nodes below one switch where there are such, and are not spread"),
+		"use-min-nodes":      ignored("of a range of nodes a job begins on as many as are worth it"),
+		"switches":           {read: readSwitches},
+		"wait-all-nodes":     ignored("a job begins once all of its nodes are ready"),
+		"no-kill":            ignored("a job on several nodes ends when one of them fails"),
 
 		// When, and how it ends.
 		"hold":                {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Hold }, true)},

@@ -93,3 +93,25 @@ func (r *resolver) finishWhere() {
 	}
 	r.req.NodeList = hostnames.Fold(r.named)
 }
+
+// readSwitches reads how many switches, and behind an @ for how long the job waits for
+// them, as a time limit is written.
+func readSwitches(r *resolver, v string) (*verdict, error) {
+	count, wait, said := strings.Cut(v, "@")
+	if said {
+		d, limited, err := ParseTime(wait)
+		if err != nil {
+			return nil, Message("Invalid --switches specification")
+		}
+		if !limited || d > cluster.MaxSwitchWait {
+			d = cluster.MaxSwitchWait
+		}
+		count += "@" + d.String()
+	}
+	w, err := cluster.ParseSwitches(count)
+	if err != nil {
+		return nil, Message("Invalid --switches specification")
+	}
+	r.req.Switches = w.String()
+	return honour()
+}

@@ -62,6 +62,10 @@ type Job struct {
 	MailType, MailUser    string
 	Stdin, Stdout, Stderr string
 	Dependency            string
+	// Switches is on how few switches it is to be, 0 for any, and SwitchWait for how long it
+	// waits for that.
+	Switches   int
+	SwitchWait time.Duration
 	// LastEval is when the scheduler looked at it last, SubmitHost where it was
 	// submitted, as HOST:SESSION.
 	LastEval   time.Time

@@ -126,6 +126,9 @@ func (r *Record) jobFiles(j *Job) []string {
 		lines = append(lines, "Comment="+j.Comment+" ")
 	}
 	lines = append(lines, "StdErr="+j.Stderr, "StdIn="+cmp.Or(j.Stdin, "/dev/null"), "StdOut="+j.Stdout, "Power=")
+	if j.Switches > 0 {
+		lines = append(lines, fmt.Sprintf("Switches=%d@%s", j.Switches, text.Clock(j.SwitchWait)))
+	}
 	if j.Gres != "" {
 		lines = append(lines, "TresPerNode="+j.Gres)
 	}

@@ -204,7 +204,7 @@ func changeWhere(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 	set(&exclude, req.Exclude)
 	set(&features, req.Features)
 	set(&inside, req.Reservation)
-	w, err := cluster.WhereOf(nodes, exclude, features, now.Whole, inside)
+	w, err := cluster.WhereOf(nodes, exclude, features, now.Whole, inside, now.Switches.String())
 	if err != nil {
 		return err
 	}

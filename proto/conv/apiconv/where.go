@@ -8,14 +8,14 @@ import (
 )
 
 func whereFromAPI(m *apiv1.Where) (*cluster.Where, error) {
-	return cluster.WhereOf(m.GetNodes(), m.GetExclude(), m.GetFeatures(), m.GetWhole(), m.GetReservation())
+	return cluster.WhereOf(m.GetNodes(), m.GetExclude(), m.GetFeatures(), m.GetWhole(), m.GetReservation(), m.GetSwitches())
 }
 
 func whereToAPI(w *cluster.Where) *apiv1.Where {
 	if w == nil {
 		return nil
 	}
-	return &apiv1.Where{Nodes: w.Nodes.String(), Exclude: w.Exclude.String(), Features: w.Features.String(), Whole: w.Whole, Reservation: w.Reservation}
+	return &apiv1.Where{Nodes: w.Nodes.String(), Exclude: w.Exclude.String(), Features: w.Features.String(), Whole: w.Whole, Reservation: w.Reservation, Switches: w.Switches.String()}
 }
 
 // Features takes over what an agent says that its node has.

@@ -14,7 +14,7 @@ func TestWhereThroughTheAPI(t *testing.T) {
 		for _, exclude := range []string{"", "b[01-04]", "c"} {
 			for _, features := range []string{"", "a100&nvlink|h100", "x.y:z"} {
 				for _, inside := range []string{"", "night", "maint"} {
-					want, err := cluster.WhereOf(nodes, exclude, features, true, inside)
+					want, err := cluster.WhereOf(nodes, exclude, features, true, inside, "")
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -128,6 +128,7 @@ func where(w *cluster.Where) (m message) {
 	m.text(3, w.Features.String())
 	m.truth(4, w.Whole)
 	m.text(5, w.Reservation)
+	m.text(6, w.Switches.String())
 	return m
 }
 

@@ -41,15 +41,15 @@ type Placed struct {
 
 // EachFamily asks what t would take of each host that could hold it, a group of
 // cards of one family at a time or, for a task that needs no cards, the hosts
-// themselves; part may say no. It yields for each family the best parts, where
-// they are enough.
-func (p *Scene) EachFamily(t *Task, part func(at int32) (rules.Part, bool), yield func(Placed)) {
+// themselves; part may say no. It yields for each family those that best chooses of the
+// parts, rules.SoonestParts or one like it, where they are enough.
+func (p *Scene) EachFamily(t *Task, part func(at int32) (rules.Part, bool), best func(*cluster.Job, []rules.Part, cluster.Time) ([]rules.Part, bool), yield func(Placed)) {
 	take := func(x Placed) {
 		for i := range x.Parts {
 			x.Parts[i] = rules.NewPart(t.Job, p.Fleet.Hosts[x.Parts[i].Host].Node, x.Parts[i])
 		}
-		if best, ok := rules.BestParts(t.Job, x.Parts); ok {
-			yield(Placed{best, x.Groups})
+		if parts, ok := best(t.Job, x.Parts, cluster.Time(p.Now)); ok {
+			yield(Placed{parts, x.Groups})
 		}
 	}
 	if t.GPUs == 0 {
@@ -100,7 +100,7 @@ func (p *Scene) OfFamily(t *Task, family int32, part func(gi int32) (rules.Part,
 // were they empty, and which: the first of the first family of cards.
 func (p *Scene) EverSpans(t *Task) (first Placed, ok bool) {
 	any := func(int32) (rules.Part, bool) { return rules.Part{}, true }
-	p.EachFamily(t, any, func(x Placed) {
+	p.EachFamily(t, any, rules.SoonestParts, func(x Placed) {
 		if !ok {
 			first, ok = x, true
 		}

@@ -9,11 +9,12 @@ import (
 // Spread narrows what a placer may choose to the node that a task over several
 // may take next.
 type Spread struct {
-	Family int32  // of the cards that it has so far, -1 for none
-	Failed []bool // families of which too few nodes have room
-	Named  int    // nodes that the job asks for by name and has not got yet
-	Late   bool   // nodes that held up an earlier attempt may be taken, too
-	Within string // the switch below which all nodes are to be, "" for any
+	Family int32    // of the cards that it has so far, -1 for none
+	Failed []bool   // families of which too few nodes have room
+	Named  int      // nodes that the job asks for by name and has not got yet
+	Late   bool     // nodes that held up an earlier attempt may be taken, too
+	Within string   // the switch below which all nodes are to be, "" for any
+	On     []string // the switches on which they are to be, none for any
 	Parts  []rules.Part
 }
 
@@ -29,6 +30,9 @@ func (p *Scene) Takes(t *Task, hi, class int32) bool {
 		return false
 	}
 	if s.Within != "" && !rules.IsBelow(h.Node.SwitchPath(), s.Within) {
+		return false
+	}
+	if len(s.On) > 0 && !slices.Contains(s.On, h.Node.SwitchPath()) {
 		return false
 	}
 	asked := t.Job.Spec.Where.Named() && t.Job.Spec.Where.Nodes.Holds(h.Node.ID)

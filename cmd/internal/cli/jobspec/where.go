@@ -1,7 +1,11 @@
 package jobspec
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
 )
 
 // whereFields say on which nodes a job may run, and inside of what.
@@ -25,6 +29,19 @@ func whereFields() []Field {
 		{"reservation", "", kindText, "run inside of the reservation `NAME`, as berth reservation list shows it", func(r *Request, v string) error {
 			r.Where.Reservation = v
 			return cluster.CheckReservationName(v)
+		}},
+		{"switches", "", kindText, "run on at most so many switches, as 1, and wait for that until a `COUNT@TIME` such as 1@30m is over (default 5m)", func(r *Request, v string) error {
+			count, wait, said := strings.Cut(v, "@")
+			if said {
+				d, err := units.ParseDuration(wait)
+				if err != nil {
+					return fmt.Errorf("switches: %w", err)
+				}
+				count += "@" + d.String()
+			}
+			w, err := cluster.ParseSwitches(count)
+			r.Where.Switches = w.String()
+			return err
 		}},
 		{"whole-nodes", "", KindTruth, "whole nodes: nobody else on them, all of their cores, and all of their GPUs if it asks for any", truth(func(r *Request) *bool { return &r.Where.Whole })},
 	}

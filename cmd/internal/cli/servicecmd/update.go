@@ -26,7 +26,7 @@ var changes = map[string]string{
 	"net": "container.network", "gpus": "gpus gpu_util_milli", "gpu-type": "gpu_type", "gpu-mem": "gpu_mem_mib", "gpu-util": "gpu_util_milli", "or-cpu": "or_cpu",
 	"exclusive": "exclusive", "power-cap": "power_cap", "gpu-freq": "gpu_freq", "chdir": "dir", "output": "stdout", "error": "stderr", "input": "stdin",
 	"open-mode": "truncate", "export": "env", "nodelist": "where.nodes", "exclude": "where.exclude", "constraint": "where.features", "reservation": "where.reservation",
-	"whole-nodes": "where.whole", "account": "account", "qos": "qos", "nice": "nice", "mail-type": "mail_type", "mail-user": "mail_user", "no-resize": "no_resize", "idle-ok": "idle_ok",
+	"whole-nodes": "where.whole", "switches": "where.switches", "account": "account", "qos": "qos", "nice": "nice", "mail-type": "mail_type", "mail-user": "mail_user", "no-resize": "no_resize", "idle-ok": "idle_ok",
 	"replicas": "service.replicas service.most", "port": "service.port", "health": "service.health", "health-every": "service.every", "health-fails": "service.fails",
 	"start-within": "service.start_within", "drain": "service.drain", "scale-on": "service.scale_on service.scale_target",
 	"slo": "service.slo_percent service.slo_within", "idle-after": "service.idle_after", "forecast": "service.no_forecast",

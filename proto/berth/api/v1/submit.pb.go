@@ -1172,7 +1172,9 @@ type Where struct {
 	// It takes all of each of its nodes.
 	Whole bool `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
 	// The reservation inside of which it runs.
-	Reservation   string `protobuf:"bytes,5,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	Reservation string `protobuf:"bytes,5,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// On how few switches its nodes are to be, and for how long it waits for that, as 1@10m.
+	Switches      string `protobuf:"bytes,6,opt,name=switches,proto3" json:"switches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1238,6 +1240,13 @@ func (x *Where) GetWhole() bool {
 func (x *Where) GetReservation() string {
 	if x != nil {
 		return x.Reservation
+	}
+	return ""
+}
+
+func (x *Where) GetSwitches() string {
+	if x != nil {
+		return x.Switches
 	}
 	return ""
 }
@@ -1642,13 +1651,14 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x10\n" +
 	"\x03low\x18\x03 \x01(\x01R\x03low\x12\x12\n" +
 	"\x04high\x18\x04 \x01(\x01R\x04high\x12\x16\n" +
-	"\x06values\x18\x05 \x03(\tR\x06values\"\x8b\x01\n" +
+	"\x06values\x18\x05 \x03(\tR\x06values\"\xa7\x01\n" +
 	"\x05Where\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\tR\x05nodes\x12\x18\n" +
 	"\aexclude\x18\x02 \x01(\tR\aexclude\x12\x1a\n" +
 	"\bfeatures\x18\x03 \x01(\tR\bfeatures\x12\x14\n" +
 	"\x05whole\x18\x04 \x01(\bR\x05whole\x12 \n" +
-	"\vreservation\x18\x05 \x01(\tR\vreservation\"\xa1\x01\n" +
+	"\vreservation\x18\x05 \x01(\tR\vreservation\x12\x1a\n" +
+	"\bswitches\x18\x06 \x01(\tR\bswitches\"\xa1\x01\n" +
 	"\tContainer\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x13.berth.api.v1.MountR\x06mounts\x12\x1b\n" +

@@ -6177,11 +6177,13 @@ func (x *Array) GetThrottle() uint32 {
 type Where struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Host lists.
-	Nodes         string `protobuf:"bytes,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	Exclude       string `protobuf:"bytes,2,opt,name=exclude,proto3" json:"exclude,omitempty"`
-	Features      string `protobuf:"bytes,3,opt,name=features,proto3" json:"features,omitempty"`
-	Whole         bool   `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
-	Reservation   string `protobuf:"bytes,5,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	Nodes       string `protobuf:"bytes,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Exclude     string `protobuf:"bytes,2,opt,name=exclude,proto3" json:"exclude,omitempty"`
+	Features    string `protobuf:"bytes,3,opt,name=features,proto3" json:"features,omitempty"`
+	Whole       bool   `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
+	Reservation string `protobuf:"bytes,5,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// See cluster.Switches.
+	Switches      string `protobuf:"bytes,6,opt,name=switches,proto3" json:"switches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6247,6 +6249,13 @@ func (x *Where) GetWhole() bool {
 func (x *Where) GetReservation() string {
 	if x != nil {
 		return x.Reservation
+	}
+	return ""
+}
+
+func (x *Where) GetSwitches() string {
+	if x != nil {
+		return x.Switches
 	}
 	return ""
 }
@@ -12362,13 +12371,14 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x06values\x18\x05 \x03(\tR\x06values\"7\n" +
 	"\x05Array\x12\x12\n" +
 	"\x04runs\x18\x01 \x03(\rR\x04runs\x12\x1a\n" +
-	"\bthrottle\x18\x02 \x01(\rR\bthrottle\"\x8b\x01\n" +
+	"\bthrottle\x18\x02 \x01(\rR\bthrottle\"\xa7\x01\n" +
 	"\x05Where\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\tR\x05nodes\x12\x18\n" +
 	"\aexclude\x18\x02 \x01(\tR\aexclude\x12\x1a\n" +
 	"\bfeatures\x18\x03 \x01(\tR\bfeatures\x12\x14\n" +
 	"\x05whole\x18\x04 \x01(\bR\x05whole\x12 \n" +
-	"\vreservation\x18\x05 \x01(\tR\vreservation\"\xa1\x01\n" +
+	"\vreservation\x18\x05 \x01(\tR\vreservation\x12\x1a\n" +
+	"\bswitches\x18\x06 \x01(\tR\bswitches\"\xa1\x01\n" +
 	"\tContainer\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x13.berth.log.v1.MountR\x06mounts\x12\x1b\n" +

@@ -87,6 +87,9 @@ func addSpec(v *Viewer, s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec) {
 	w := spec.GetWhere()
 	s.ReqNodes, s.Requeue = cmp.Or(spec.GetNode(), w.GetNodes()), spec.GetRequeueOnLoss()
 	s.Features, s.Exclude, s.Reservation, s.Whole = console.Escape(w.GetFeatures()), console.Escape(w.GetExclude()), console.Escape(w.GetReservation()), w.GetWhole()
+	if few, err := cluster.ParseSwitches(w.GetSwitches()); err == nil {
+		s.Switches, s.SwitchWait = few.Most, few.Wait
+	}
 	if d := spec.GetDeadline(); d != nil {
 		s.Deadline = Local(d, now)
 	}
