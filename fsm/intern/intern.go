@@ -20,11 +20,18 @@ type Texts struct {
 	texts map[string]string
 	envs  map[cluster.UID][]string
 	args  map[cluster.UID][]string
+	jobs  map[cluster.UID]lastJob
+}
+
+// lastJob is what of a user's last job the next one may have as a whole.
+type lastJob struct {
+	spec      *cluster.Spec
+	estimates []cluster.Estimate
 }
 
 // New returns a Texts that holds nothing.
 func New() *Texts {
-	return &Texts{texts: map[string]string{}, envs: map[cluster.UID][]string{}, args: map[cluster.UID][]string{}}
+	return &Texts{texts: map[string]string{}, envs: map[cluster.UID][]string{}, args: map[cluster.UID][]string{}, jobs: map[cluster.UID]lastJob{}}
 }
 
 // Share puts the text that is held in place of an equal one.
@@ -53,7 +60,9 @@ func shareLines(held map[cluster.UID][]string, uid cluster.UID, v *[]string) {
 	held[uid] = *v
 }
 
-// Job makes a new or restored job share what it can. Nobody else has it yet.
+// Job makes a new or restored job share what it can, its whole spec where that says the
+// same as the one of the user's last job. Nobody else has the job yet, and from then on nobody
+// changes its spec and estimates in place.
 func (t *Texts) Job(j *cluster.Job) {
 	Share(t, &j.Owner.Name)
 	t.Spec(j.Owner.UID, j.Spec)
@@ -74,6 +83,22 @@ func (t *Texts) Job(j *cluster.Job) {
 		}
 		t.Estimate(&a.Estimate)
 	}
+	t.whole(j)
+}
+
+// whole puts the spec and the estimates of the user's last job in place of equal ones.
+func (t *Texts) whole(j *cluster.Job) {
+	last := t.jobs[j.Owner.UID]
+	if last.spec != nil && alike(last.spec, j.Spec) {
+		j.Spec = last.spec
+	}
+	if len(j.Estimates) > 0 && slices.Equal(last.estimates, j.Estimates) {
+		j.Estimates = last.estimates
+	}
+	if len(t.jobs) >= maxOwners {
+		clear(t.jobs)
+	}
+	t.jobs[j.Owner.UID] = lastJob{j.Spec, j.Estimates}
 }
 
 // Spec makes a new spec of a user's share what it can. The job that gets it may

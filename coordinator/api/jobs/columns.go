@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/limit"
@@ -40,6 +42,9 @@ func (s *jobServer) listed(req *apiv1.ListJobsRequest, who authorize.Caller, job
 	how := full
 	if req.Brief || resp.Columns != nil {
 		how = brief
+	}
+	if req.Shared && how == full {
+		return resp, s.shared(resp, who, jobs, turn)
 	}
 	at := places{c: s.c}
 	resp.Jobs = make([]*apiv1.Job, 0, len(jobs))
@@ -84,6 +89,43 @@ func (c *Jobs) columns(jobs []*cluster.Job) *apiv1.JobColumns {
 		}
 	}
 	return m
+}
+
+// maxCommon is how many bytes a page holds of what its jobs have in common, of which an
+// environment may be large, before it ends.
+const maxCommon = 2 << 20
+
+// shared fills in a page of jobs, of what many have in common once: most jobs that wait are
+// one of many that were submitted alike, and share a spec in memory.
+func (s *jobServer) shared(resp *apiv1.ListJobsResponse, who authorize.Caller, jobs []*cluster.Job, turn *limit.Turn) error {
+	at, known, bytes := places{c: s.c}, map[apiconv.Common]uint32{}, 0
+	resp.Jobs = make([]*apiv1.Job, 0, len(jobs))
+	for i, j := range jobs {
+		if i%stepJobs == 0 {
+			if err := turn.Step(); err != nil {
+				return err
+			}
+		}
+		d := s.c.detailOf(j, who, full, at.of(j))
+		of := apiconv.CommonOf(j, d)
+		place, ok := known[of]
+		if !ok {
+			if bytes > maxCommon {
+				resp.NextPageToken = strconv.FormatUint(uint64(jobs[i-1].ID), 10)
+				return nil
+			}
+			common := apiconv.CommonToAPI(j, d)
+			bytes += proto.Size(common)
+			resp.Common = append(resp.Common, common)
+			place = uint32(len(resp.Common)) // #nosec G115 -- at most a page
+			known[of] = place
+		}
+		d.Apart = true
+		m := s.c.viewOf(j, d)
+		m.Common = place
+		resp.Jobs = append(resp.Jobs, m)
+	}
+	return nil
 }
 
 // places knows where jobs stand in their queues, each of which it reads once:

@@ -200,7 +200,7 @@ func (s *jobServer) ListJobs(ctx context.Context, req *apiv1.ListJobsRequest) (*
 		return nil, err
 	}
 	resp.Index = index
-	if len(jobs) == q.Limit {
+	if len(jobs) == q.Limit && resp.NextPageToken == "" {
 		resp.NextPageToken = strconv.FormatUint(uint64(jobs[len(jobs)-1].ID), 10)
 	}
 	return resp, nil

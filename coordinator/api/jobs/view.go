@@ -29,12 +29,21 @@ func (c *Jobs) view(j *cluster.Job, who authorize.Caller, d detail) *apiv1.Job {
 
 // viewAt is view of a job whose place in its queue is known, from 1.
 func (c *Jobs) viewAt(j *cluster.Job, who authorize.Caller, d detail, place int) *apiv1.Job {
-	m := apiconv.JobToAPI(j, apiconv.JobDetail{
+	return c.viewOf(j, c.detailOf(j, who, d, place))
+}
+
+// detailOf is what of a job is told to who, apart from the job itself.
+func (c *Jobs) detailOf(j *cluster.Job, who authorize.Caller, d detail, place int) apiconv.JobDetail {
+	return apiconv.JobDetail{
 		Reason: c.arrayReason(j), Throttle: c.throttleOf(j),
 		GPU: c.gpuName, Host: c.hostOf, QueuePosition: place, Served: c.served, Brief: d == brief, Whole: d == whole, Now: cluster.TimeOf(c.clock()),
 		Redact: c.auth.May(who, authorize.ReadJob, &j.Owner) != nil,
-	})
-	if d != brief {
+	}
+}
+
+func (c *Jobs) viewOf(j *cluster.Job, d apiconv.JobDetail) *apiv1.Job {
+	m := apiconv.JobToAPI(j, d)
+	if !d.Brief {
 		c.tellCaps(m)
 		m.PredictedSlowdown = c.slowdown(j)
 		if s, ok := deadline.Slack(j, cluster.TimeOf(c.clock()), c.lead.PolicyOf(j)); ok {

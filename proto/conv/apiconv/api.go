@@ -181,6 +181,8 @@ type JobDetail struct {
 	Redact bool
 	// Now is until when what runs has used its GPUs.
 	Now cluster.Time
+	// Apart leaves out what CommonToAPI has.
+	Apart bool
 }
 
 // JobToAPI converts j for users. The prediction is that of the last attempt,
@@ -195,19 +197,17 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 		reason = d.Reason
 	}
 	m := &apiv1.Job{
-		Id: uint64(j.ID), User: j.Owner.Name, Uid: uint32(j.Owner.UID),
-		State: j.State.String(), Reason: string(reason.Code), ReasonDetail: reason.Detail,
+		Id: uint64(j.ID), State: j.State.String(), Reason: string(reason.Code), ReasonDetail: reason.Detail,
 		Submitted: ToTime(j.Submitted), Started: ToTime(j.Started), Ended: ToTime(j.Ended),
 		EstimatedStart: ToTime(j.EstStart), Queue: string(j.Queue),
 		QueuePosition: uint32(max(0, d.QueuePosition)), Revision: j.Revision,
 		CancelRequested: j.Cancel != nil,
 	}
 	if j.Spec != nil {
-		m.Name, m.GpusWanted, m.Partition, m.Dependency = j.Spec.Name, uint32(max(0, j.Spec.GPUs)), j.Spec.Partition, j.Dependency()
-		m.Account, m.Qos, m.Nice = j.Spec.Account, j.Spec.QOS, j.Spec.Nice
-		if j.Spec.Ranked() {
-			m.NodesWanted, m.TasksPerNode = uint32(j.Spec.NodeCount()), uint32(j.Spec.TaskCount())
-		}
+		m.Dependency = j.Dependency()
+	}
+	if !d.Apart {
+		headToAPI(m, j)
 	}
 	taskToAPI(m, j, d.Throttle)
 	if a := j.Last(); a != nil && !j.State.Waiting() {
@@ -224,22 +224,14 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 	if a := j.Last(); a != nil && !j.State.Waiting() {
 		m.Measured, m.Neighbours = MeasuredToAPI(a.Usage), jobIDs(a.Neighbours)
 	}
-	if e, ok := jobEstimate(j, d.GPU); ok {
-		m.Predicted = EstimateToAPI(e)
-	}
-	for _, e := range j.Estimates {
-		m.Predictions = append(m.Predictions, EstimateToAPI(e))
+	if predictedBy(j, d.GPU) == byAttempt {
+		m.Predicted = EstimateToAPI(j.Last().Estimate)
 	}
 	for i := range j.Attempts {
 		m.Attempts = append(m.Attempts, attemptToAPI(&j.Attempts[i], d.GPU))
 	}
-	if j.Spec != nil {
-		m.Spec = SpecToAPI(j.Spec)
-		m.Spec.Script = nil // a list of jobs would be as long as all their scripts
-		if j.Spec.Bulk != nil && d.Whole && !d.Redact {
-			env, _ := j.Spec.Large()
-			m.Spec.Env = ToBytes(env)
-		}
+	if !d.Apart {
+		specToAPI(m, j, d)
 	}
 	if d.Redact {
 		redact(m)
@@ -264,28 +256,6 @@ func redact(m *apiv1.Job) {
 	s.Env, s.Features, s.Comment = nil, nil, ""
 	s.Dir, s.Stdin, s.Stdout, s.Stderr = nil, nil, nil, nil
 	s.MailType, s.MailUser = "", ""
-}
-
-func jobEstimate(j *cluster.Job, gpu GPULookup) (cluster.Estimate, bool) {
-	if a := j.Last(); a != nil && !j.State.Waiting() {
-		return a.Estimate, true
-	}
-	if j.Queue != "" {
-		if typ, _ := gpu("", j.Queue); typ != "" {
-			if e, ok := cluster.EstimateFor(j.Estimates, typ); ok {
-				return e, true
-			}
-		}
-	}
-	if j.Spec != nil && j.Spec.GPUType != "" {
-		if e, ok := cluster.EstimateFor(j.Estimates, j.Spec.GPUType); ok {
-			return e, true
-		}
-	}
-	if len(j.Estimates) == 0 {
-		return cluster.Estimate{}, false
-	}
-	return j.Estimates[0], true
 }
 
 func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {

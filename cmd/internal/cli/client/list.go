@@ -10,10 +10,19 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+)
+
+const (
+	// fullPage is how many jobs a page has that come with all there is of each: an
+	// environment may be large.
+	fullPage = 500
+	// sharedPage is the same of a coordinator that sends what they have in common once.
+	sharedPage = 2000
 )
 
 // JobPages reads jobs page by page, ordered by id: while one page is used, the next is
-// on its way.
+// on its way. What jobs have in common they may share: it is not to be changed.
 func JobPages(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) iter.Seq2[[]*apiv1.Job, error] {
 	type page struct {
 		resp *apiv1.ListJobsResponse
@@ -31,7 +40,7 @@ func JobPages(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) iter.S
 			defer close(pages)
 			req.PageSize, req.PageToken = 20000, ""
 			if !req.Brief {
-				req.PageSize = 500 // an environment may be large
+				req.PageSize, req.Shared = fullPage, true
 			}
 			for more := true; more; more = req.PageToken != "" {
 				var p page
@@ -39,6 +48,10 @@ func JobPages(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) iter.S
 					p.resp, err = s.ListJobs(ctx, req)
 					return err
 				})
+				if len(p.resp.GetCommon()) > 0 {
+					req.PageSize = sharedPage
+					apiconv.Join(p.resp)
+				}
 				select {
 				case pages <- p:
 				case <-ctx.Done():

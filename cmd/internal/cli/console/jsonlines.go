@@ -2,7 +2,8 @@ package console
 
 import (
 	"bytes"
-	"encoding/json"
+
+	"github.com/berth-scheduler/berth/cmd/internal/jsonout"
 )
 
 // FormatJSONLines is one JSON object a line, for what is read while it is
@@ -11,11 +12,11 @@ const FormatJSONLines Format = "jsonl"
 
 // PrintJSONLine writes v as one line, with the escapes of -o json.
 func PrintJSONLine(e *Env, v any) error {
-	raw, err := marshalJSON(v)
+	raw, err := jsonout.Marshal(v)
 	if err != nil {
 		return err
 	}
-	e.Printf("%s\n", escapedJSON(raw))
+	e.Printf("%s\n", jsonout.Escaped(raw))
 	return nil
 }
 
@@ -27,28 +28,19 @@ type JSONList struct {
 
 	n    int
 	text []byte
-	raw  bytes.Buffer
-	enc  *json.Encoder // into raw
+	enc  *jsonout.Encoder
 }
 
 // listChunk is how much of a list is written at once, in bytes.
 const listChunk = 64 << 10
 
-// Add writes one element.
+// Add writes one element. What its fields with the tag keep:"" lead to is not changed until
+// the list is closed.
 func (l *JSONList) Add(e *Env, v any) error {
 	if l.enc == nil {
-		l.enc = json.NewEncoder(&l.raw)
-		l.enc.SetEscapeHTML(false)
+		l.enc, l.text = jsonout.NewEncoder(l.depth()), make([]byte, 0, listChunk+listChunk/4)
 	}
-	l.raw.Reset()
-	if err := l.enc.Encode(v); err != nil {
-		return err
-	}
-	raw := bytes.TrimSuffix(l.raw.Bytes(), []byte("\n"))
-	depth := 1
-	if l.Member != "" {
-		depth = 2
-	}
+	was := len(l.text)
 	if l.n > 0 {
 		l.text = append(l.text, ',')
 	} else if err := l.open(); err != nil {
@@ -56,12 +48,28 @@ func (l *JSONList) Add(e *Env, v any) error {
 	} else {
 		l.text = append(l.text, '[')
 	}
+	text, err := l.enc.Append(append(l.text, newline[:1+2*l.depth()]...), v)
+	if err != nil {
+		l.text = l.text[:was]
+		return err
+	}
+	l.text = text
 	l.n++
-	l.text = appendIndented(append(l.text, newline[:1+2*depth]...), escapedJSON(raw), depth)
 	if len(l.text) >= listChunk {
 		l.flush(e)
 	}
 	return nil
+}
+
+// newline is a line's end and the indent of the next one, up to that of an element.
+const newline = "\n    "
+
+// depth is how many levels an element stands within.
+func (l *JSONList) depth() int {
+	if l.Member == "" {
+		return 1
+	}
+	return 2
 }
 
 // open writes what stands before the list.
@@ -69,16 +77,16 @@ func (l *JSONList) open() error {
 	if l.Member == "" {
 		return nil
 	}
-	raw, err := marshalJSON(l.Of)
+	raw, err := jsonout.Marshal(l.Of)
 	if err != nil {
 		return err
 	}
-	name, err := marshalJSON(l.Member)
+	name, err := jsonout.Marshal(l.Member)
 	if err != nil {
 		return err
 	}
 	raw = append(append(append(bytes.TrimSuffix(raw, []byte("}")), ','), name...), ":[]}"...)
-	l.text = bytes.TrimSuffix(appendIndented(l.text, escapedJSON(raw), 0), []byte("[]\n}"))
+	l.text = bytes.TrimSuffix(jsonout.AppendIndented(l.text, jsonout.Escaped(raw), 0), []byte("[]\n}"))
 	return nil
 }
 
@@ -95,11 +103,7 @@ func (l *JSONList) Close(e *Env) error {
 		}
 		l.text = append(l.text, "[]"...)
 	} else {
-		depth := 0
-		if l.Member != "" {
-			depth = 1
-		}
-		l.text = append(append(l.text, newline[:1+2*depth]...), ']')
+		l.text = append(append(l.text, newline[:2*l.depth()-1]...), ']')
 	}
 	if l.Member != "" {
 		l.text = append(l.text, "\n}"...)

@@ -164,13 +164,14 @@ func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 // those that refs name.
 func listJSON(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.ListJobsRequest, refs client.JobRefs) (named []*apiv1.Job, err error) {
 	var list console.JSONList
+	var views view.Jobs
 	for page, err := range client.JobPages(ctx, c, req) {
 		if err != nil {
 			return nil, err
 		}
 		page = refs.Keep(page)
 		for _, j := range page {
-			if err := list.Add(e, view.Job(j)); err != nil {
+			if err := list.Add(e, views.Job(j)); err != nil {
 				return nil, err
 			}
 		}

@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// mostAhead is how many bytes of an answer room is made for when it says its length.
+const mostAhead = 8 << 20
+
 // call is one call on a connection.
 type call struct {
 	link *link
@@ -192,9 +195,11 @@ func (k *call) take(r *bufio.Reader, n int) error {
 		return whole(err)
 	}
 	if have < 5 && have+n >= 5 {
-		if _, err := k.length(k.buf); err != nil {
+		all, err := k.length(k.buf)
+		if err != nil {
 			return err
 		}
+		k.buf = slices.Grow(k.buf, max(0, min(Head+all, mostAhead)-len(k.buf))) // once, and not frame by frame
 	}
 	if have+n > k.most+5 {
 		return statusf(Exhausted, "the answer has more than %d bytes", k.most)

@@ -37,7 +37,7 @@ type JobView struct {
 	NodeList        string         `json:"node_list"`
 	GPUsWanted      uint32         `json:"gpus_wanted"`
 	GPUs            []gpuShareView `json:"gpus"`
-	Predicted       *PredictedView `json:"predicted"`
+	Predicted       *PredictedView `json:"predicted" keep:""`
 	Measured        *measuredView  `json:"measured"`
 	Submitted       *time.Time     `json:"submitted"`
 	Started         *time.Time     `json:"started"`
@@ -51,7 +51,7 @@ type JobView struct {
 	PredictedSlowdown float64 `json:"predicted_slowdown"`
 	// SlackSeconds is null without a deadline, and after the end.
 	SlackSeconds *float64      `json:"slack_seconds"`
-	Spec         *specView     `json:"spec"`
+	Spec         *specView     `json:"spec" keep:""`
 	Attempts     []attemptView `json:"attempts"`
 	Revision     uint64        `json:"revision"`
 
@@ -277,18 +277,49 @@ func slackSeconds(j *apiv1.Job) *float64 {
 }
 
 // Job returns the view of j.
-func Job(j *apiv1.Job) JobView {
+func Job(j *apiv1.Job) JobView { return jobOf(j, Prediction(j.GetPredicted()), viewSpec(j.GetSpec())) }
+
+// Jobs makes views of many jobs, and those of what they have in common once. It is for one
+// goroutine.
+type Jobs struct {
+	job       JobView
+	specs     map[*apiv1.JobSpec]*specView
+	predicted map[*apiv1.Prediction]*PredictedView
+}
+
+// mostShared is how many views of one kind Jobs holds; with more it forgets all.
+const mostShared = 256
+
+// Job returns the view of j, which is good until the next one.
+func (s *Jobs) Job(j *apiv1.Job) *JobView {
+	s.job = jobOf(j, shared(&s.predicted, j.GetPredicted(), Prediction), shared(&s.specs, j.GetSpec(), viewSpec))
+	return &s.job
+}
+
+func shared[M comparable, V any](held *map[M]V, m M, view func(M) V) V {
+	v, ok := (*held)[m]
+	if !ok {
+		if len(*held) >= mostShared || *held == nil {
+			*held = map[M]V{}
+		}
+		v = view(m)
+		(*held)[m] = v
+	}
+	return v
+}
+
+func jobOf(j *apiv1.Job, predicted *PredictedView, spec *specView) JobView {
 	v := JobView{
 		ID: j.GetId(), Name: j.GetName(), User: j.GetUser(), UID: j.GetUid(), Partition: j.GetPartition(), Account: j.GetAccount(), QOS: j.GetQos(), Nice: j.GetNice(), State: j.GetState(),
 		Reason: j.GetReason(), ReasonDetail: j.GetReasonDetail(), ExitCode: j.ExitCode, Signal: j.GetSignal(),
 		Node: j.GetNode(), NodeList: j.GetNodeList(), GPUsWanted: j.GetGpusWanted(), GPUs: viewShares(j.GetGpus()),
-		Predicted: Prediction(j.GetPredicted()), Measured: viewMeasured(j.GetMeasured()),
+		Predicted: predicted, Measured: viewMeasured(j.GetMeasured()),
 		Submitted: Stamp(j.GetSubmitted()), Started: Stamp(j.GetStarted()), Ended: Stamp(j.GetEnded()),
 		EstimatedStart: Stamp(j.GetEstimatedStart()), Queue: j.GetQueue(), QueuePosition: j.GetQueuePosition(),
 		CancelRequested: j.GetCancelRequested(), Neighbours: list(j.GetNeighbours()),
 		PredictedSlowdown: j.GetPredictedSlowdown(), SlackSeconds: slackSeconds(j),
 		Trial: viewTrial(j),
-		Spec:  viewSpec(j.GetSpec()), Attempts: []attemptView{}, Revision: j.GetRevision(),
+		Spec:  spec, Attempts: []attemptView{}, Revision: j.GetRevision(),
 		arrayFields: viewArray(j),
 	}
 	for _, a := range j.GetAttempts() {

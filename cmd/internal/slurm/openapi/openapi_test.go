@@ -5,15 +5,22 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
+	"github.com/berth-scheduler/berth/cluster/draws"
+	"github.com/berth-scheduler/berth/cmd/internal/jsonout"
+	"github.com/berth-scheduler/berth/cmd/internal/jsonout/jsontest"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
+
+var _ = draws.Fixed()
 
 // shapeOf lists the keys of JSON with the kinds of their values; null is of any kind,
 // and lists are of what their first element is.
@@ -118,4 +125,23 @@ func TestJSONValues(t *testing.T) {
 	if a := acctJob(&cancelled); a.State.Current != "CANCELLED" || *a.KillRequestUser != "1001" || a.Nodes != "None assigned" || len(a.Steps) != 0 {
 		t.Errorf("cancelled before it began: %+v", a)
 	}
+}
+
+// TestJobsAsEncodingJSON: what is printed of a job is what encoding/json makes of it.
+func TestJobsAsEncodingJSON(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		e := jsonout.NewEncoder(2)
+		for range 2 {
+			var j Job
+			jsontest.Fill(t, &j, map[reflect.Type][]reflect.Value{})
+			want, err := jsontest.Naive(&j, 2)
+			if err != nil {
+				t.Skip(err)
+			}
+			if got, err := e.Append(nil, &j); err != nil || string(got) != want {
+				t.Fatalf("%v\n%s\nwant\n%s", err, got, want)
+			}
+		}
+	})
 }

@@ -198,7 +198,9 @@ type Job struct {
 	// Of a job that has a metric, or is a trial of a study; also there in the brief form.
 	Trial *Trial `protobuf:"bytes,66,opt,name=trial,proto3" json:"trial,omitempty"`
 	// Of a replica of a service; also there in the brief form.
-	Replica       *Replica `protobuf:"bytes,72,opt,name=replica,proto3" json:"replica,omitempty"`
+	Replica *Replica `protobuf:"bytes,72,opt,name=replica,proto3" json:"replica,omitempty"`
+	// Its place in common of the answer that it comes in, from 1; 0 is none.
+	Common        uint32 `protobuf:"varint,110,opt,name=common,proto3" json:"common,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -539,6 +541,13 @@ func (x *Job) GetReplica() *Replica {
 		return x.Replica
 	}
 	return nil
+}
+
+func (x *Job) GetCommon() uint32 {
+	if x != nil {
+		return x.Common
+	}
+	return 0
 }
 
 // Replica is one process of a service.
@@ -2561,8 +2570,11 @@ type ListJobsRequest struct {
 	// 200,000. A coordinator that is older sends none so.
 	Columns JobColumnsOf `protobuf:"varint,11,opt,name=columns,proto3,enum=berth.api.v1.JobColumnsOf" json:"columns,omitempty"`
 	// Only trials of studies, and only replicas of services.
-	Trials        bool `protobuf:"varint,12,opt,name=trials,proto3" json:"trials,omitempty"`
-	Replicas      bool `protobuf:"varint,13,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Trials   bool `protobuf:"varint,12,opt,name=trials,proto3" json:"trials,omitempty"`
+	Replicas bool `protobuf:"varint,13,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	// What many jobs have in common comes once, in common of the answer. Pages then end
+	// early where that is long. A coordinator that is older sends all with each job.
+	Shared        bool `protobuf:"varint,20,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2688,12 +2700,22 @@ func (x *ListJobsRequest) GetReplicas() bool {
 	return false
 }
 
+func (x *ListJobsRequest) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
 type ListJobsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
 	Columns       *JobColumns            `protobuf:"bytes,4,opt,name=columns,proto3" json:"columns,omitempty"`
+	// What jobs of this page have in common: their name, user, uid, what they ask for, spec,
+	// predicted and predictions, as far as a job that names its place here has them not itself.
+	Common        []*Job `protobuf:"bytes,10,rep,name=common,proto3" json:"common,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2752,6 +2774,13 @@ func (x *ListJobsResponse) GetIndex() uint64 {
 func (x *ListJobsResponse) GetColumns() *JobColumns {
 	if x != nil {
 		return x.Columns
+	}
+	return nil
+}
+
+func (x *ListJobsResponse) GetCommon() []*Job {
+	if x != nil {
+		return x.Common
 	}
 	return nil
 }
@@ -3306,7 +3335,7 @@ var File_berth_api_v1_job_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x16berth/api/v1/job.proto\x12\fberth.api.v1\x1a\x19berth/api/v1/submit.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\f\n" +
+	"\x16berth/api/v1/job.proto\x12\fberth.api.v1\x1a\x19berth/api/v1/submit.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\r\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3360,7 +3389,8 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x0earray_throttle\x18@ \x01(\rR\rarrayThrottle\x12-\n" +
 	"\x05array\x18A \x01(\v2\x17.berth.api.v1.ArrayInfoR\x05array\x12)\n" +
 	"\x05trial\x18B \x01(\v2\x13.berth.api.v1.TrialR\x05trial\x12/\n" +
-	"\areplica\x18H \x01(\v2\x15.berth.api.v1.ReplicaR\areplicaB\f\n" +
+	"\areplica\x18H \x01(\v2\x15.berth.api.v1.ReplicaR\areplica\x12\x16\n" +
+	"\x06common\x18n \x01(\rR\x06commonB\f\n" +
 	"\n" +
 	"_exit_codeB\x10\n" +
 	"\x0e_array_task_id\"\xb4\a\n" +
@@ -3574,7 +3604,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x05_task\"K\n" +
 	"\x0eGetJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xf5\x02\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\x8d\x03\n" +
 	"\x0fListJobsRequest\x12\x16\n" +
 	"\x06states\x18\x01 \x03(\tR\x06states\x12\x1a\n" +
 	"\bfinished\x18\x02 \x01(\bR\bfinished\x12\x14\n" +
@@ -3592,12 +3622,15 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	" \x03(\tR\x05nodes\x124\n" +
 	"\acolumns\x18\v \x01(\x0e2\x1a.berth.api.v1.JobColumnsOfR\acolumns\x12\x16\n" +
 	"\x06trials\x18\f \x01(\bR\x06trials\x12\x1a\n" +
-	"\breplicas\x18\r \x01(\bR\breplicas\"\xab\x01\n" +
+	"\breplicas\x18\r \x01(\bR\breplicas\x12\x16\n" +
+	"\x06shared\x18\x14 \x01(\bR\x06shared\"\xd6\x01\n" +
 	"\x10ListJobsResponse\x12%\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x122\n" +
-	"\acolumns\x18\x04 \x01(\v2\x18.berth.api.v1.JobColumnsR\acolumns\"\xc5\a\n" +
+	"\acolumns\x18\x04 \x01(\v2\x18.berth.api.v1.JobColumnsR\acolumns\x12)\n" +
+	"\x06common\x18\n" +
+	" \x03(\v2\x11.berth.api.v1.JobR\x06common\"\xc5\a\n" +
 	"\n" +
 	"JobColumns\x12\x14\n" +
 	"\x05texts\x18\x01 \x03(\tR\x05texts\x12\x10\n" +
@@ -3765,14 +3798,15 @@ var file_berth_api_v1_job_proto_depIdxs = []int32{
 	0,  // 44: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
 	2,  // 45: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
 	24, // 46: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
-	26, // 47: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	28, // 48: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	1,  // 49: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	2,  // 47: berth.api.v1.ListJobsResponse.common:type_name -> berth.api.v1.Job
+	26, // 48: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	28, // 49: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	1,  // 50: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_job_proto_init() }

@@ -23,11 +23,18 @@ func ListJobs(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.
 	v := ViewFrom(e)
 	var jobs []slurm.Job
 	if full {
-		got, err := client.ListJobs(ctx, c, req)
-		for _, j := range got {
-			jobs = append(jobs, Job(v, j))
+		for page, err := range client.JobPages(ctx, c, req) {
+			if err != nil {
+				return nil, err
+			}
+			if cap(jobs)-len(jobs) < len(page) { // a job is a kilobyte here: moving them seldom is worth room
+				jobs = slices.Grow(jobs, max(len(page), 3*len(jobs)))
+			}
+			for _, j := range page {
+				jobs = append(jobs, Job(v, j))
+			}
 		}
-		return jobs, err
+		return jobs, nil
 	}
 	req.Brief, req.PageSize, req.Columns = true, 20000, apiv1.JobColumnsOf_JOB_COLUMNS_OF_ALL
 	err := client.ListPages(ctx, c, req, func(resp *apiv1.ListJobsResponse) {

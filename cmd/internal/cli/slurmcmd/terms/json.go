@@ -17,8 +17,10 @@ func PrintJobs(e *console.Env, jobs []slurm.Job) error {
 	slices.SortStableFunc(jobs, func(a, b slurm.Job) int { return cmp.Compare(a.ID, b.ID) })
 	slurm.Masters(jobs)
 	list := console.JSONList{Of: openapi.NewHead(), Member: "jobs"}
+	var job openapi.Job
 	for i := range jobs {
-		if err := list.Add(e, openapi.NewJob(&jobs[i])); err != nil {
+		job = openapi.NewJob(&jobs[i])
+		if err := list.Add(e, &job); err != nil {
 			return err
 		}
 	}
