@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
@@ -40,7 +41,10 @@ type Config struct {
 
 // Launcher turns assignments into what a runtime is given to run. Beside the files
 // that belong to an attempt it keeps nothing.
-type Launcher struct{ cfg Config }
+type Launcher struct {
+	cfg   Config
+	ready atomic.Bool // the directory of scripts was made
+}
 
 // New makes one, and places the commands that jobs find.
 func New(cfg Config) (*Launcher, error) {

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-scheduler/berth/agent/hold"
 	"github.com/berth-scheduler/berth/agent/launch"
@@ -73,15 +76,54 @@ func (la *Launcher) writeScript(id cluster.AttemptID, script []byte, as *nodev1.
 
 // makeScriptDir makes the directory of one attempt, if it is not there.
 func (la *Launcher) makeScriptDir(dir string) error {
-	for _, d := range []string{la.cfg.Scripts, dir} {
-		if err := os.MkdirAll(d, 0o711); err != nil {
-			return err
-		}
-		if err := os.Chmod(d, 0o711); err != nil { // whatever the umask
+	if !la.ready.Load() {
+		if err := la.makeScripts(); err != nil {
 			return err
 		}
 	}
+	err := os.Mkdir(dir, 0o711)
+	if errors.Is(err, fs.ErrNotExist) { // somebody cleaned up
+		if err := la.makeScripts(); err != nil {
+			return err
+		}
+		err = os.Mkdir(dir, 0o711)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return os.Chmod(dir, 0o711) // whatever the umask
+}
+
+// makeScripts makes the directory of all attempts' directories.
+func (la *Launcher) makeScripts() error {
+	if err := os.MkdirAll(la.cfg.Scripts, 0o711); err != nil {
+		return err
+	}
+	if err := os.Chmod(la.cfg.Scripts, 0o711); err != nil {
+		return err
+	}
+	apart(la.cfg.Scripts)
+	la.ready.Store(true)
 	return nil
+}
+
+// topDir is FS_TOPDIR_FL of Linux's fs.h: directories in this one are not related.
+const topDir = 0x20000
+
+// apart has the file system, where it is one of disks, put what is made in a directory's
+// directories into places of its own for each. ext4 looks for a free inode near the
+// directory and passes over those that were freed in the last five seconds, one by one: on a
+// node of short jobs it looked at thousands for each file. A file system that knows no such
+// flag, as tmpfs, needs none.
+func apart(dir string) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS); err == nil && flags&topDir == 0 {
+		_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|topDir) // it is for speed alone
+	}
 }
 
 // Remove removes what placeScript and placeCredential left; without that it

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/agent/launch"
@@ -138,5 +140,45 @@ func TestImageTools(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// TestScriptsAreMadeAgain: whatever cleans up or narrows the directory of scripts, the next
+// attempt's is there, and on ext4 it lies apart from the others.
+func TestScriptsAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a", "scripts")
+	la := &Launcher{cfg: Config{Scripts: dir}}
+	for _, name := range []string{"1.1", "1.2", "1.2"} {
+		own := filepath.Join(dir, name)
+		if err := la.makeScriptDir(own); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []string{dir, own} {
+			if info, err := os.Stat(d); err != nil || info.Mode() != 0o711|os.ModeDir {
+				t.Errorf("%s: %v, %v", d, info.Mode(), err)
+			}
+		}
+		var fs unix.Statfs_t
+		if err := unix.Statfs(dir, &fs); err == nil && fs.Type == unix.EXT4_SUPER_MAGIC {
+			f, err := os.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS); err != nil || flags&topDir == 0 {
+				t.Errorf("flags %#x, %v", flags, err)
+			}
+			f.Close()
+		}
+		if name == "1.1" {
+			if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := os.Chmod(own, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := la.makeScriptDir(filepath.Join(dir, "x", "y")); err == nil {
+		t.Error("a directory of another depth was made")
 	}
 }
