@@ -267,11 +267,12 @@ func (s *Server) Tell(id cluster.AttemptID, text string) {
 	}
 }
 
-// takeInput queues input; who sends more at once than is allowed loses it.
+// takeInput queues input; who sends more at once than is allowed loses it. Nothing is no
+// input: the bound is of bytes.
 func (h *held) takeInput(data []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.inputEnded || len(data) > apiconv.MaxFrameData || h.inputHad-h.inputs > 2*apiconv.MaxFrameData {
+	if len(data) == 0 || h.inputEnded || len(data) > apiconv.MaxFrameData || h.inputHad-h.inputs > 2*apiconv.MaxFrameData {
 		return
 	}
 	h.queue, h.inputHad = append(h.queue, data), h.inputHad+uint64(len(data))

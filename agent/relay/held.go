@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -198,8 +199,8 @@ func (h *held) withJob(end runtime.ProcessEnd) bool {
 // ring holds the command waits; of a terminal that nobody looks at the oldest is
 // dropped instead, so that what runs there goes on.
 func (h *held) read(f *os.File, stderr bool) {
+	buf := make([]byte, apiconv.FrameData)
 	for {
-		buf := make([]byte, apiconv.FrameData)
 		if closed(h.exited) && f.SetReadDeadline(time.Now().Add(drainIdle)) != nil {
 			return
 		}
@@ -221,8 +222,7 @@ func (h *held) put(p part) bool {
 			h.drop(uint64(len(p.data)))
 		}
 		if h.end-h.first+uint64(len(p.data)) <= ringBytes {
-			h.parts = append(h.parts, p)
-			h.end += uint64(len(p.data))
+			h.add(p)
 			h.changed()
 			h.mu.Unlock()
 			return true
@@ -246,6 +246,21 @@ func (h *held) put(p part) bool {
 			return false
 		}
 	}
+}
+
+// add keeps a copy of a piece of output. What is written a byte at a time lies together: each of
+// these in a buffer of its own would have 256 KiB of output take gigabytes. The caller
+// holds h.mu.
+func (h *held) add(p part) {
+	h.end += uint64(len(p.data))
+	if n := len(h.parts); n > 0 {
+		last := &h.parts[n-1]
+		if last.stderr == p.stderr && len(last.data)+len(p.data) <= apiconv.FrameData {
+			last.data = append(last.data, p.data...) // behind what others may be reading
+			return
+		}
+	}
+	h.parts = append(h.parts, part{p.stderr, bytes.Clone(p.data)})
 }
 
 // drop makes room for n bytes of what the user has, or of what nobody looks at.
