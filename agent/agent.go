@@ -56,6 +56,8 @@ type Config struct {
 	// Scripts is a directory for the batch scripts of attempts, which every
 	// user whose jobs run here must be able to reach; "" refuses such jobs.
 	Scripts string
+	// Rooms gives the files of each attempt there a file system of their own.
+	Rooms bool
 	// Tools are commands for jobs that are made for Slurm; optional.
 	Tools launcher.Tools
 	// Coordinators are addresses to find the leader at; Dial connects to one
@@ -179,7 +181,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	cfg.MemCaps = cfg.MemCaps.orDefaults()
 	cfg.Health.complete(cfg.GPUs)
 	l, err := launcher.New(launcher.Config{
-		Node: cfg.Node, Scripts: cfg.Scripts, Tools: cfg.Tools, Users: cfg.Users, Networks: cfg.Networks,
+		Node: cfg.Node, Scripts: cfg.Scripts, Rooms: cfg.Rooms, Tools: cfg.Tools, Users: cfg.Users, Networks: cfg.Networks,
 		Env: cfg.Env, Frameworks: cfg.MemCaps.Env, Grace: cfg.Grace,
 	})
 	if err != nil {

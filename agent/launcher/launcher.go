@@ -26,6 +26,9 @@ type Config struct {
 	// Scripts is a directory for the batch scripts of attempts, which every
 	// user whose jobs run here must be able to reach; "" refuses such jobs.
 	Scripts string
+	// Rooms gives the files of each attempt below Scripts a file system of their own, of
+	// RoomMiB.
+	Rooms bool
 	// Tools are commands for jobs that are made for Slurm; optional.
 	Tools Tools
 	// Users resolves who jobs run as, Networks says what they see of the node's.

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berth-scheduler/berth/agent/hold"
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/cluster"
@@ -64,7 +62,7 @@ func (la *Launcher) placeScript(l *launch.Launch, as *nodev1.Assignment) error {
 // writeScript replaces what a crash may have left of the same attempt.
 func (la *Launcher) writeScript(id cluster.AttemptID, script []byte, as *nodev1.Assignment) (string, error) {
 	dir := la.scriptDir(id)
-	if err := os.RemoveAll(dir); err != nil {
+	if err := removeDir(dir); err != nil {
 		return "", err
 	}
 	if err := la.makeScriptDir(dir); err != nil {
@@ -91,7 +89,10 @@ func (la *Launcher) makeScriptDir(dir string) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return os.Chmod(dir, 0o711) // whatever the umask
+	if err := os.Chmod(dir, 0o711); err != nil { // whatever the umask
+		return err
+	}
+	return la.room(dir)
 }
 
 // makeScripts makes the directory of all attempts' directories.
@@ -102,28 +103,8 @@ func (la *Launcher) makeScripts() error {
 	if err := os.Chmod(la.cfg.Scripts, 0o711); err != nil {
 		return err
 	}
-	apart(la.cfg.Scripts)
 	la.ready.Store(true)
 	return nil
-}
-
-// topDir is FS_TOPDIR_FL of Linux's fs.h: directories in this one are not related.
-const topDir = 0x20000
-
-// apart has the file system, where it is one of disks, put what is made in a directory's
-// directories into places of its own for each. ext4 looks for a free inode near the
-// directory and passes over those that were freed in the last five seconds, one by one: on a
-// node of short jobs it looked at thousands for each file. A file system that knows no such
-// flag, as tmpfs, needs none.
-func apart(dir string) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	if flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS); err == nil && flags&topDir == 0 {
-		_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|topDir) // it is for speed alone
-	}
 }
 
 // Remove removes what placeScript and placeCredential left; without that it
@@ -132,7 +113,7 @@ func (la *Launcher) Remove(id cluster.AttemptID) error {
 	if la.cfg.Scripts == "" {
 		return nil
 	}
-	if err := os.RemoveAll(la.scriptDir(id)); err != nil {
+	if err := removeDir(la.scriptDir(id)); err != nil {
 		return fmt.Errorf("remove batch script: %w", err)
 	}
 	return nil

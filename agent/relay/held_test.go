@@ -6,8 +6,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
+
+var _ = draws.Fixed()
 
 func kept(term bool) *held { return &held{term: term, news: make(chan struct{})} }
 

@@ -45,7 +45,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	defer visitors.Close()
 	ac := agent.Config{
 		Visitors: visitors, Tools: tools(cfg.Jobs.Scripts, cfg.Containers.Cluster, log),
-		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Features: cfg.Node.Features, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts,
+		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Features: cfg.Node.Features, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts, Rooms: rooms(cfg.Jobs.Scripts, log),
 		Coordinators: cfg.Coordinators, Dial: Dialer(src, tlsconf.RoleCoordinator),
 		Users: newAccounts(cfg.Users), Networks: networks(cfg.Containers), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, IdleLimit: cfg.Jobs.IdleLimit, MemCaps: memCaps(cfg.GPUs, cfg.Sharing, cfg.Cgroup.Parent, log), Tail: asuser.Tail, Log: log,
 	}
@@ -93,6 +93,19 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 		return err
 	}
 	return nil
+}
+
+// rooms reports whether the files of attempts can have file systems of their own below a
+// directory.
+func rooms(scripts string, log *slog.Logger) bool {
+	if scripts == "" {
+		return false
+	}
+	err := launcher.CanRoom(scripts)
+	if err != nil {
+		log.Warn("a job can fill the file system of jobs.scripts, since this agent may not mount others there", "component", "agent", "err", err)
+	}
+	return err == nil
 }
 
 // describe fills in what this node is and has.

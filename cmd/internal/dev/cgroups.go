@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/berth-scheduler/berth/agent/launcher"
 )
 
 // removeGroups removes the cluster's control groups from every hierarchy of
@@ -53,4 +55,15 @@ func removeEmpty(top string) error {
 		}
 	}
 	return err
+}
+
+// leaveRooms unmounts what agents mounted for the files of jobs that they saw no end of.
+func (c *Cluster) leaveRooms() error {
+	var errs []error
+	if c.files != nil {
+		for _, d := range c.files.agents {
+			errs = append(errs, launcher.LeaveRooms(filepath.Join(c.files.dir, d.name+"-scripts")))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -307,7 +307,7 @@ func (c *Cluster) Stop() error {
 			errs = append(errs, os.RemoveAll(filepath.Join("/run/containerd/runc", c.opts.namespace(d.name))))
 		}
 	}
-	errs = append(errs, c.opts.removeGroups())
+	errs = append(errs, c.opts.removeGroups(), c.leaveRooms())
 	c.spawn.close()
 	if c.files != nil {
 		c.files.freePorts()
