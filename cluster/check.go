@@ -184,6 +184,8 @@ func (s *Spec) checkGoals() error {
 		return Errorf(CodeInvalid, "deadline: %s from now is outside 1 s to %d days", TimeText(s.DeadlineIn), MaxTimeDays)
 	case s.Deadline < 0:
 		return Errorf(CodeInvalid, "deadline: lies before 1970")
+	case s.Deadline > LastTime:
+		return Errorf(CodeInvalid, "deadline: lies after the year 2199")
 	case s.Deadline > 0 && s.DeadlineIn > 0:
 		return Errorf(CodeInvalid, "deadline: is given as a time and as a span; give one")
 	case s.Objective != "" && !slices.Contains(Objectives(), s.Objective):

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -63,6 +64,8 @@ func TestSpecCheck(t *testing.T) {
 		{"deadline too near", func(s *Spec) { s.DeadlineIn = time.Second - 1 }, "is outside 1 s"},
 		{"deadline too far", func(s *Spec) { s.DeadlineIn = (MaxTimeDays + 1) * 24 * time.Hour }, "is outside 1 s"},
 		{"deadline before 1970", func(s *Spec) { s.Deadline = -1 }, "deadline: lies before 1970"},
+		{"deadline that no span reaches", func(s *Spec) { s.Deadline = LastTime + 1 }, "deadline: lies after the year 2199"},
+		{"begin that no span reaches", func(s *Spec) { s.Begin = math.MaxInt64 }, "begin: lies after the year 2199"},
 		{"unknown objective", func(s *Spec) { s.Objective = "speed" }, "must be one of latency, throughput, energy, cost, balanced"},
 		{"power below zero", func(s *Spec) { s.MaxPowerW = -1 }, "max_power: -1 W"},
 		{"price below zero", func(s *Spec) { s.MaxCostMilli = -1 }, "max_cost: -1"},

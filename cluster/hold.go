@@ -255,6 +255,8 @@ func (s *Spec) checkWaiting() error {
 	switch {
 	case s.Begin < 0:
 		return Errorf(CodeInvalid, "begin: lies before 1970")
+	case s.Begin > LastTime:
+		return Errorf(CodeInvalid, "begin: lies after the year 2199; --hold has it wait until it is released")
 	case len(s.Depends) > MaxDepends:
 		return Errorf(CodeInvalid, "dependency: %d of them, at most %d are allowed", len(s.Depends), MaxDepends)
 	case (s.Deadline != 0 || s.DeadlineIn != 0) && (s.Hold || s.Begin != 0 || len(s.Depends) > 0 || s.Array != nil):

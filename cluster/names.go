@@ -287,6 +287,10 @@ func (t Time) Std() time.Time {
 	return time.UnixMicro(int64(t)).UTC()
 }
 
+// LastTime is the latest that users may name, 2200-01-01. A time.Duration is of 292 years, and
+// from any time since 1970 to this one it is one that can be told.
+const LastTime Time = 7_258_118_400_000_000
+
 // Add returns t shifted by d.
 func (t Time) Add(d time.Duration) Time { return t + Time(d.Microseconds()) }
 

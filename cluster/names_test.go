@@ -3,6 +3,7 @@ package cluster
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestCheckName(t *testing.T) {
@@ -56,6 +57,23 @@ func TestMemTexts(t *testing.T) {
 	} {
 		if a, b := MemTexts(c.a, c.b); a != c.textA || b != c.textB {
 			t.Errorf("%d and %d MiB: %q and %q, want %q and %q", c.a, c.b, a, b, c.textA, c.textB)
+		}
+	}
+}
+
+// TestLastTime: from any time that there was, the last one that users may name is a span away
+// that can be told.
+func TestLastTime(t *testing.T) {
+	t.Parallel()
+	if got := LastTime.Std(); got != time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) {
+		t.Errorf("it is %v", got)
+	}
+	for _, now := range []Time{0, TimeOf(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), LastTime} {
+		if d := LastTime.Sub(now); d < 0 || now.Add(d) != LastTime {
+			t.Errorf("%v from %v", d, now.Std())
+		}
+		if d := now.Sub(LastTime); d > 0 || LastTime.Add(d) != now {
+			t.Errorf("%v back to %v", d, now.Std())
 		}
 	}
 }

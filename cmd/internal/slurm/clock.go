@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -75,6 +76,9 @@ func fromNow(s string, now time.Time) (time.Time, bool) {
 	case "week":
 		unit = 7 * 24 * time.Hour
 	default:
+		return now, false
+	}
+	if n > int64(math.MaxInt64/unit) { // beyond any time that is told; it would be one of the past
 		return now, false
 	}
 	return now.Add(sign * time.Duration(n) * unit), true
