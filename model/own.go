@@ -113,10 +113,12 @@ func (p *Predictor) ownErrors(k ownKind) (out []ownError) {
 }
 
 // siteMost is of how many of a cluster's newest jobs it is asked whether they are as the
-// weights say; siteLeast how many it takes.
+// weights say, siteLeast how many it takes, and siteVoices of how many users they are to be
+// in equal parts at least, where there are as many: no user alone narrows the others' margins.
 const (
-	siteLeast = 8
-	siteMost  = 64
+	siteLeast  = 8
+	siteMost   = 64
+	siteVoices = 4
 )
 
 // familiar reports whether runs of this cluster are as those that the weights were
@@ -127,12 +129,7 @@ func (p *Predictor) familiar() bool {
 		if p.h == nil {
 			return
 		}
-		var runs []ownRun
-		for _, of := range p.h.own {
-			runs = append(runs, of...)
-		}
-		slices.SortFunc(runs, func(a, b ownRun) int { return cmp.Compare(b.seq, a.seq) })
-		runs = runs[:min(len(runs), siteMost)]
+		runs := p.h.newestOfAll()
 		above, l := 0, &p.w.Learned[Memory]
 		for _, r := range runs {
 			spec, _ := p.spec(TypeInfo{Name: r.gpuType})
@@ -144,6 +141,34 @@ func (p *Predictor) familiar() bool {
 		p.known = len(runs) >= siteLeast && 20*above <= len(runs)
 	})
 	return p.known
+}
+
+// newestOfAll are the newest runs of a cluster's users, the newest first.
+func (h *History) newestOfAll() []ownRun {
+	type userRun struct {
+		ownRun
+		user string
+	}
+	var all []userRun
+	users := map[string]int{}
+	for k, of := range h.own {
+		users[k.user] = 0
+		for _, r := range of {
+			all = append(all, userRun{r, k.user})
+		}
+	}
+	slices.SortFunc(all, func(a, b userRun) int {
+		return cmp.Or(cmp.Compare(b.seq, a.seq), cmp.Compare(a.user, b.user), cmp.Compare(a.signature, b.signature))
+	})
+	each := siteMost / max(1, min(siteVoices, len(users)))
+	var runs []ownRun
+	for i := range all {
+		if r := &all[i]; users[r.user] < each && len(runs) < siteMost {
+			users[r.user]++
+			runs = append(runs, r.ownRun)
+		}
+	}
+	return runs
 }
 
 // upper is what nineteen in twenty of the next errors stay under, by those seen: the

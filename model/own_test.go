@@ -218,3 +218,37 @@ func TestRunsOfAboutThatSize(t *testing.T) {
 		}
 	}
 }
+
+// TestNoUserNarrowsTheMarginsOfAll: however many runs one user brings that take what the
+// weights say, where the others' take more the margins of who has none stay wide.
+func TestNoUserNarrowsTheMarginsOfAll(t *testing.T) {
+	t.Parallel()
+	w := DefaultWeights()
+	w.TrainedSeq = 0
+	exact := func(int) float64 { return 1 }
+	later := func(runs []Sample) []Sample {
+		for i := range runs {
+			runs[i].Seq += 1000
+		}
+		return runs
+	}
+	wide := margin(t, w, nil, "carol", alike(0, 0))
+	if alone := margin(t, w, ran(t, "mallory", 64, 0, exact), "carol", alike(0, 0)); alone >= wide {
+		t.Fatalf("a site where all is as the weights say has margin %.2f, one of which nothing is known %.2f", alone, wide)
+	}
+	others := ran(t, "bob", 24, 0, func(i int) float64 { return []float64{1, 1, 2.5}[i%3] })
+	if got := margin(t, w, slices.Concat(others, later(ran(t, "mallory", 64, 0, exact))), "carol", alike(0, 0)); got != wide {
+		t.Errorf("one user narrows the margin of others from %.2f to %.2f", wide, got)
+	}
+	for name, n := range map[string]int{"dora": 20, "emil": 20, "fred": 20} {
+		others = slices.Concat(others, ran(t, name, n, 0, exact))
+	}
+	h := NewHistory(slices.Concat(others, later(ran(t, "mallory", 64, 0, exact))))
+	of := map[bool]int{}
+	for _, r := range h.newestOfAll() {
+		of[r.seq > 1000]++
+	}
+	if of[true] != siteMost/siteVoices || of[false] != siteMost-siteMost/siteVoices {
+		t.Errorf("%d of one user, %d of four others", of[true], of[false])
+	}
+}

@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -47,8 +48,9 @@ const (
 // Challenge trains a challenger and compares it with champion. samples are
 // oldest first, their Seq rising. Of the samples that champion has not trained
 // on the newer half is the test; the challenger trains on the rest and the
-// champion's. Runs of one job count once, however often it ran, so that a job
-// that runs all the time does not decide alone. Upper quantiles must go on
+// champion's. Runs of one job count once, however often it ran, and the jobs of one user
+// for no more than they do in training, so that neither a job that runs all the time nor
+// a user whose jobs are like nobody's decides alone. Upper quantiles must go on
 // covering. Equal arguments give equal bytes.
 //
 // Too few samples are a verdict (not better), not an error.
@@ -92,7 +94,7 @@ func Challenge(samples []model.Sample, champion model.Weights, opt Options) (Ver
 
 // decide fills in the verdict from how champion and challenger did.
 func (v *Verdict) decide(champion, challenger assessment) {
-	targets, won, lost := 0, 0.0, 0.0
+	targets, won, lost, squares := 0, 0.0, 0.0, 0.0
 	for _, t := range model.Targets() {
 		a, b := champion.err[t], challenger.err[t]
 		if len(a.jobs) < minTested {
@@ -100,10 +102,13 @@ func (v *Verdict) decide(champion, challenger assessment) {
 		}
 		targets++
 		for j := range a.jobs {
-			if b.jobs[j] < a.jobs[j] {
-				won++
-			} else if b.jobs[j] > a.jobs[j] {
-				lost++
+			switch w := a.weight(j); {
+			case b.jobs[j] < a.jobs[j]:
+				won += w
+				squares += float64(w * w)
+			case b.jobs[j] > a.jobs[j]:
+				lost += w
+				squares += float64(w * w)
 			}
 		}
 		v.ChampionErr += a.median
@@ -123,7 +128,7 @@ func (v *Verdict) decide(champion, challenger assessment) {
 	case v.Reason != "":
 	case v.ChallengerErr > gain*v.ChampionErr:
 		v.Reason = fmt.Sprintf("no better: error %.1f %%, was %.1f %%", 100*v.ChallengerErr, 100*v.ChampionErr)
-	case won-lost < sure*math.Sqrt(won+lost):
+	case won-lost < sure*math.Sqrt(squares):
 		v.Reason = fmt.Sprintf("no better: closer for %.0f numbers of jobs, further off for %.0f", won, lost)
 	case v.ChallengerCover < min(v.ChampionCover, 0.95)-slack:
 		v.Reason = fmt.Sprintf("its upper quantile covers %.0f %% of the peaks, was %.0f %%", 100*v.ChallengerCover, 100*v.ChampionCover)
@@ -140,10 +145,43 @@ type assessment struct {
 }
 
 // medianError is the median of jobs' errors, which are in the order in which the
-// jobs came.
+// jobs came. weights are for how much each job counts, nil where all do for 1.
 type medianError struct {
-	median float64
-	jobs   []float64
+	median        float64
+	jobs, weights []float64
+}
+
+func (e *medianError) weight(j int) float64 {
+	if e.weights == nil {
+		return 1
+	}
+	return e.weights[j]
+}
+
+// medianOf weighs jobs' errors by whose the jobs are.
+func medianOf(errs []float64, users []string) medianError {
+	perUser := make(map[string]float64)
+	for _, u := range users {
+		perUser[u]++
+	}
+	most := userCap(perUser)
+	e, order, all := medianError{jobs: errs, weights: make([]float64, len(errs))}, make([]int, len(errs)), 0.0
+	for j := range errs {
+		e.weights[j], order[j] = min(1, most/perUser[users[j]]), j
+		all += e.weights[j]
+	}
+	if all == float64(len(errs)) {
+		return medianError{median: fit.Quantile(slices.Clone(errs), 0.5), jobs: errs}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(errs[a], errs[b]) })
+	below := 0.0
+	for _, j := range order {
+		e.median = errs[j]
+		if below += e.weights[j]; below >= all/2 {
+			break
+		}
+	}
+	return e
 }
 
 // assess predicts each sample without history. Runs of one job on one type are
@@ -159,6 +197,7 @@ func assess(samples []model.Sample, w model.Weights) (assessment, error) {
 	}
 	at := make(map[jobKey]int)
 	var sums [3][]float64
+	var users [3][]string
 	var counts [3][]int
 	var covered []float64 // runs by job, as sums[Memory]
 	for i := range samples {
@@ -180,7 +219,7 @@ func assess(samples []model.Sample, w model.Weights) (assessment, error) {
 			if !seen {
 				j = len(sums[t])
 				at[k] = j
-				sums[t], counts[t] = append(sums[t], 0), append(counts[t], 0)
+				sums[t], counts[t], users[t] = append(sums[t], 0), append(counts[t], 0), append(users[t], s.User)
 				if t == model.Memory {
 					covered = append(covered, 0)
 				}
@@ -197,10 +236,14 @@ func assess(samples []model.Sample, w model.Weights) (assessment, error) {
 		for j := range sums[t] {
 			sums[t][j] /= float64(counts[t][j])
 		}
-		a.err[t] = medianError{fit.Quantile(slices.Clone(sums[t]), 0.5), sums[t]}
+		a.err[t] = medianOf(sums[t], users[t])
+	}
+	memory, all := &a.err[model.Memory], 0.0
+	for j := range covered {
+		all += memory.weight(j)
 	}
 	for j, n := range covered {
-		a.cover += n / float64(counts[model.Memory][j]) / float64(len(covered))
+		a.cover += float64(memory.weight(j)*n) / float64(counts[model.Memory][j]) / all
 	}
 	return a, nil
 }

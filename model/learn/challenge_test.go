@@ -171,7 +171,9 @@ func TestOneJobDoesNotDecide(t *testing.T) {
 }
 
 // errorsOf are those of fifty jobs, all alike.
-func errorsOf(v float64) medianError { return medianError{v, slices.Repeat([]float64{v}, 50)} }
+func errorsOf(v float64) medianError {
+	return medianError{median: v, jobs: slices.Repeat([]float64{v}, 50)}
+}
 
 // TestUpperQuantileMustGoOnCovering: the point may be better, but if peaks lie
 // above what would be reserved, the champion stays.
@@ -211,7 +213,7 @@ func TestUpperQuantileMustGoOnCovering(t *testing.T) {
 		{"covers no less than a poor champion", func(a, b *assessment) { a.cover, b.cover = 0.5, 0.5 }, true, ""},
 		{"worse in one target", func(_, b *assessment) { b.err[model.Time] = errorsOf(0.2) }, false, "time got worse"},
 		{"worse in a target that few jobs tell of", func(a, b *assessment) {
-			a.err[model.Time], b.err[model.Time] = medianError{0.1, make([]float64, 3)}, medianError{0.2, make([]float64, 3)}
+			a.err[model.Time], b.err[model.Time] = medianError{median: 0.1, jobs: make([]float64, 3)}, medianError{median: 0.2, jobs: make([]float64, 3)}
 		}, true, ""},
 		{"no jobs to compare", func(a, b *assessment) { *a, *b = assessment{}, assessment{} }, false, "name too few jobs"},
 	} {
@@ -276,5 +278,104 @@ func TestTrainedSeqRises(t *testing.T) {
 	}
 	if last == 0 {
 		t.Error("no challenger was ever better")
+	}
+}
+
+// among deals jobs of others evenly among those of a world's users.
+func among(own, others []model.Sample) (all []model.Sample) {
+	for i, j := 0, 0; i < len(own) || j < len(others); {
+		if j == len(others) || i < len(own) && i*len(others) <= j*len(own) {
+			all = append(all, own[i])
+			i++
+		} else {
+			all = append(all, others[j])
+			j++
+		}
+	}
+	return all
+}
+
+// liesOf are n jobs of one user that took what lie says of what they need.
+func liesOf(n int, lie func(i int) float64) []model.Sample {
+	w := newWorld(200)
+	w.users, w.name = 1, "mallory"
+	out := w.samples(n)
+	for i := range out {
+		one := scaled(out[i:i+1], lie(i))
+		one[0].Signature = "lie-" + one[0].Signature
+	}
+	return out
+}
+
+// TestOneUserDoesNotDecide: a user who brings many jobs that are like nobody else's has no
+// weights published that suit these alone, and keeps none from being published that suit the others.
+func TestOneUserDoesNotDecide(t *testing.T) {
+	t.Parallel()
+	old, h := newWorld(1), newWorld(100)
+	for _, n := range []int{240, 480, 1000} {
+		lies := liesOf(n, func(int) float64 { return 0.4 })
+		if v := challenge(t, append(old.samples(400), numbered(among(h.samples(60), lies), 401)...), champion(t)); v.Better || v.ChampionErr > 0.1 {
+			t.Errorf("%d jobs of one user have decided: error %.2f of the champion; %s", n, v.ChampionErr, v.Reason)
+		}
+		wild := liesOf(n, func(i int) float64 { return []float64{0.1, 9}[i%2] })
+		if v := challenge(t, numbered(among(h.samples(160), wild), 1), model.CoreWeights()); !v.Better {
+			t.Errorf("%d jobs of one user have stopped it: %s", n, v.Reason)
+		}
+	}
+}
+
+// TestMedianOfUsers: where no user has more than a share, the median is that of the jobs.
+func TestMedianOfUsers(t *testing.T) {
+	t.Parallel()
+	errs := make([]float64, 100)
+	users := make([]string, 100)
+	for i := range errs {
+		errs[i], users[i] = float64((i*37)%100), string(rune('a'+i%10))
+	}
+	if e := medianOf(errs, users); e.weights != nil || e.median != 49.5 {
+		t.Errorf("median %v of ten users", e.median)
+	}
+	for i := range 90 {
+		errs[i], users[i] = 1000, "mallory"
+	}
+	for i := 90; i < 100; i++ {
+		errs[i] = 1
+	}
+	if e := medianOf(errs, users); e.weight(0) != 20./90 || e.weight(99) != 1 {
+		t.Errorf("weights %v and %v", e.weight(0), e.weight(99))
+	}
+	if e := medianOf(errs[60:], users[60:]); e.median != 1000 { // 20 of 30
+		t.Errorf("median %v", e.median)
+	}
+	if e := medianOf(nil, nil); len(e.jobs) != 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestJobsCountByTheirUsers: who is closer more often is counted in the weights of jobs.
+func TestJobsCountByTheirUsers(t *testing.T) {
+	t.Parallel()
+	errs := func(many, few float64) (a assessment) {
+		for i := range a.err {
+			a.err[i] = medianError{median: 0.1, jobs: append(slices.Repeat([]float64{many}, 40), slices.Repeat([]float64{few}, 10)...)}
+			a.err[i].weights = append(slices.Repeat([]float64{0.1}, 40), slices.Repeat([]float64{1}, 10)...)
+		}
+		return a
+	}
+	before, after := errs(0.2, 0.1), errs(0.1, 0.2)
+	for i := range after.err {
+		after.err[i].median = 0.05
+	}
+	var v Verdict
+	if v.decide(before, after); v.Better || !strings.Contains(v.Reason, "closer for 12 numbers of jobs, further off for 30") {
+		t.Errorf("better: %v, %s", v.Better, v.Reason)
+	}
+	v = Verdict{}
+	for i := range after.err { // closer for all
+		after.err[i].jobs = before.err[i].jobs
+		before.err[i].jobs = slices.Repeat([]float64{0.3}, 50)
+	}
+	if v.decide(before, after); !v.Better {
+		t.Error(v.Reason)
 	}
 }
