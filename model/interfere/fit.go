@@ -3,6 +3,7 @@ package interfere
 import (
 	"math"
 
+	"github.com/berth-scheduler/berth/model/fit"
 	"github.com/berth-scheduler/berth/model/gpuspec"
 )
 
@@ -38,8 +39,9 @@ func Fit(obs []Observation) *Model {
 	obs = bound(obs)
 	m := &Model{}
 	obs = m.register(obs)
-	m.fitCoefficients(obs)
-	m.learn(m.rows(obs))
+	said := voices(obs)
+	m.fitCoefficients(obs, said)
+	m.learn(m.rows(obs, said))
 	m.advise(obs)
 	m.index()
 	return m
@@ -97,19 +99,38 @@ func (m *Model) typeIndex() map[string]int {
 	return at
 }
 
+// voices says for how much an observation of each user counts in what holds for all: jobs
+// that only one user has are measured by that user alone, but a card and a family of models
+// are everybody's. The site's own count in full.
+func voices(obs []Observation) map[string]float64 {
+	counts := make(map[string]float64)
+	for i := range obs {
+		counts[obs[i].User]++
+	}
+	most := fit.UserCap(counts)
+	for user, n := range counts {
+		counts[user] = min(1, most/n)
+	}
+	counts[""] = 1
+	return counts
+}
+
 // sample is one observation as an equation: terms · coefficients = excess.
 type sample struct {
 	terms  [coefficientCount]float64
 	excess float64 // slowdown − 1
+	weight float64
 }
 
-func (m *Model) fitCoefficients(obs []Observation) {
+func (m *Model) fitCoefficients(obs []Observation, said map[string]float64) {
 	typeAt := m.typeIndex()
 	groups := make([][modes][]sample, len(m.classes))
 	for i := range obs {
 		o := &obs[i]
 		c := m.types[typeAt[o.GPUType]].class
-		groups[c][o.Mode] = append(groups[c][o.Mode], sampleOf(o))
+		s := sampleOf(o)
+		s.weight = said[o.User]
+		groups[c][o.Mode] = append(groups[c][o.Mode], s)
 	}
 	for c := range groups {
 		for mode, samples := range groups[c] {
@@ -158,13 +179,17 @@ func sampleOf(o *Observation) sample {
 func refit(samples []sample, base Coefficients) Coefficients {
 	b := base.array()
 	c := b
+	all := 0.0
+	for i := range samples {
+		all += samples[i].weight
+	}
 	for range fitRounds {
 		var eq normal
 		for i := range samples {
 			s := &samples[i]
 			d := 1 + dot(&s.terms, &c)
 			// A speed's relative error is (1+excess)/d − 1.
-			w := 1 / (d * max(math.Abs(1+s.excess-d)/d, scatter) * d)
+			w := s.weight / (d * max(math.Abs(1+s.excess-d)/d, scatter) * d)
 			eq.add(&s.terms, s.excess, w)
 		}
 		// Pulls scale like the weights do, so that anchor has one meaning.
@@ -174,7 +199,7 @@ func refit(samples []sample, base Coefficients) Coefficients {
 		}
 		c = eq.solve(c, MaxCoefficient)
 	}
-	share := float64(len(samples)) / float64(len(samples)+trust)
+	share := all / (all + trust)
 	for k := range c {
 		c[k] = narrow(b[k] + float64(share*(c[k]-b[k])))
 	}

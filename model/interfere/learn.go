@@ -23,11 +23,12 @@ type row struct {
 	at     [8]int32
 	target float64
 	weight float64 // one observation divides among its others
+	voice  float64 // of weight, what counts for families
 }
 
 // rows are the equations for the offsets, with effects and pairs registered,
 // those seen last first.
-func (m *Model) rows(obs []Observation) []row {
+func (m *Model) rows(obs []Observation, said map[string]float64) []row {
 	typeAt := m.typeIndex()
 	jobAt := make(map[jobKey]uint16)
 	pairAt := make(map[uint64]uint16)
@@ -45,7 +46,7 @@ func (m *Model) rows(obs []Observation) []row {
 				continue
 			}
 			os, of := m.job(jobAt, jobKey{g.loads[j].sig, c, o.Mode}), m.job(jobAt, jobKey{g.loads[j].fam, c, o.Mode})
-			r := row{target: target, weight: 1 / float64(g.n-1)}
+			r := row{target: target, weight: 1 / float64(g.n-1), voice: said[o.User]}
 			r.at = [8]int32{vs, vf, os, of, -1, -1, -1, -1}
 			for p, vo := range [...][2]int32{{vs, os}, {vs, of}, {vf, os}, {vf, of}} {
 				r.at[4+p] = m.pair(pairAt, vo, typ)
@@ -137,6 +138,9 @@ func (m *Model) learn(rows []row) {
 	}
 }
 
+// ofFamilies are the blocks of which the offsets are of families, which several users have.
+var ofFamilies = [8]bool{1: true, 3: true, 5: true, 6: true, 7: true}
+
 type state struct{ theta, num, den, rest []float64 }
 
 // sweep moves the offsets of block b to their best values given the others.
@@ -151,6 +155,9 @@ func sweep(rows []row, b int, s state) {
 		if k := rows[i].at[b]; k >= 0 {
 			x := wild / max(wild, abs(s.rest[i]))
 			w := float64(rows[i].weight * x * x)
+			if ofFamilies[b] {
+				w = float64(w * rows[i].voice)
+			}
 			s.num[k] += float64(w * (s.rest[i] + s.theta[k]))
 			s.den[k] += w
 		}

@@ -109,6 +109,67 @@ func TestLiar(t *testing.T) {
 	}
 }
 
+// TestLiarAmongFew: nor where the others have measured little, and whatever family the lies
+// are of: before observations counted by their users, 512 lies among 64 took the mean error
+// from 0.03 to 0.90.
+func TestLiarAmongFew(t *testing.T) {
+	t.Parallel()
+	for _, family := range []string{"", "f1"} {
+		for _, speed := range []float64{0.02, 1.9} {
+			w := newWorld(24)
+			var obs []interfere.Observation
+			for i := range 64 {
+				o := w.observe(i/8, i%8)
+				o.User = []string{"ann", "bob", "cyd", "dan"}[i%4]
+				obs = append(obs, o)
+			}
+			measured := func(v, o int) bool { return v < 8 && o < 8 }
+			before := w.miss(interfere.Fit(obs), measured)
+			for i := range 512 {
+				o := w.observe(i%24, (i+i/24)%24)
+				o.User, o.Speed = "mallory", speed
+				o.Job.Signature, o.Job.Family = fmt.Sprint("lie-", i), family
+				if family != "" {
+					o.Job.Family = w.jobs[i%8].Family
+				}
+				obs = append(obs, o)
+			}
+			after := w.miss(interfere.Fit(obs), measured)
+			t.Logf("family %q, speed %v: mean error %.3f, with the liar %.3f", family, speed, before, after)
+			if after > before+0.08 {
+				t.Errorf("family %q, speed %v: the liar takes the mean error from %.3f to %.3f", family, speed, before, after)
+			}
+		}
+	}
+}
+
+// TestSiteCountsInFull: what the site measured itself is nobody's word, however much it is.
+func TestSiteCountsInFull(t *testing.T) {
+	t.Parallel()
+	w := newWorld(24)
+	fitted := func(user func(i int) string) interfere.Coefficients {
+		var obs []interfere.Observation
+		for i := range 576 {
+			o := w.observe(i/24, i%24)
+			if o.User = user(i); i%2 == 1 && o.User == "" {
+				o.Speed *= 0.8
+			}
+			obs = append(obs, o)
+		}
+		o := w.observe(0, 1)
+		return interfere.Fit(obs).Terms(o.GPUType, o.Mode).Coefficients
+	}
+	users := []string{"ann", "bob", "cyd", "dan", "eve"}
+	if all, few := fitted(func(int) string { return "" }), fitted(func(i int) string {
+		if i < len(users)*2 && i%2 == 0 {
+			return users[i/2]
+		}
+		return ""
+	}); all != few {
+		t.Errorf("beside five measurements of users it is %+v, alone %+v", few, all)
+	}
+}
+
 // TestRepeats: saying it more often than MaxRepeats adds nothing.
 func TestRepeats(t *testing.T) {
 	var obs []interfere.Observation

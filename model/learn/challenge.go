@@ -158,13 +158,26 @@ func (e *medianError) weight(j int) float64 {
 	return e.weights[j]
 }
 
+// mean is that of a figure of the jobs.
+func (e *medianError) mean(of []float64) float64 {
+	sum, all := 0.0, 0.0
+	for j, v := range of {
+		sum += float64(e.weight(j) * v)
+		all += e.weight(j)
+	}
+	if all == 0 {
+		return 0
+	}
+	return sum / all
+}
+
 // medianOf weighs jobs' errors by whose the jobs are.
 func medianOf(errs []float64, users []string) medianError {
 	perUser := make(map[string]float64)
 	for _, u := range users {
 		perUser[u]++
 	}
-	most := userCap(perUser)
+	most := fit.UserCap(perUser)
 	e, order, all := medianError{jobs: errs, weights: make([]float64, len(errs))}, make([]int, len(errs)), 0.0
 	for j := range errs {
 		e.weights[j], order[j] = min(1, most/perUser[users[j]]), j
@@ -238,13 +251,10 @@ func assess(samples []model.Sample, w model.Weights) (assessment, error) {
 		}
 		a.err[t] = medianOf(sums[t], users[t])
 	}
-	memory, all := &a.err[model.Memory], 0.0
-	for j := range covered {
-		all += memory.weight(j)
+	for j, n := range counts[model.Memory] {
+		covered[j] /= float64(n)
 	}
-	for j, n := range covered {
-		a.cover += float64(memory.weight(j)*n) / float64(counts[model.Memory][j]) / all
-	}
+	a.cover = a.err[model.Memory].mean(covered)
 	return a, nil
 }
 

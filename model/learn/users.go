@@ -1,21 +1,13 @@
 package learn
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/berth-scheduler/berth/model"
+	"github.com/berth-scheduler/berth/model/fit"
 )
 
-const (
-	// userShare is how much of the whole weight one user's samples may have, where
-	// there are enough other users; userLeast how many they may weigh like in any
-	// case.
-	userShare, userLeast = 0.25, 20
-	// jobRuns is how many runs of one job on one GPU type count: more of them say
-	// nothing of other jobs.
-	jobRuns = 4
-)
+// jobRuns is how many runs of one job on one GPU type count: more of them say
+// nothing of other jobs.
+const jobRuns = 4
 
 // weigh gives each row its weight, so that neither a job that runs all the time
 // nor a user decides alone.
@@ -35,26 +27,8 @@ func weigh(rows []row, samples []model.Sample) {
 		}
 		perUser[s.User] += r.weight
 	}
-	most := userCap(perUser)
+	most := fit.UserCap(perUser)
 	for i := range rows {
 		rows[i].weight *= min(1, most/perUser[samples[rows[i].sample].User])
 	}
-}
-
-// userCap is the most that one user's samples may weigh together, given how much
-// each user's do: the cap at which those who reach it have userShare of what all
-// weigh under it, or as much as each other where there are fewer than four.
-func userCap(perUser map[string]float64) float64 {
-	weights := slices.Sorted(maps.Values(perUser))
-	share := max(userShare, 1/float64(len(weights)))
-	below := 0.0
-	for i, w := range weights { // if those from i on reach the cap
-		if rest := 1 - float64(share*float64(len(weights)-i)); rest > 0 {
-			if most := float64(share*below) / rest; most <= w {
-				return max(most, userLeast)
-			}
-		}
-		below += w
-	}
-	return below
 }
