@@ -23,16 +23,17 @@ const (
 )
 
 func newEndpointsCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
+	var output, user string
 	cmd := &cobra.Command{
 		Use: "endpoints NAME", Short: "List where the replicas of a service take requests",
 		Long: "List where the replicas that are ready take requests: a line each, or a part of the configuration\n" +
 			"of HAProxy (servers of a backend), of nginx (an upstream) or of Prometheus (file_sd_configs).\n" +
-			"The metrics port of each coordinator has them for Prometheus, too: /services.",
-		Example: "  berth service endpoints chat\n  berth service endpoints chat -o nginx > /etc/nginx/upstreams/chat.conf",
+			"The metrics port of each coordinator has them for Prometheus, too: /services. Any user may give\n" +
+			"a service the name of another's: --user says whose it is where requests are to go there.",
+		Example: "  berth service endpoints chat\n  berth service endpoints chat --user ann -o haproxy\n  berth service endpoints chat -o nginx > /etc/nginx/upstreams/chat.conf",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := one(cmd.Context(), e, c, args[0])
+			s, err := of(cmd.Context(), e, c, user, args[0])
 			if err != nil {
 				return err
 			}
@@ -43,6 +44,7 @@ func newEndpointsCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&user, "user", "", "the service of this `USER`; without it yours")
 	console.AddFormat(cmd, &output, formatLines, formatHAProxy, formatNginx, formatPrometheus, console.FormatJSON)
 	return cmd
 }

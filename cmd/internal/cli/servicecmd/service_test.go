@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 	for name, args := range map[string]string{
 		"list": "list", "list-all": "list --all", "list-json": "list -o json", "list-name": "list -o name", "show": "show chat", "show-other": "show embed", "show-none": "show none",
 		"scale-updating": "scale chat 2", "scale": "scale embed 3", "scale-far": "scale embed 9", "delete": "delete chat", "endpoints": "endpoints chat",
-		"endpoints-haproxy": "endpoints chat -o haproxy", "endpoints-nginx": "endpoints chat -o nginx", "endpoints-prometheus": "endpoints chat -o prometheus", "endpoints-json": "endpoints embed -o json",
+		"endpoints-haproxy": "endpoints chat -o haproxy", "endpoints-nginx": "endpoints chat -o nginx", "endpoints-prometheus": "endpoints chat -o prometheus", "endpoints-json": "endpoints embed --user bob -o json", "endpoints-others": "endpoints embed -o nginx", "endpoints-none": "endpoints chat --user bob",
 		"create-there": "create chat -- x", "update-none": "update none -- x", "logs-none": "logs chat --replica 7",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -239,6 +239,26 @@ func one(ctx context.Context, e *console.Env, c *client.Client, name string) (*s
 	return nil, cluster.Errorf(cluster.CodeConflict, "service %s is that of %d users and not yours; berth service list --all shows them", name, len(all))
 }
 
+// of is the service of a user with a name, "" for one's own. Where requests are sent there it is
+// never just the only one there is: that is whoever's who takes the name first.
+func of(ctx context.Context, e *console.Env, c *client.Client, user, name string) (*shown, error) {
+	all, err := read(ctx, c, cmp.Or(user, e.User()), name)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) > 0 {
+		return all[0], nil
+	}
+	if user != "" {
+		return nil, cluster.Errorf(cluster.CodeNotFound, "no service %s of %s runs; berth service list --all shows those that do", console.ShortQuote(name), console.ShortQuote(user))
+	}
+	s, err := one(ctx, e, c, name)
+	if err != nil {
+		return nil, err
+	}
+	return nil, cluster.Errorf(cluster.CodeConflict, "service %s is %s's and not yours; --user %s says that it is meant", name, s.User, s.User)
+}
+
 func newListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
 	var all bool
