@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,9 +11,11 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	"github.com/berth-scheduler/berth/coordinator/limit"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // showed asks what the GPU of a job showed.
@@ -149,5 +152,31 @@ func TestSeriesWithoutTheAgent(t *testing.T) {
 	}
 	if g := showed(t, cc, id); len(g.At) != 0 {
 		t.Errorf("of an agent that is away: %v", g)
+	}
+}
+
+// TestSeriesAreCharged: who asks in a loop what the GPUs of a job showed, which is more the
+// more it has, is told to wait, as with lists.
+func TestSeriesAreCharged(t *testing.T) {
+	t.Parallel()
+	l := limit.Unlimited()
+	l.WorkMilli = 1
+	c := coordtest.Start(t, coordtest.Options{N: 1, Steady: true, Limits: &l})
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	cc := c.Dial(0, "gate", "g")
+	id, _ := runningJob(t, cc, a, 1)
+	a.Shows(&nodev1.GPUUsage{Uuid: "GPU-1", UsedMib: 70, UtilMilli: 300, PowerW: 50})
+	tells(t, a, seriesEnd) // what it is asked until the leader has heard it
+	for n := 0; ; n++ {
+		_, err := apirpc.NewSeriesServiceClient(cc).GetSeries(coordtest.As(t.Context(), alice), &apiv1.GetSeriesRequest{Id: id})
+		if _, again := apiconv.RetryAfter(err); err != nil && (!again || !strings.Contains(err.Error(), "read_ms_per_second")) {
+			t.Fatalf("%v, want a refusal that names the limit", err)
+		}
+		if err != nil {
+			break
+		}
+		if n > 20_000 {
+			t.Fatal("never refused")
+		}
 	}
 }

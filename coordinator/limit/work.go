@@ -40,6 +40,18 @@ func (c *Call) Rest() time.Duration {
 	return c.u.work.wait(t.now(), workBurst)
 }
 
+// MayWork refuses a call that computes for long, and waits for others too much to be counted
+// with lists, while its user took more of the coordinator's time than one may; nil of nil.
+func (c *Call) MayWork() error {
+	rest := c.Rest()
+	if rest <= 0 {
+		return nil
+	}
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	return c.t.refuse(tooMuchWork, max(rest, retrySoon))
+}
+
 // Turns lets what computes for long go one after the other and in slices, so that
 // there is always a core for what is short. It is safe for concurrent use.
 type Turns struct{ free *semaphore.Weighted }

@@ -69,6 +69,9 @@ func (c *Calls) Turn(ctx context.Context) (*limit.Turn, error) {
 	return c.turns.Take(ctx, call)
 }
 
+// MayWork refuses a call while its user's calls took too much of the coordinator's time.
+func (c *Calls) MayWork(ctx context.Context) error { return counted(ctx, (*limit.Call).MayWork) }
+
 // Brings counts what the request of a context brings into memory beside what was sent: a few
 // bytes may name megabytes.
 func (c *Calls) Brings(ctx context.Context, bytes int64) error {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/series"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	"github.com/berth-scheduler/berth/coordinator/limit"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -35,6 +37,14 @@ func (s *seriesServer) GetSeries(ctx context.Context, req *apiv1.GetSeriesReques
 	if err := s.c.auth.May(authorize.CallerOf(ctx), authorize.ReadJob, &j.Owner); err != nil {
 		return nil, err
 	}
+	if err := s.c.calls.MayWork(ctx); err != nil {
+		return nil, err
+	}
+	turn, err := s.c.calls.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.End()
 	resp := &apiv1.GetSeriesResponse{StepSeconds: uint32(series.FineStep / time.Second)}
 	a := j.Last()
 	if a == nil || a.Started == 0 {
@@ -50,8 +60,7 @@ func (s *seriesServer) GetSeries(ctx context.Context, req *apiv1.GetSeriesReques
 	if a.Ended != 0 {
 		to = a.Ended.Std()
 	}
-	s.showed(ctx, resp, j, a, to)
-	return resp, nil
+	return resp, s.showed(ctx, turn, resp, j, a, to)
 }
 
 // What nodes are asked for what the leader does not know. What is left out is served as
@@ -63,17 +72,23 @@ const (
 )
 
 // showed adds what the GPUs of an attempt showed until to: as the leader heard it, and
-// what it did not hear as their nodes tell it, as far as they do.
-func (s *seriesServer) showed(ctx context.Context, resp *apiv1.GetSeriesResponse, j *cluster.Job, a *cluster.Attempt, to time.Time) {
+// what it did not hear as their nodes tell it, as far as they do. turn is over while it waits
+// for these: of a job of thousands of cards the rest takes long.
+func (s *seriesServer) showed(ctx context.Context, turn *limit.Turn, resp *apiv1.GetSeriesResponse, j *cluster.Job, a *cluster.Attempt, to time.Time) error {
 	from, weekAgo, gpus := a.Started.Std(), s.c.clock().Add(-series.Week), 0
 	known := map[cluster.GPUID][]series.Sample{}
 	var asks sync.WaitGroup
 	answers := make(chan map[cluster.GPUID][]series.Sample, askedNodes)
-	ctx, cancel := context.WithTimeout(ctx, askWait)
+	ask, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	for rank, b := range a.Berths() {
 		var lacks []string
 		for _, share := range b.GPUs {
+			if err := cmp.Or(ctx.Err(), turn.Step()); err != nil {
+				cancel()
+				asks.Wait()
+				return err
+			}
 			resp.Gpus = append(resp.Gpus, s.gpu(b.Node, &share))
 			own := s.c.nodes.Series(share.GPU, from, to)
 			known[share.GPU] = own
@@ -86,8 +101,9 @@ func (s *seriesServer) showed(ctx context.Context, resp *apiv1.GetSeriesResponse
 			continue
 		}
 		of := conv.VisitOf(j, a, rank)
-		asks.Go(func() { answers <- s.ask(ctx, b.Node, of, lacks, from, to) })
+		asks.Go(func() { answers <- s.ask(ask, b.Node, of, lacks, from, to) })
 	}
+	turn.End()
 	asks.Wait()
 	close(answers)
 	for told := range answers {
@@ -96,8 +112,12 @@ func (s *seriesServer) showed(ctx context.Context, resp *apiv1.GetSeriesResponse
 		}
 	}
 	for _, m := range resp.Gpus {
+		if err := cmp.Or(ctx.Err(), turn.Step()); err != nil {
+			return err
+		}
 		apiconv.SetSeries(m, known[cluster.GPUID(m.Gpu)])
 	}
+	return nil
 }
 
 // ask has the agent of a node tell what its GPUs showed; nothing when it does not, as
