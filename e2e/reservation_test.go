@@ -25,6 +25,13 @@ func TestReservations(t *testing.T) {
 	if text := c.run("squeue", "-h", "-o", "%i %T %r"); !strings.Contains(text, id(long)+" PENDING Reservation") {
 		t.Errorf("squeue says %q", text)
 	}
+	gang := c.submit("-N", "2", "--time", "3h", "--", "true")
+	c.eventually("a gang of both nodes says when they are free", func() bool {
+		why := c.run("why", id(gang))
+		return strings.Contains(why, "maint") && strings.Contains(why, "Expected start: ")
+	})
+	c.run("scontrol", "update", "jobid="+id(gang), "timelimit=30")
+	c.await(gang, "COMPLETED")
 	// Lowering its limit lets it go at once.
 	c.run("scontrol", "update", "jobid="+id(long), "timelimit=30")
 	c.await(long, "COMPLETED")
