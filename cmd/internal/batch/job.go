@@ -162,10 +162,10 @@ func (j *Job) Settle(c *Caller) (warnings []string, err error) {
 		s.Dir = filepath.Join(wd, s.Dir)
 	}
 	now := c.Now()
-	if at, ok := slurm.ParseTime(j.Begin, now); ok && at.After(now) {
+	if at, ok := slurm.ParseNext(j.Begin, now); ok && at.After(now) {
 		s.Begin = cluster.TimeOf(at) // what has passed is now
 	}
-	if at, ok := slurm.ParseDeadline(j.Deadline, now); ok {
+	if at, ok := slurm.ParseNext(j.Deadline, now); ok {
 		s.Deadline, s.DeadlineIn = cluster.TimeOf(at), 0
 	}
 	s.Env, warnings, err = Environment(c.Environ(), j.Export, j.Env)

@@ -79,13 +79,13 @@ type Request struct {
 	Requeue                                    bool
 	Dir, Stdin, Stdout, Stderr, Export         string
 	Hold                                       bool
-	// Begin is a time as slurm.ParseTime reads it, "" for now.
+	// Begin is a time as slurm.ParseNext reads it, "" for now.
 	Begin                        string
 	Depends                      []cluster.Dependency
 	Array                        *cluster.Array
 	DependAny, KillInvalidDepend bool
 	// Warning is the signal before the time limit; Truncate empties the output
-	// files; Deadline is a time as slurm.ParseDeadline reads it, "" for none.
+	// files; Deadline is a time as slurm.ParseNext reads it, "" for none.
 	Warning                       cluster.Warning
 	Truncate                      bool
 	Mail                          cluster.Mail

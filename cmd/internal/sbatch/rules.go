@@ -388,7 +388,7 @@ func readPartition(r *resolver, v string) (*verdict, error) {
 }
 
 func readBegin(r *resolver, v string) (*verdict, error) {
-	if _, ok := slurm.ParseTime(v, time.Unix(0, 0)); !ok {
+	if _, ok := slurm.ParseNext(v, time.Unix(0, 0)); !ok {
 		return nil, Message("Invalid --begin specification")
 	}
 	r.req.Begin = v
@@ -452,7 +452,7 @@ func readSignal(r *resolver, v string) (*verdict, error) {
 }
 
 func readDeadline(r *resolver, v string) (*verdict, error) {
-	if _, ok := slurm.ParseDeadline(v, time.Unix(0, 0)); !ok {
+	if _, ok := slurm.ParseNext(v, time.Unix(0, 0)); !ok {
 		return nil, Message("Invalid --deadline specification")
 	}
 	r.req.Deadline = v

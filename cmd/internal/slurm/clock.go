@@ -1,49 +1,129 @@
 package slurm
 
 import (
-	"math"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// ParseTime reads a time as Slurm's options take it: now, now-2hours, today,
-// midnight, noon, HH:MM[:SS], YYYY-MM-DD[THH:MM[:SS]], MM/DD/YY, MMDDYY. Times
-// are in the zone of now.
+// TimeForms says what ParseNext takes, for the errors of those who typed something else.
+const TimeForms = "now+2hours, +30m, 16:00, noon, teatime, tomorrow or 2026-03-14T18:00"
+
+// clockWords are the times of day that have names, as Slurm has them.
+var clockWords = map[string]time.Duration{"midnight": 0, "noon": 12 * time.Hour, "fika": 15 * time.Hour, "teatime": 16 * time.Hour}
+
+// dayForms and clockForms are how days, and times of day, are written.
+var (
+	dayForms   = []string{"2006-01-02", "01/02/06", "010206"}
+	clockForms = []string{"15:04:05", "15:04", "3:04:05pm", "3:04pm", "3pm"}
+)
+
+// ParseTime reads a time as Slurm's options take it: now, now-2hours, today, tomorrow,
+// midnight, noon, fika (15:00), teatime (16:00), HH:MM[:SS][AM|PM], YYYY-MM-DD, MM/DD[/YY]
+// or MMDDYY, a day with T or - and a time of day behind it, or a time of day and a day
+// with a space between. Times are in the zone of now.
 func ParseTime(s string, now time.Time) (time.Time, bool) {
-	y, m, d := now.Date()
-	day := time.Date(y, m, d, 0, 0, 0, 0, now.Location())
-	switch low := strings.ToLower(s); {
-	case low == "today", low == "midnight":
-		return day, true
-	case low == "noon":
-		return day.Add(12 * time.Hour), true
-	case low == "tomorrow":
-		return day.AddDate(0, 0, 1), true
-	case strings.HasPrefix(low, "now"):
-		return fromNow(low[3:], now)
-	}
-	for _, form := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02", "01/02/06", "01/02/06-15:04", "01/02/06-15:04:05", "010206"} {
-		if t, err := time.ParseInLocation(form, s, now.Location()); err == nil {
-			return t, true
-		}
-	}
-	for _, form := range []string{"15:04:05", "15:04"} {
-		if t, err := time.ParseInLocation(form, s, now.Location()); err == nil {
-			return day.Add(t.Sub(time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, t.Location()))), true
-		}
-	}
-	return time.Time{}, false
+	t, _, ok := parseTime(s, now)
+	return t, ok
 }
 
-// ParseDeadline reads a deadline as Slurm's options take it, which is a time
-// as ParseTime reads it: a time of day that has passed is tomorrow's.
-func ParseDeadline(s string, now time.Time) (time.Time, bool) {
-	t, ok := ParseTime(s, now)
-	if ok && !t.After(now) && !strings.ContainsAny(s, "T/-") && strings.Contains(s, ":") {
-		t = t.AddDate(0, 0, 1)
+// ParseNext reads a time that is to come: as ParseTime does, but a time of day, or a day
+// without its year, that has passed is the next one. +30m is short for now+30m.
+func ParseNext(s string, now time.Time) (time.Time, bool) {
+	if strings.HasPrefix(s, "+") {
+		s = "now" + s
+	}
+	t, again, ok := parseTime(s, now)
+	if ok && again != none && !t.After(now) {
+		if again == yearly {
+			return t.AddDate(1, 0, 0), true
+		}
+		return t.AddDate(0, 0, 1), true
 	}
 	return t, ok
+}
+
+// every is how often a time that was typed comes again.
+type every int
+
+const (
+	none every = iota
+	daily
+	yearly
+)
+
+func parseTime(s string, now time.Time) (t time.Time, again every, ok bool) {
+	low := strings.ToLower(strings.TrimSpace(s))
+	y, m, d := now.Date()
+	day := time.Date(y, m, d, 0, 0, 0, 0, now.Location())
+	if strings.HasPrefix(low, "now") {
+		t, ok = fromNow(strings.ReplaceAll(low[3:], " ", ""), now)
+		return t, none, ok
+	}
+	if at, ok := parseClock(low); ok {
+		return on(day, at), daily, true
+	}
+	if day, again, ok := parseDay(low, now); ok {
+		return day, again, true
+	}
+	for i := range len(low) { // a day and a time of day
+		a, b := low[:i], low[min(i+1, len(low)):]
+		switch low[i] {
+		case 't', '-':
+			if day, again, ok := parseDay(a, now); ok {
+				if at, ok := parseClock(b); ok {
+					return on(day, at), again, true
+				}
+			}
+		case ' ':
+			if at, ok := parseClock(a); ok {
+				if day, again, ok := parseDay(b, now); ok {
+					return on(day, at), again, true
+				}
+			}
+		}
+	}
+	return time.Time{}, none, false
+}
+
+// on is a time of a day by the clock on the wall, whatever the clock was changed by.
+func on(day time.Time, at time.Duration) time.Time {
+	y, m, d := day.Date()
+	s := int(at / time.Second)
+	return time.Date(y, m, d, s/3600, s/60%60, s%60, 0, day.Location())
+}
+
+// parseClock reads a time of day, as how long after midnight it is.
+func parseClock(s string) (time.Duration, bool) {
+	if at, ok := clockWords[s]; ok {
+		return at, true
+	}
+	for _, form := range clockForms {
+		if t, err := time.Parse(form, s); err == nil {
+			return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute + time.Duration(t.Second())*time.Second, true
+		}
+	}
+	return 0, false
+}
+
+// parseDay reads a day, as the time at which it begins.
+func parseDay(s string, now time.Time) (time.Time, every, bool) {
+	y, m, d := now.Date()
+	switch s {
+	case "today":
+		return time.Date(y, m, d, 0, 0, 0, 0, now.Location()), none, true
+	case "tomorrow":
+		return time.Date(y, m, d+1, 0, 0, 0, 0, now.Location()), none, true
+	}
+	for _, form := range dayForms {
+		if t, err := time.ParseInLocation(form, s, now.Location()); err == nil {
+			return t, none, true
+		}
+	}
+	if t, err := time.ParseInLocation("2006/01/02", strconv.Itoa(y)+"/"+s, now.Location()); err == nil {
+		return t, yearly, true
+	}
+	return time.Time{}, none, false
 }
 
 // fromNow reads what stands behind now: "", +2hours, -30 (seconds).
@@ -60,26 +140,29 @@ func fromNow(s string, now time.Time) (time.Time, bool) {
 		return now, false
 	}
 	digits := strings.TrimRight(s[1:], "abcdefghijklmnopqrstuvwxyz")
-	n, err := strconv.ParseInt(digits, 10, 32)
+	n, err := strconv.ParseUint(digits, 10, 31)
 	if err != nil {
 		return now, false
 	}
 	unit := time.Second
-	switch word := strings.TrimSuffix(s[1+len(digits):], "s"); word {
-	case "", "second":
-	case "minute":
+	switch s[1+len(digits):] {
+	case "", "s", "sec", "secs", "second", "seconds":
+	case "m", "min", "mins", "minute", "minutes":
 		unit = time.Minute
-	case "hour":
+	case "h", "hr", "hrs", "hour", "hours":
 		unit = time.Hour
-	case "day":
+	case "d", "day", "days":
 		unit = 24 * time.Hour
-	case "week":
+	case "w", "week", "weeks":
 		unit = 7 * 24 * time.Hour
 	default:
 		return now, false
 	}
-	if n > int64(math.MaxInt64/unit) { // beyond any time that is told; it would be one of the past
+	if int64(n) > int64(maxSpan/unit) {
 		return now, false
 	}
 	return now.Add(sign * time.Duration(n) * unit), true
 }
+
+// maxSpan bounds what is added to now: a hundred years.
+const maxSpan = 100 * 365 * 24 * time.Hour

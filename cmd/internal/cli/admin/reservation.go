@@ -248,9 +248,9 @@ func (o *reservationOptions) request(e *console.Env, name string, said func(stri
 		if t.text == "" {
 			continue
 		}
-		at, ok := slurm.ParseTime(t.text, e.Now())
+		at, ok := slurm.ParseNext(t.text, e.Now())
 		if !ok {
-			return nil, console.Usagef("--%s %s: want a time such as 2026-03-14T18:00, 16:00 or now+2hours", t.flag, console.ShortQuote(t.text))
+			return nil, console.Usagef("--%s %s: want a time such as %s", t.flag, console.ShortQuote(t.text), slurm.TimeForms)
 		}
 		*t.to = timestamppb.New(at)
 	}

@@ -209,9 +209,9 @@ func setUpdateNice(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
 
 // SetUpdateBegin reads when the job may start.
 func SetUpdateBegin(e *console.Env, r *apiv1.UpdateJobRequest, v string) error {
-	at, ok := slurm.ParseTime(v, e.Now())
+	at, ok := slurm.ParseNext(v, e.Now())
 	if !ok {
-		return console.Usagef("%s: want a time such as now+2hours, 16:00 or 2026-03-14T18:00", console.ShortQuote(v))
+		return console.Usagef("%s: want a time such as %s", console.ShortQuote(v), slurm.TimeForms)
 	}
 	if r.BeginNow = !at.After(e.Now()); !r.BeginNow {
 		r.Begin = timestamppb.New(at)

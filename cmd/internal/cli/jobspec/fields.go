@@ -162,7 +162,7 @@ func jobFields() []Field {
 			r.Spec.Duration, err = units.ParseDuration(v)
 			return err
 		}},
-		{"deadline", "", kindAmount, "refuse the job unless it can end within `TIME` from now, such as 6h, or by a time such as 2026-03-14T18:00; end it if it waits longer", setDeadline},
+		{"deadline", "", kindAmount, "refuse the job unless it can end within `TIME` from now, such as 6h, or by a time such as 18:00 or 2026-03-14T18:00; end it if it waits longer", setDeadline},
 		{"objective", "", kindText, "choose the GPU type for `GOAL`: latency, throughput, energy, cost or balanced", text(func(r *Request) *string { return (*string)(&r.Spec.Objective) })},
 		{"max-power", "", kindAmount, "no GPU type on which it is predicted to draw more than these `WATTS` in all", Whole("watts", 1_000_000, func(r *Request) *int64 { return &r.Spec.MaxPowerW })},
 		{"max-cost", "", kindAmount, "no GPU type on which it is predicted to cost more than this `PRICE`, in the cluster's currency", setMaxCost},
@@ -213,19 +213,23 @@ func setDeadline(r *Request, v string) error {
 			return nil
 		}
 	}
-	d, err := units.ParseDuration(v)
-	if err != nil {
-		return fmt.Errorf("deadline %s: want a span such as 90 (minutes) or 6h, or a time such as 2026-03-14T18:00", console.ShortQuote(v))
+	// 16:00 is a time of day, as for Slurm, 1-06:00 a span.
+	if d, err := units.ParseDuration(v); err == nil && (!strings.Contains(v, ":") || strings.Contains(v, "-")) {
+		r.Spec.DeadlineIn = d
+		return nil
 	}
-	r.Spec.DeadlineIn = d
+	if _, ok := slurm.ParseNext(v, time.Now()); !ok {
+		return fmt.Errorf("deadline %s: want a span such as 90 (minutes) or 6h, or a time such as %s", console.ShortQuote(v), slurm.TimeForms)
+	}
+	r.Deadline = v // the command's clock says when that is
 	return nil
 }
 
 // setBegin reads a time as Slurm takes it, on this machine's clock. One that has
 // passed is now.
 func setBegin(r *Request, v string) error {
-	if _, ok := slurm.ParseTime(v, time.Now()); !ok {
-		return fmt.Errorf("begin %s: want a time such as now+2hours, 16:00, tomorrow or 2026-03-14T18:00", console.ShortQuote(v))
+	if _, ok := slurm.ParseNext(v, time.Now()); !ok {
+		return fmt.Errorf("begin %s: want a time such as %s", console.ShortQuote(v), slurm.TimeForms)
 	}
 	r.Begin = v // the command's clock says when that is
 	return nil

@@ -241,7 +241,7 @@ func reserve(e *console.Env, req *apiv1.SetReservationRequest, key, v string) er
 	switch key {
 	case "reservationname", "reservation":
 	case "starttime", "endtime":
-		at, ok := slurm.ParseTime(v, e.Now())
+		at, ok := slurm.ParseNext(v, e.Now())
 		if !ok {
 			return fault
 		}
