@@ -110,7 +110,7 @@ func TestQueueWatch(t *testing.T) {
 				if n := strings.Count(out, "JOBID"); n != 3 {
 					t.Errorf("%d listings in 5 s, want 3", n)
 				}
-				if clears := strings.Count(out, "\x1b[2J"); terminal && clears != 3 || !terminal && clears != 0 {
+				if clears := strings.Count(out, "\x1b[H\x1b[J"); terminal && clears != 3 || !terminal && clears != 0 {
 					t.Errorf("the screen was cleared %d times", clears)
 				}
 			})

@@ -179,17 +179,16 @@ func (w *tableWriter) end() error {
 	parted, accounted := has((*apiv1.Job).GetPartition), has((*apiv1.Job).GetAccount)
 	t := &console.Table{NoHead: w.noHeader, Cols: []console.Column{{Head: "JOBID", Right: true}}}
 	if parted {
-		t.Cols = append(t.Cols, console.Column{Head: "PARTITION"})
+		t.Cols = append(t.Cols, console.Column{Head: "PARTITION", Drop: 8})
 	}
-	t.Cols = append(t.Cols, console.Column{Head: "NAME", Shrink: true}, console.Column{Head: "USER"})
+	t.Cols = append(t.Cols, console.Column{Head: "NAME", Shrink: true}, console.Column{Head: "USER", Drop: 4})
 	if accounted {
-		t.Cols = append(t.Cols, console.Column{Head: "ACCOUNT"})
+		t.Cols = append(t.Cols, console.Column{Head: "ACCOUNT", Drop: 9})
 	}
-	for _, head := range []string{"ST", "EXIT", "ENDED", "TIME", "WAITED", "GPUS"} {
-		t.Cols = append(t.Cols, console.Column{Head: head, Right: head != "ST" && head != "ENDED"})
-	}
-	t.Cols = append(t.Cols, console.Column{Head: "TYPE", Shrink: true}, console.Column{Head: "GPU%", Right: true},
-		console.Column{Head: "GPU MEM", Right: true}, console.Column{Head: "NODE(REASON)", Shrink: true})
+	t.Cols = append(t.Cols, console.Column{Head: "ST", Paint: console.StateColour}, console.Column{Head: "EXIT", Right: true}, console.Column{Head: "ENDED", Drop: 3},
+		console.Column{Head: "TIME", Right: true, Drop: 1}, console.Column{Head: "WAITED", Right: true, Drop: 10}, console.Column{Head: "GPUS", Right: true, Drop: 5},
+		console.Column{Head: "TYPE", Shrink: true, Drop: 6}, console.Column{Head: "GPU%", Right: true, Drop: 7}, console.Column{Head: "GPU MEM", Right: true, Drop: 7},
+		console.Column{Head: "NODE(REASON)", Shrink: true, Drop: 2})
 	for _, j := range w.jobs {
 		row := []string{client.JobLabel(j)}
 		if parted {

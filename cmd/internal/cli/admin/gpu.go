@@ -72,8 +72,8 @@ func runGPUList(ctx context.Context, e *console.Env, c *client.Client, f console
 		return err
 	}
 	t := &console.Table{Cols: []console.Column{
-		{Head: "GPU"}, {Head: "HEALTH"}, {Head: "TYPE", Shrink: true}, {Head: "GIVEN", Right: true}, {Head: "SHARES", Right: true},
-		{Head: "JOBS", Shrink: true}, {Head: "UUID"}, {Head: "REASON", Shrink: true},
+		{Head: "GPU"}, {Head: "HEALTH", Paint: console.HealthColour}, {Head: "TYPE", Shrink: true, Drop: 3}, {Head: "GIVEN", Right: true, Drop: 1}, {Head: "SHARES", Right: true, Drop: 4},
+		{Head: "JOBS", Shrink: true}, {Head: "UUID", Drop: 5}, {Head: "REASON", Shrink: true, Drop: 2},
 	}}
 	label := client.Labels(ctx, c, jobsOn(nodes))
 	for _, n := range nodes {

@@ -46,7 +46,7 @@ func newNodeListCmd(e *console.Env, c *client.Client) *cobra.Command {
 func newNodeShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: "show NODE…", Short: "Show all about nodes",
+		Use: "show NODE…", Short: "Show everything about nodes",
 		Example: "  berth node show n7",
 		Args:    console.SomeArgs("node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -111,8 +111,8 @@ func NodeState(n *apiv1.Node) string {
 
 func nodeTable(e *console.Env, nodes []*apiv1.Node) *console.Table {
 	t := &console.Table{Cols: []console.Column{
-		{Head: "NODE"}, {Head: "STATE"}, {Head: "GPUS", Right: true}, {Head: "TYPE", Shrink: true}, {Head: "GPU_MEM", Right: true},
-		{Head: "GPU_USE", Right: true}, {Head: "CPUS", Right: true}, {Head: "MEMORY", Right: true}, {Head: "JOBS", Right: true}, {Head: "REASON", Shrink: true},
+		{Head: "NODE"}, {Head: "STATE", Paint: console.HealthColour}, {Head: "GPUS", Right: true}, {Head: "TYPE", Shrink: true, Drop: 2}, {Head: "GPU_MEM", Right: true, Drop: 3},
+		{Head: "GPU_USE", Right: true, Drop: 4}, {Head: "CPUS", Right: true, Drop: 5}, {Head: "MEMORY", Right: true, Drop: 6}, {Head: "JOBS", Right: true}, {Head: "REASON", Shrink: true, Drop: 1},
 	}}
 	parted := slices.ContainsFunc(nodes, func(n *apiv1.Node) bool { return len(n.GetPartitions()) > 0 })
 	if parted {

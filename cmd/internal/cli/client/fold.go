@@ -1,9 +1,13 @@
 package client
 
 import (
+	"slices"
+	"strings"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -46,6 +50,55 @@ func alikeOf(j *apiv1.Job) (alike, bool) {
 		array: j.GetArrayJobId(), state: j.GetState(), reason: j.GetReason(), name: j.GetName(),
 		partition: j.GetPartition(), account: j.GetAccount(), qos: j.GetQos(), gpus: j.GetGpusWanted(), nodes: j.GetNodesWanted(),
 	}, j.GetArrayJobId() != 0 && console.Waiting(j.GetState()) && j.GetStarted() == nil
+}
+
+// FoldedRunning lists tasks of an array that run in the same state as one, too, in the
+// place of the first of them: it began when the first of them did, and has all of their
+// GPUs and nodes.
+func FoldedRunning(jobs []*apiv1.Job) []*apiv1.Job {
+	groups := map[alike][]*apiv1.Job{}
+	running := func(j *apiv1.Job) (alike, bool) {
+		return alike{array: j.GetArrayJobId(), state: j.GetState(), name: j.GetName(), partition: j.GetPartition()},
+			j.GetArrayJobId() != 0 && !console.Waiting(j.GetState()) && !console.Terminal(j.GetState())
+	}
+	for _, j := range jobs {
+		if k, ok := running(j); ok {
+			groups[k] = append(groups[k], j)
+		}
+	}
+	out := make([]*apiv1.Job, 0, len(jobs))
+	for _, j := range jobs {
+		k, ok := running(j)
+		switch group := groups[k]; {
+		case !ok || len(group) == 1:
+			out = append(out, j)
+		case group[0] == j:
+			out = append(out, together(group))
+		}
+	}
+	return out
+}
+
+// together is tasks that run as one.
+func together(group []*apiv1.Job) *apiv1.Job {
+	all := proto.Clone(foldOf(group)).(*apiv1.Job)
+	all.GpusWanted, all.Gpus = 0, nil
+	var nodes, gangs []string
+	for _, j := range group {
+		if s := j.GetStarted(); s != nil && (all.Started == nil || s.AsTime().Before(all.GetStarted().AsTime())) {
+			all.Started = s
+		}
+		all.GpusWanted += j.GetGpusWanted()
+		all.Gpus = append(all.Gpus, j.GetGpus()...)
+		if list := console.NodesOf(j); strings.ContainsAny(list, "[,") {
+			gangs = append(gangs, list)
+		} else if list != "" {
+			nodes = append(nodes, list)
+		}
+	}
+	slices.Sort(nodes)
+	all.NodeList = strings.Trim(strings.Join(append(gangs, hostnames.FoldSet(slices.Compact(nodes))), ","), ",")
+	return all
 }
 
 // foldOf is the first of some tasks, standing for all of them.

@@ -39,6 +39,32 @@ func Forecasts(ctx context.Context, c *Client, ids []uint64) (map[uint64]*apiv1.
 	return out, nil
 }
 
+// Expect puts into waiting jobs when they are expected to start, which is the later end
+// of the range that berth why says; of at most left of them, and of what nobody can say,
+// and of the rest, nothing is said. It returns how many are left.
+func Expect(ctx context.Context, c *Client, jobs []*apiv1.Job, left int) (int, error) {
+	var ids []uint64
+	for _, j := range jobs {
+		j.EstimatedStart = nil
+		if console.Waiting(j.GetState()) && len(ids) < left {
+			ids = append(ids, j.GetId())
+		}
+	}
+	if len(ids) == 0 {
+		return left, nil
+	}
+	when, err := Forecasts(ctx, c, ids)
+	if err != nil {
+		return left, err
+	}
+	for _, j := range jobs {
+		if console.Waiting(j.GetState()) {
+			j.EstimatedStart = when[j.GetId()].GetForecast().GetStartP90()
+		}
+	}
+	return left - len(ids), nil
+}
+
 // StartText says when a job is expected to start: between two times, or why
 // nobody can say.
 func StartText(e *console.Env, f *apiv1.Forecast, cannot string) string {

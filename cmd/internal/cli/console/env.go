@@ -36,6 +36,8 @@ type Env struct {
 	// 0 when unknown.
 	IsTerminal bool
 	Width      func() int
+	// Height is how many lines the terminal shows, 0 when unknown; nil is never.
+	Height func() int
 	// StderrTerminal reports whether Stderr is one.
 	StderrTerminal bool
 	Getenv         func(string) string
@@ -188,7 +190,7 @@ func SystemEnv() *Env {
 	return &Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		IsTerminal: tty.Is(os.Stdout),
-		Width:      terminalWidth, StderrTerminal: tty.Is(os.Stderr),
+		Width:      terminalWidth, Height: terminalHeight, StderrTerminal: tty.Is(os.Stderr),
 		Getenv: os.Getenv, Environ: os.Environ, Getwd: os.Getwd, Hostname: os.Hostname,
 		// The number, since $USER is whatever somebody set and names may need LDAP.
 		User:       func() string { return strconv.Itoa(os.Getuid()) },
@@ -203,6 +205,15 @@ func SystemEnv() *Env {
 		Filter:    startFilter,
 		RequestID: newRequestID,
 	}
+}
+
+// terminalHeight asks the terminal.
+func terminalHeight() int {
+	_, h, err := tty.Size(os.Stdout)
+	if err != nil || h < 4 {
+		return 0
+	}
+	return h
 }
 
 // terminalWidth asks $COLUMNS, then the terminal. A width that cannot hold a

@@ -74,6 +74,7 @@ func (s *Shape) Print(e *Env, t *Table) error {
 				return err
 			}
 			from, chosen.Cols = append(from, i), append(chosen.Cols, t.Cols[i])
+			chosen.Cols[len(chosen.Cols)-1].Drop = 0 // what was asked for stays
 		}
 		for _, r := range t.Rows {
 			row := make([]string, len(from))

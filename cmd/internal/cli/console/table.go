@@ -1,6 +1,8 @@
 package console
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -13,6 +15,54 @@ type Column struct {
 	Right bool // numbers
 	// Shrink marks the column that gives way when the terminal is narrow.
 	Shrink bool
+	// Drop says that a terminal which is narrower still does without the column: the
+	// one with the highest number goes first, those with 0 never.
+	Drop int
+	// Paint colours a cell on terminals that show colours; nil is none.
+	Paint func(cell string) Colour
+}
+
+// Colour is one of a terminal's own 16, by its SGR number in ECMA-48; 0 is none.
+type Colour int
+
+// Red is for what failed, Green for what runs, Yellow for what waits or takes no jobs.
+const (
+	Red    Colour = 31
+	Green  Colour = 32
+	Yellow Colour = 33
+)
+
+// StateColour is that of a job's state code.
+func StateColour(code string) Colour {
+	switch code {
+	case "R", "CG", "CF":
+		return Green
+	case "PD", "QD", "UN":
+		return Yellow
+	case "F", "OOM", "TO", "NF", "DL":
+		return Red
+	}
+	return 0
+}
+
+// HealthColour is that of a card or node: what is ok or ready, and what is not.
+func HealthColour(state string) Colour {
+	switch state {
+	case "ok", "ready":
+		return Green
+	case "-":
+		return 0
+	case "failed", "lost", "unreachable":
+		return Red
+	}
+	return Yellow
+}
+
+// Colours reports whether standard output shows colours: a terminal that can, of a user
+// who has not set NO_COLOR (no-color.org).
+func (e *Env) Colours() bool {
+	term := e.Getenv("TERM")
+	return e.IsTerminal && term != "" && term != "dumb" && e.Getenv("NO_COLOR") == ""
 }
 
 // Table prints rows under heads, two spaces apart. On a terminal lines are
@@ -35,6 +85,7 @@ func (t *Table) Print(e *Env) {
 	for i, c := range t.Cols {
 		widths[i] = TextWidth(c.Head)
 	}
+	colours := e.Colours()
 	for _, r := range t.Rows {
 		for i := range r {
 			r[i] = Escape(r[i])
@@ -44,7 +95,10 @@ func (t *Table) Print(e *Env) {
 	limit := 0
 	if e.IsTerminal {
 		limit = e.Width()
-		t.squeeze(widths, limit)
+		natural := slices.Clone(widths)
+		for t.squeeze(widths, limit) && t.drop(&natural) {
+			widths = slices.Clone(natural)
+		}
 	}
 	heads := make([]string, len(t.Cols))
 	for i, c := range t.Cols {
@@ -55,14 +109,39 @@ func (t *Table) Print(e *Env) {
 		all = t.Rows
 	}
 	for _, r := range all {
-		e.Printf("%s\n", Cut(t.line(r, widths), limit))
+		line := Cut(t.line(r, widths, nil), limit)
+		if colours && TextWidth(t.line(r, widths, nil)) <= max(limit, TextWidth(line)) {
+			line = t.line(r, widths, t.Cols)
+		}
+		e.Printf("%s\n", line)
 	}
 }
 
-// squeeze takes from the shrinking columns what the terminal lacks.
-func (t *Table) squeeze(widths []int, limit int) {
+// drop takes out the column that matters least, and its width; it reports whether there
+// was one that may go.
+func (t *Table) drop(widths *[]int) bool {
+	least := -1
+	for i, c := range t.Cols {
+		if c.Drop > 0 && (least < 0 || c.Drop >= t.Cols[least].Drop) {
+			least = i
+		}
+	}
+	if least < 0 {
+		return false
+	}
+	*widths = slices.Delete(*widths, least, least+1)
+	t.Cols = slices.Delete(slices.Clone(t.Cols), least, least+1)
+	for i, r := range t.Rows {
+		t.Rows[i] = slices.Delete(slices.Clone(r), least, least+1)
+	}
+	return true
+}
+
+// squeeze takes from the shrinking columns what the terminal lacks; it reports whether
+// that is not enough.
+func (t *Table) squeeze(widths []int, limit int) bool {
 	if limit == 0 {
-		return
+		return false
 	}
 	over := 2*(len(widths)-1) - limit
 	for _, w := range widths {
@@ -76,13 +155,15 @@ func (t *Table) squeeze(widths []int, limit int) {
 			}
 		}
 		if widest < 0 {
-			return
+			return true
 		}
 		widths[widest]--
 	}
+	return false
 }
 
-func (t *Table) line(r []string, widths []int) string {
+// line is a row in the colours of cols, nil for none.
+func (t *Table) line(r []string, widths []int, cols []Column) string {
 	var b strings.Builder
 	for i, cell := range r {
 		if i > 0 {
@@ -90,6 +171,11 @@ func (t *Table) line(r []string, widths []int) string {
 		}
 		cell = Cut(cell, widths[i])
 		pad := strings.Repeat(" ", max(0, widths[i]-TextWidth(cell)))
+		if cols != nil && cols[i].Paint != nil && cell != cols[i].Head {
+			if c := cols[i].Paint(cell); c != 0 {
+				cell = fmt.Sprintf("\x1b[%dm%s\x1b[0m", c, cell)
+			}
+		}
 		if t.Cols[i].Right {
 			b.WriteString(pad + cell)
 		} else {

@@ -1,7 +1,10 @@
 package jobcmd
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +27,7 @@ type QueueOptions struct {
 	Me, all, watch      bool
 	interval            time.Duration
 	noHeader, start     bool
+	each                bool // task of an array
 	shape               console.Shape
 }
 
@@ -51,6 +55,7 @@ func NewQueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.BoolVar(&o.start, "start", false, "those that wait, and when they are expected to start")
 	fs.BoolVarP(&o.watch, "watch", "w", false, "list again and again until interrupted")
 	fs.DurationVar(&o.interval, "interval", 2*time.Second, "how often --watch lists, at least 1s")
+	fs.BoolVarP(&o.each, "array", "r", false, "a line for each task of an array that runs, on a terminal as well")
 	fs.BoolVar(&o.noHeader, "no-header", false, "leave out the heads of the columns")
 	console.AddShape(cmd, &o.Output, &o.shape, console.FormatTable, console.FormatWide, console.FormatJSON, console.FormatYAML, console.FormatName)
 	return cmd
@@ -75,11 +80,11 @@ func RunQueue(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 	}
 	for first := true; ; first = false {
 		if e.IsTerminal {
-			e.Printf("\x1b[H\x1b[2J")
+			e.Printf("\x1b[H\x1b[J")
 		} else if !first {
 			e.Printf("\n")
 		}
-		if err := listOnce(ctx, e, c, o, req, refs); err != nil {
+		if err := onScreen(e, func() error { return listOnce(ctx, e, c, o, req, refs) }); err != nil {
 			return err
 		}
 		if err := e.Flush(); err != nil {
@@ -89,6 +94,31 @@ func RunQueue(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// onScreen prints the beginning of what list prints, as much as the terminal shows, and
+// how much more there is.
+func onScreen(e *console.Env, list func() error) error {
+	height := 0
+	if e.IsTerminal && e.Height != nil {
+		height = e.Height()
+	}
+	if height == 0 {
+		return list()
+	}
+	var all bytes.Buffer
+	to := e.Out
+	e.Out = bufio.NewWriter(&all)
+	err := list()
+	_ = e.Out.Flush() // into memory
+	e.Out = to
+	lines := strings.SplitAfter(strings.TrimSuffix(all.String(), "\n"), "\n")
+	if len(lines) < height {
+		e.Printf("%s", all.String())
+		return err
+	}
+	e.Printf("%sand %d lines more", strings.Join(lines[:height-1], ""), len(lines)-height+1)
+	return err
 }
 
 func (o *QueueOptions) request(e *console.Env, ids []uint64) (req *apiv1.ListJobsRequest, err error) {
@@ -149,7 +179,7 @@ func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 		if o.start {
 			return printStarts(ctx, e, c, o, jobs)
 		}
-		err = printJobs(ctx, e, c, o, jobs)
+		err = printJobs(ctx, e, c, o, jobs, len(refs) > 0)
 	}
 	if err != nil {
 		return err
@@ -165,11 +195,15 @@ func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 func listJSON(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.ListJobsRequest, refs client.JobRefs) (named []*apiv1.Job, err error) {
 	var list console.JSONList
 	var views view.Jobs
+	left := client.MostForecasts
 	for page, err := range client.JobPages(ctx, c, req) {
 		if err != nil {
 			return nil, err
 		}
 		page = refs.Keep(page)
+		if left, err = client.Expect(ctx, c, page, left); err != nil {
+			return nil, err
+		}
 		for _, j := range page {
 			if err := list.Add(e, views.Job(j)); err != nil {
 				return nil, err
@@ -182,10 +216,13 @@ func listJSON(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.
 	return named, list.Close(e)
 }
 
-func printJobs(ctx context.Context, e *console.Env, c *client.Client, o *QueueOptions, jobs []*apiv1.Job) error {
+func printJobs(ctx context.Context, e *console.Env, c *client.Client, o *QueueOptions, jobs []*apiv1.Job, named bool) error {
 	f := console.Format(o.Output)
 	switch f {
 	case console.FormatYAML:
+		if _, err := client.Expect(ctx, c, jobs, client.MostForecasts); err != nil {
+			return err
+		}
 		views := make([]view.JobView, 0, len(jobs))
 		for _, j := range jobs {
 			views = append(views, view.Job(j))
@@ -198,7 +235,10 @@ func printJobs(ctx context.Context, e *console.Env, c *client.Client, o *QueueOp
 		}
 		return nil
 	}
-	jobs = client.Folded(jobs)
+	all := jobs
+	if jobs = client.Folded(jobs); e.IsTerminal && !o.each && !named {
+		jobs = client.FoldedRunning(jobs)
+	}
 	var starts map[uint64]*apiv1.JobForecast
 	if f == console.FormatWide && o.shape.Shows("EST_START") {
 		var err error
@@ -208,7 +248,38 @@ func printJobs(ctx context.Context, e *console.Env, c *client.Client, o *QueueOp
 	}
 	t := jobTable(e, f, jobs, starts)
 	t.NoHead = o.noHeader
-	return o.shape.Print(e, t)
+	if err := o.shape.Print(e, t); err != nil {
+		return err
+	}
+	if e.IsTerminal && !o.noHeader && !named {
+		e.Printf("%s\n", sums(all))
+	}
+	return nil
+}
+
+// sums counts the jobs of a listing, each task of an array for itself.
+func sums(jobs []*apiv1.Job) string {
+	var run, wait, ended int
+	cards := map[string]bool{}
+	for _, j := range jobs {
+		n := max(1, int(j.GetArrayCount()))
+		switch {
+		case console.Waiting(j.GetState()):
+			wait += n
+		case console.Terminal(j.GetState()):
+			ended += n
+		default:
+			run += n
+			for _, g := range j.GetGpus() {
+				cards[g.GetUuid()] = true
+			}
+		}
+	}
+	text := fmt.Sprintf("%d running on %s, %d waiting", run, console.Plural(len(cards), "GPU", "GPUs"), wait)
+	if ended > 0 {
+		text += fmt.Sprintf(", %d ended", ended)
+	}
+	return text
 }
 
 // waitingIDs are those of the jobs that wait.
@@ -227,12 +298,12 @@ func jobTable(e *console.Env, f console.Format, jobs []*apiv1.Job, starts map[ui
 	t := &console.Table{Cols: []console.Column{{Head: "JOBID", Right: true}}}
 	parted := slices.ContainsFunc(jobs, func(j *apiv1.Job) bool { return j.GetPartition() != "" })
 	if parted {
-		t.Cols = append(t.Cols, console.Column{Head: "PARTITION"})
+		t.Cols = append(t.Cols, console.Column{Head: "PARTITION", Drop: 3})
 	}
-	t.Cols = append(t.Cols, console.Column{Head: "NAME", Shrink: true}, console.Column{Head: "USER"}, console.Column{Head: "ST"},
-		console.Column{Head: "TIME", Right: true}, console.Column{Head: "GPUS", Right: true}, console.Column{Head: "GPU", Shrink: true})
+	t.Cols = append(t.Cols, console.Column{Head: "NAME", Shrink: true}, console.Column{Head: "USER", Drop: 2}, console.Column{Head: "ST", Paint: console.StateColour},
+		console.Column{Head: "TIME", Right: true, Drop: 1}, console.Column{Head: "GPUS", Right: true, Drop: 4}, console.Column{Head: "GPU", Shrink: true, Drop: 5})
 	if f == console.FormatWide {
-		t.Cols = append(t.Cols, console.Column{Head: "SHARE"}, console.Column{Head: "PREDICTED"}, console.Column{Head: "SUBMITTED"}, console.Column{Head: "EST_START"})
+		t.Cols = append(t.Cols, console.Column{Head: "SHARE", Drop: 7}, console.Column{Head: "PREDICTED", Drop: 8}, console.Column{Head: "SUBMITTED", Drop: 9}, console.Column{Head: "EST_START", Drop: 6})
 	}
 	t.Cols = append(t.Cols, console.Column{Head: "NODE(REASON)", Shrink: true})
 	for _, j := range jobs {
@@ -241,7 +312,7 @@ func jobTable(e *console.Env, f console.Format, jobs []*apiv1.Job, starts map[ui
 			row = append(row, console.OrDash(j.GetPartition()))
 		}
 		row = append(row, j.GetName(), j.GetUser(), console.StateCode(j.GetState()),
-			console.Elapsed(e, j), strconv.Itoa(int(j.GetGpusWanted())), console.CardsOf(j))
+			console.Elapsed(e, j), strconv.Itoa(int(j.GetGpusWanted())), cardsOf(j))
 		if f == console.FormatWide {
 			row = append(row, console.ShareText(j.GetGpus()), predictionText(j),
 				console.OrDash(console.When(e, j.GetSubmitted())), console.OrDash(console.When(e, starts[j.GetId()].GetForecast().GetStartP90())))

@@ -24,8 +24,8 @@ func NewShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var plots bool
 	cmd := &cobra.Command{
 		Use:     "show [JOB…]",
-		Short:   "Show all about jobs",
-		Long:    "Show all about jobs; without an id, about my latest one.",
+		Short:   "Show everything about jobs",
+		Long:    "Show everything about jobs; without an id, about my latest one.",
 		Example: "  berth show 12\n  berth show --plot 12\n  berth show --plot -o svg 12 > curves.svg\n  berth show -o json 12 | jq .state",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args, err := client.OrLatest(cmd.Context(), e, c, args)
@@ -111,6 +111,8 @@ func runShow(ctx context.Context, e *console.Env, c *client.Client, f console.Fo
 	if f == console.FormatTable {
 		asked.cards = client.CardsOf(ctx, c, jobs)
 		asked.starts, _ = client.Forecasts(ctx, c, waitingIDs(jobs)) // the rest is shown all the same
+	} else if _, err := client.Expect(ctx, c, jobs, client.MostForecasts); err != nil {
+		return err
 	}
 	if err := printShown(e, f, jobs, len(wanted) == 1, asked); err != nil {
 		return err

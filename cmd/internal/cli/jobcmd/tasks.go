@@ -2,6 +2,8 @@ package jobcmd
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
@@ -31,6 +33,22 @@ func jobLabel(j *apiv1.Job) string {
 		return fmt.Sprintf("%s%%%d]", label, n)
 	}
 	return label + "]"
+}
+
+// cardsOf is console.CardsOf; of tasks that are listed as one only how many of which type.
+func cardsOf(j *apiv1.Job) string {
+	if j.GetArrayCount() < 2 || len(j.GetGpus()) == 0 {
+		return console.CardsOf(j)
+	}
+	count := map[string]int{}
+	for _, g := range j.GetGpus() {
+		count[g.GetType()]++
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(count)) {
+		parts = append(parts, fmt.Sprintf("%d×%s", count[name], name))
+	}
+	return strings.Join(parts, ",")
 }
 
 // arrayText is an array as a whole, of which one task is shown.

@@ -61,7 +61,7 @@ func (w *waiter) standing(ctx context.Context, j *apiv1.Job) string {
 // left tells who ends the wait from a terminal what goes on without it.
 func (w *waiter) left(err error) {
 	var intr *console.Interruption
-	if w.line == nil || !w.line.Shown() || !errors.As(err, &intr) {
+	if !w.env.StderrTerminal || !errors.As(err, &intr) {
 		return
 	}
 	var open client.JobRefs

@@ -95,6 +95,9 @@ func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.For
 	if err != nil {
 		return err
 	}
+	if j := resp.GetJob(); j != nil { // the same figure in both
+		j.EstimatedStart = resp.GetForecast().GetStartP90()
+	}
 	view := whyView{Job: view.Job(resp.GetJob()), Explanations: []explanationView{}, Forecast: view.ForecastOf(resp.GetForecast())}
 	for _, x := range resp.GetExplanations() {
 		view.Explanations = append(view.Explanations, explanationView{x.GetCode(), x.GetDetail(), x.GetCount(), x.GetGpuType()})
