@@ -353,7 +353,7 @@ func (s *Spec) checkStudy() error {
 	case s.Array.Tasks.Max() >= study.MaxTrials:
 		return Errorf(CodeInvalid, "study: trial %d, and they are numbered from 0 to %d", s.Array.Tasks.Max(), study.MaxTrials-1)
 	case s.Study.Grid && int(s.Array.Tasks.Max()) >= s.Study.Combinations():
-		return Errorf(CodeInvalid, "study: trial %d of a grid of %d", s.Array.Tasks.Max(), s.Study.Combinations())
+		return Errorf(CodeInvalid, "study: trials are numbered up to %d, and a grid of these parameters has %d, from 0 to %d", s.Array.Tasks.Max(), s.Study.Combinations(), s.Study.Combinations()-1)
 	case s.Study.Rule == study.RulePBT && s.Array.Tasks.Len() > study.MaxPopulation:
 		return Errorf(CodeInvalid, "study: pbt with %d trials, at most %d are allowed", s.Array.Tasks.Len(), study.MaxPopulation)
 	case s.Study.Rule == study.RulePBT && s.Array.Throttle > 0 && s.Array.Throttle < s.Array.Tasks.Len():

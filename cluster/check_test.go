@@ -164,7 +164,7 @@ func TestStudiesAreBounded(t *testing.T) {
 	costly.Study = &study.Study{Budget: time.Hour, Grid: true, Space: search.Space}
 	for want, s := range map[string]*Spec{
 		"budget: is of GPU-hours": costly,
-		"trial 4 of a grid of 4":  spec("4"), "trial 10000, and they are numbered": spec("10000"), "has no trials": none, "space: has no parameter": bad,
+		"numbered up to 4, and a grid of these parameters has 4, from 0 to 3": spec("4"), "trial 10000, and they are numbered": spec("10000"), "has no trials": none, "space: has no parameter": bad,
 		"names parameters 257 times": many,
 	} {
 		if err := s.Check(); err == nil || !strings.Contains(err.Error(), "study: "+want) && !strings.Contains(err.Error(), want) {

@@ -61,12 +61,26 @@ func studied() []*apiv1.Job {
 	}
 }
 
+// failing is a study of which four trials failed, three of them alike.
+func failing() []*apiv1.Job {
+	jobs := studied()[:3]
+	for i, detail := range []string{"exit code 3", "exit code 3", "exit code 3", ""} {
+		task := uint32(11 + i)
+		j := &apiv1.Job{Id: 51 + uint64(i), ArrayJobId: 40, ArrayTaskId: &task, Name: "sweep", User: "ann", State: "FAILED", Reason: "NonZeroExitCode", ReasonDetail: detail, Trial: &apiv1.Trial{Metric: "loss"}}
+		if detail == "" {
+			j.State, j.Reason = "TIMEOUT", "TimeLimit"
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
 // TestGolden: what the commands print.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
 		"list": {"list"}, "list-json": {"list", "-o", "json"}, "show": {"show", "40"}, "show-latest": {"show"}, "show-json": {"show", "40", "-o", "json"},
-		"show-csv": {"show", "40", "-o", "csv"}, "show-none": {"show", "12"}, "show-missing": {"show", "99"},
+		"show-csv": {"show", "40", "-o", "csv"}, "show-none": {"show", "12"}, "show-missing": {"show", "99"}, "show-failed": {"show", "40"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,6 +88,9 @@ func TestGolden(t *testing.T) {
 			f.Jobs = studied()
 			if name == "show-none" {
 				f.Jobs = clitest.SampleJobs()
+			}
+			if name == "show-failed" {
+				f.Jobs = failing()
 			}
 			w.Serve("/a", f)
 			golden.Check(t, name, w.Transcript(append([]string{"study"}, args...)...))

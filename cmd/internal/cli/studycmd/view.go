@@ -28,6 +28,7 @@ type summary struct {
 	Running  uint32   `json:"running"`
 	Stopped  uint32   `json:"stopped_early"`
 	Ended    uint32   `json:"ended"`
+	Failed   uint32   `json:"failed"`
 	GPUHours float64  `json:"gpu_hours"`
 	Best     *float64 `json:"best"`
 	BestOf   *uint32  `json:"best_trial"`
@@ -46,6 +47,9 @@ func (s *summary) add(j *apiv1.Job) {
 		s.Running += n
 	default:
 		s.Ended += n
+		if failed(j) {
+			s.Failed += n
+		}
 		if j.GetReason() == string(cluster.ReasonStudy) {
 			s.Stopped += n
 		}
@@ -120,6 +124,8 @@ type trial struct {
 
 	params []study.Param
 	early  bool // its study's rule or budget ended it
+	failed bool
+	why    string // as berth why says how it ended
 	ended  int64
 }
 
@@ -167,6 +173,9 @@ func read(ctx context.Context, c *client.Client, id uint64) (*shown, error) {
 		if t != nil {
 			row.Last, row.Best = t.Last, t.Best
 		}
+		if row.failed = failed(j); row.failed {
+			row.why = console.ReasonText(j.GetReason(), j.GetReasonDetail())
+		}
 		for _, p := range params {
 			row.Params[p.Name] = p.Value
 		}
@@ -184,6 +193,44 @@ func read(ctx context.Context, c *client.Client, id uint64) (*shown, error) {
 		return 0
 	})
 	return s, nil
+}
+
+// failed reports whether a trial ended by itself without having done its work.
+func failed(j *apiv1.Job) bool {
+	switch j.GetState() {
+	case cluster.JobFailed.String(), cluster.JobTimeout.String(), cluster.JobOutOfMemory.String(), cluster.JobNodeFail.String(), cluster.JobDeadline.String():
+		return true
+	}
+	return false
+}
+
+// mostFailed is how many kinds of failures are told.
+const mostFailed = 3
+
+// printFailed says why trials failed, those that failed alike in one line, and where to
+// read more.
+func (s *shown) printFailed(e *console.Env) {
+	var kinds []string
+	of := map[string][]*trial{}
+	for _, t := range s.Trials {
+		if kind := strings.TrimSuffix(t.State+": "+t.why, ": "); t.failed {
+			if of[kind] == nil {
+				kinds = append(kinds, kind)
+			}
+			of[kind] = append(of[kind], t)
+		}
+	}
+	for i, kind := range kinds {
+		if i == mostFailed {
+			e.Printf("and %d other ways; --all -o json has them\n", len(kinds)-i)
+			return
+		}
+		first, who := of[kind][0], ""
+		if who = fmt.Sprintf("trial %d", first.Trial); len(of[kind]) > 1 {
+			who = fmt.Sprintf("%d trials, such as %d,", len(of[kind]), first.Trial)
+		}
+		e.Printf("%s ended %s; berth logs %d_%d\n", who, console.Escape(kind), s.Summary.ID, first.Trial)
+	}
 }
 
 func known(t *trial) int {
@@ -205,6 +252,9 @@ func (s *shown) print(e *console.Env, f console.Format, all bool) error {
 	}
 	u := s.Summary
 	state := fmt.Sprintf("%d: %d wait, %d run, %d ended, %d of them early", u.Trials, u.Waiting, u.Running, u.Ended, u.Stopped)
+	if u.Failed > 0 {
+		state += fmt.Sprintf(", %d failed", u.Failed)
+	}
 	hours := fmt.Sprintf("%.2f hours of GPUs", u.GPUHours)
 	if b := s.spec.Budget; b > 0 {
 		hours += fmt.Sprintf(", of %.6g at most", b.Hours())
@@ -247,6 +297,7 @@ func (s *shown) print(e *console.Env, f console.Format, all bool) error {
 	if n := len(s.Trials) - mostShown; n > 0 && !all {
 		e.Printf("and %d more; --all shows them\n", n)
 	}
+	s.printFailed(e)
 	return nil
 }
 
