@@ -25,7 +25,7 @@ func newCompletionCmd(e *console.Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			script, ok := complete.Script(args[0], slurmnames.Commands())
 			if !ok {
-				return console.Usagef("shell %s: want one of %s", console.ShortQuote(args[0]), strings.Join(complete.Shells(), ", "))
+				return console.Usagef("shell %s: want one of %s%s", console.ShortQuote(args[0]), strings.Join(complete.Shells(), ", "), console.DidYouMean(args[0], complete.Shells()))
 			}
 			e.Printf("%s", script)
 			return nil

@@ -69,7 +69,11 @@ func AddFilter(cmd *cobra.Command, p *string, flag string, known ...Format) {
 }
 
 func formatError(got string, known []Format) error {
-	return Usagef("-o %s: want one of %s", ShortQuote(got), Joined(known))
+	var names []string
+	for _, f := range known {
+		names = append(names, string(f))
+	}
+	return Usagef("-o %s: want one of %s%s", ShortQuote(got), Joined(known), DidYouMean(got, names))
 }
 
 // PrintList prints views as JSON or YAML; false when f is neither.

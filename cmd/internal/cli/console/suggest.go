@@ -14,7 +14,7 @@ func DidYouMean(typed string, known []string) string {
 }
 
 // nearest returns the name that typed most likely stands for, or "": one that
-// begins with it, or differs in at most a third of its letters. Slurm's names
+// begins with it, or differs in at most a third of its letters, rounded up. Slurm's names
 // for the same thing count as near.
 func nearest(typed string, known []string) string {
 	typed = strings.ToLower(typed)
@@ -22,25 +22,28 @@ func nearest(typed string, known []string) string {
 		return ""
 	}
 	synonyms := map[string]string{
-		"sbatch": "submit", "run": "submit", "squeue": "queue", "ls": "queue", "list": "queue", "ps": "queue",
-		"scancel": "cancel", "kill": "cancel", "sinfo": "node", "nodes": "node", "jobs": "queue", "status": "queue",
+		"qsub": "submit", "qstat": "queue", "qdel": "cancel", "sbatch": "submit", "run": "submit", "squeue": "queue", "ls": "queue", "list": "queue", "ps": "queue",
+		"scancel": "cancel", "kill": "cancel", "sinfo": "node", "nodes": "node", "jobs": "queue", "create": "add", "new": "add", "delete": "remove",
 		"log": "logs", "describe": "show", "info": "show", "gres": "gpus", "ngpus": "gpus", "memory": "mem",
 		"cpus-per-task": "cpus", "job-name": "name", "dir": "chdir", "workdir": "chdir", "stdout": "output",
 		"stderr": "error", "stdin": "input", "time-limit": "time", "time_limit": "time", "limit": "time",
 		"environment": "env", "cmd": "command", "args": "command", "vram": "gpu_mem", "gpu-memory": "gpu-mem",
 		"gpu_memory": "gpu_mem", "help": "--help",
 	}
-	best, least := "", 1+max(1, len(typed)/3)
+	best, least := "", 1+100*max(1, (len(typed)+1)/3)
 	for _, k := range known {
 		if synonyms[typed] == k {
 			return k
 		}
-		d := distance(typed, strings.ToLower(k))
-		if len(typed) >= 3 && strings.HasPrefix(k, typed) {
-			d = min(d, 1)
+		d := 100 * distance(typed, strings.ToLower(k))
+		if len(typed) >= 3 && strings.HasPrefix(k, typed) { // nearer than any other word
+			d = min(d, 50+min(49, len(k)-len(typed)))
 		}
-		if d < least {
+		switch {
+		case d < least:
 			best, least = k, d
+		case d == least && d > 0 && len(typed) < 5:
+			best = "" // either of two: fp12 is as near to fp16 as to fp32
 		}
 	}
 	return best

@@ -1,9 +1,11 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -46,7 +48,18 @@ func UnknownCommand(group *cobra.Command, typed string) error {
 	if group.HasParent() {
 		of = fmt.Sprintf(" for %q", group.CommandPath())
 	}
-	return &UsageError{Cmd: group.CommandPath(), Err: fmt.Errorf("unknown command %q%s%s", typed, of, DidYouMean(typed, Verbs(group)))}
+	return &UsageError{Cmd: group.CommandPath(), Err: fmt.Errorf("unknown command %q%s%s", typed, of, cmp.Or(DidYouMean(typed, Verbs(group)), DidYouMean(typed, hidden(group))))}
+}
+
+// hidden lists the names of the other commands, which are Slurm's.
+func hidden(cmd *cobra.Command) []string {
+	var out []string
+	for _, c := range cmd.Commands() {
+		if c.Hidden && !strings.HasPrefix(c.Name(), "_") {
+			out = append(out, c.Name())
+		}
+	}
+	return out
 }
 
 // Verbs lists the names of the commands below cmd that help shows.

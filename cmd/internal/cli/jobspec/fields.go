@@ -389,7 +389,11 @@ func setWeightBits(r *Request, v string) error {
 func oneOf[T ~string](what string, known []T, p func(*Request) *string) func(*Request, string) error {
 	return func(r *Request, v string) error {
 		if !slices.Contains(known, T(v)) {
-			return fmt.Errorf("%s %s: want one of %s", what, console.ShortQuote(v), console.Joined(known))
+			var names []string
+			for _, k := range known {
+				names = append(names, string(k))
+			}
+			return fmt.Errorf("%s %s: want one of %s%s", what, console.ShortQuote(v), console.Joined(known), console.DidYouMean(v, names))
 		}
 		*p(r) = v
 		return nil

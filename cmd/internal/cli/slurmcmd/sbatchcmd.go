@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -79,7 +80,11 @@ func runSbatch(ctx context.Context, e *console.Env, c *client.Client, args []str
 	}
 	set, faults, rest := sbatch.Scan(words, sbatch.FromCommandLine, jobspec.OwnOptions(), false)
 	if len(faults) > 0 {
-		return &console.ExitError{Code: exitOptions, Err: errors.New(faults[0].Msg + "\nTry \"sbatch --help\" for more information")}
+		hint := ""
+		if fix := faults[0].Fix; fix != "" {
+			hint = "; try " + strings.TrimSuffix(fix, "?")
+		}
+		return &console.ExitError{Code: exitOptions, Err: errors.New(faults[0].Msg + hint + "\nTry \"sbatch --help\" for more information")}
 	}
 	// What the command line alone decides, before any script is read.
 	first, _ := sbatch.Resolve(set, nil)

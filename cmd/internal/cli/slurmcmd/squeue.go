@@ -127,7 +127,7 @@ func knownNodes(ctx context.Context, c *client.Client, names []string) error {
 func knownStates(q *slurm.Squeue) error {
 	for _, s := range q.States {
 		if s != "ALL" && !knownToSlurm(s) {
-			return text.Message("Invalid job state specified: " + s)
+			return text.Message("Invalid job state specified: " + s + console.DidYouMean(s, knownStatesOfSlurm()))
 		}
 	}
 	return nil
@@ -203,8 +203,19 @@ const mostFiltered = 900
 // knownToSlurm reports whether a state is one of Slurm's.
 func knownToSlurm(state string) bool {
 	_, err := cluster.ParseJobState(state)
-	return err == nil || slices.Contains([]string{"CONFIGURING", "SUSPENDED", "S", "STOPPED", "ST", "BOOT_FAIL", "BF", "REQUEUED", "RQ", "SPECIAL_EXIT", "SE",
-		"RESV_DEL_HOLD", "RD", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH", "RESIZING", "RS", "REVOKED", "RV", "SIGNALING", "SI", "STAGE_OUT", "SO"}, state)
+	return err == nil || slices.Contains(statesOfSlurm, state)
+}
+
+// statesOfSlurm are those that no job of Berth's is ever in.
+var statesOfSlurm = []string{"CONFIGURING", "SUSPENDED", "S", "STOPPED", "ST", "BOOT_FAIL", "BF", "REQUEUED", "RQ", "SPECIAL_EXIT", "SE",
+	"RESV_DEL_HOLD", "RD", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH", "RESIZING", "RS", "REVOKED", "RV", "SIGNALING", "SI", "STAGE_OUT", "SO"}
+
+func knownStatesOfSlurm() []string {
+	out := []string{"ALL"}
+	for s := cluster.JobPending; s <= cluster.JobDeadline; s++ {
+		out = append(out, s.String())
+	}
+	return append(out, statesOfSlurm...)
 }
 
 // squeueJSON is squeue --json: the jobs that the other options choose.

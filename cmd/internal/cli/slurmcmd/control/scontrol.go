@@ -67,9 +67,15 @@ func NewScontrolCmd(e *console.Env, c *client.Client) *cobra.Command {
 		if way := scontrolWays[verb]; way != "" {
 			return errors.New(way)
 		}
-		return option.Bare("invalid keyword: " + args[0])
+		return option.Bare("invalid keyword: " + args[0] + console.DidYouMean(args[0], scontrolVerbs))
 	})
 }
+
+// scontrolVerbs and scontrolShown are the words that follow scontrol and its show.
+var (
+	scontrolVerbs = []string{"show", "hold", "release", "requeue", "requeuehold", "update", "create", "delete", "ping", "top", "wait_job", "version"}
+	scontrolShown = []string{"config", "hostlist", "hostlistsorted", "hostnames", "job", "node", "partition", "reservation", "topology"}
+)
 
 // recordOptions are how scontrol shows things.
 type recordOptions struct {
@@ -125,7 +131,7 @@ func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *r
 			return errors.New(way)
 		}
 	}
-	return option.Bare("invalid entity:" + what + " for keyword:show ")
+	return option.Bare("invalid entity:" + what + " for keyword:show " + console.DidYouMean(what, scontrolShown))
 }
 
 func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {

@@ -38,7 +38,7 @@ func Command(e *console.Env, use, short, example string, flags func(*pflag.FlagS
 			if errors.Is(err, pflag.ErrHelp) { // -h, where it is nothing else
 				*help = true
 			} else if err != nil {
-				return AsSlurm(e, Bare(fmt.Sprintf("%s: %s\nTry \"%s --help\" for more information", name, optionFault(err), name)))
+				return AsSlurm(e, Bare(fmt.Sprintf("%s: %s\nTry \"%s --help\" for more information", name, optionFault(err, fs), name)))
 			}
 			switch {
 			case *help || usage != nil && *usage:
@@ -60,14 +60,21 @@ func Command(e *console.Env, use, short, example string, flags func(*pflag.FlagS
 }
 
 // optionFault says what getopt would of an option that cannot be read.
-func optionFault(err error) string {
+func optionFault(err error, fs *pflag.FlagSet) string {
 	if n, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if short := n.GetSpecifiedShortnames(); short != "" {
 			return fmt.Sprintf("invalid option -- '%s'", n.GetSpecifiedName())
 		}
-		return fmt.Sprintf("unrecognized option '--%s'", n.GetSpecifiedName())
+		return fmt.Sprintf("unrecognized option '--%s'%s", n.GetSpecifiedName(), optionLike(n.GetSpecifiedName(), fs))
 	}
 	return err.Error()
+}
+
+// optionLike is what was likely meant by an option that there is not.
+func optionLike(name string, fs *pflag.FlagSet) string {
+	var known []string
+	fs.VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+	return console.DidYouMean("--"+name, known)
 }
 
 // Bare is an error that Slurm prints without the name of the command.
