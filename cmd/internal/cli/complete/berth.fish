@@ -13,7 +13,7 @@ function __berth_complete
         test (math "bitand($how, 4)") = 0; and __fish_complete_path "$word"
         return
     end
-    printf '%s\n' $lines
+    string replace -a '`' '' -- $lines
 end
 
 complete -c berth -f -a '(__berth_complete)'

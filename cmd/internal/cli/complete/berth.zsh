@@ -11,7 +11,7 @@ _berth() {
 	[[ $how == <-> ]] || return 1
 	(( how & 1 )) && return 1
 	for line in "${(@)lines[1,-2]}"; do
-		[[ -n $line ]] && shown+=("${${line//:/\\:}/$'\t'/:}")
+		[[ -n $line ]] && shown+=("${${${line//:/\\:}//\`/}/$'\t'/:}")
 	done
 	if (( ${#shown} == 0 )); then
 		(( how & 4 )) || _files

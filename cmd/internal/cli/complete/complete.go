@@ -47,7 +47,7 @@ var listedWords = sync.OnceValue(func() *regexp.Regexp {
 // wordsOf are those that the help of an option lists, nil for none.
 func wordsOf(f *pflag.Flag) source {
 	if m := listedWords().FindStringSubmatch(f.Usage); m != nil {
-		return words(strings.Split(m[1], ", ")...)
+		return words(slices.DeleteFunc(strings.Split(m[1], ", "), func(w string) bool { return w == "or" })...)
 	}
 	return nil
 }
@@ -163,6 +163,7 @@ func slurmWord(command string, options func() []string, args []string, word stri
 // listed puts what stands before the last comma of word before each of found.
 func listed(found []string, word string) []string {
 	i := strings.LastIndexByte(word, ',') + 1
+	found = asArrays(found, word[i:])
 	if i == 0 {
 		return found
 	}
@@ -172,6 +173,22 @@ func listed(found []string, word string) []string {
 		found[k] = word[:i] + found[k]
 	}
 	return found
+}
+
+// asArrays leaves the tasks of arrays out, 12_3, where the array is there as a whole, until
+// one begins to type a task.
+func asArrays(found []string, word string) []string {
+	if strings.Contains(word, "_") {
+		return found
+	}
+	whole := map[string]bool{}
+	for _, line := range found {
+		whole[value(line)] = true
+	}
+	return slices.DeleteFunc(found, func(line string) bool {
+		array, _, task := strings.Cut(value(line), "_")
+		return task && strings.Trim(array, "0123456789") == "" && whole[array]
+	})
 }
 
 // value is a proposal without its description.

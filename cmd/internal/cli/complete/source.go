@@ -29,12 +29,20 @@ func jobs(ctx context.Context, e *console.Env, c *client.Client) (out []string) 
 			return err
 		}
 		out = nil
+		tasks := map[uint64]int{}
 		for _, j := range resp.GetJobs() {
-			name := client.JobLabel(j)
-			if j.GetArrayCount() > 1 { // those of an array that have not begun
-				name = strconv.FormatUint(j.GetArrayJobId(), 10)
+			tasks[j.GetArrayJobId()] += max(1, int(j.GetArrayCount()))
+		}
+		told := map[uint64]bool{0: true}
+		for _, j := range resp.GetJobs() {
+			if of := j.GetArrayJobId(); !told[of] && tasks[of] > 1 {
+				told[of] = true
+				out = append(out, strconv.FormatUint(of, 10)+"\t"+console.Escape(j.GetName())+", "+strconv.Itoa(tasks[of])+" tasks")
 			}
-			out = append(out, name+"\t"+console.Escape(j.GetName())+", "+j.GetState())
+			if j.GetArrayCount() > 1 { // those that have not begun
+				continue
+			}
+			out = append(out, client.JobLabel(j)+"\t"+console.Escape(j.GetName())+", "+j.GetState())
 		}
 		return nil
 	})
