@@ -126,7 +126,7 @@ func TestPagesWithManyJobs(t *testing.T) {
 	b.open(base + "/#/jobs")
 	b.says(count)
 	b.run(chromedp.SendKeys("#find", "train-00042"))
-	b.says("1 jobs")
+	b.says("1 job")
 	for _, page := range []string{"nodes", "accounts", "admin"} {
 		b.open(base + "/#/" + page)
 		b.until("document.querySelector('main table') || document.querySelector('main h2')")

@@ -1,6 +1,6 @@
 // How the coordinators, the nodes and the predictor are.
 import {call} from './api.js';
-import {clean, h, pct, table, time, when, words} from './dom.js';
+import {clean, h, pct, redraw, table, time, when, words} from './dom.js';
 import {poll} from './poll.js';
 
 const gib = (n) => `${(Number(n || 0) / 2 ** 30).toFixed(1)} GiB`;
@@ -23,12 +23,12 @@ export function admin(root, _, say) {
     const all = nodes.nodes ?? [], wrong = faults(all), versions = new Map(), a = model.accuracy;
     for (const n of all) versions.set(n.version, (versions.get(n.version) ?? 0) + 1);
     const events = all.flatMap((n) => (n.history ?? []).map((e) => [n, e])).sort((x, y) => time(y[1].at) - time(x[1].at)).slice(0, 30);
-    body.replaceChildren(
-      table('Coordinators', [{name: 'Name'}, {name: 'Stands', t: true}, {name: 'Version'}, {name: 'Applied', n: true}, {name: 'Disk free', n: true}, {name: 'Ended jobs kept', n: true}], (status.members ?? []).map((m) => [clean(m.id),
+    redraw(body, 
+      table('Coordinators', [{name: 'Name'}, {name: 'Role', t: true}, {name: 'Version'}, {name: 'Applied', n: true}, {name: 'Disk free', n: true}, {name: 'Ended jobs kept', n: true}], (status.members ?? []).map((m) => [clean(m.id),
         h('span', {class: m.reachable ? null : 'bad'}, [m.leader ? 'leads' : m.reachable ? 'follows' : 'does not answer', clean(m.diskProblem), clean(m.historyProblem)].filter(Boolean).join(', ')), clean(m.version), m.appliedIndex ?? 0, gib(m.diskFree), m.historyJobs ?? 0])),
-      h('h2', {}, 'Faults'), wrong.length ? table('Nodes and cards that something is wrong with', [{name: 'Node'}, {name: 'Card', n: true}, {name: 'What', t: true}], wrong) : h('p', {}, 'Nothing is wrong with any node or card.'),
+      h('h2', {}, 'Faults'), wrong.length ? table('Nodes and cards with faults', [{name: 'Node'}, {name: 'Card', n: true}, {name: 'What', t: true}], wrong) : h('p', {}, 'Nothing is wrong with any node or card.'),
       h('h2', {}, 'Versions of agents'), table('Agents', [{name: 'Version'}, {name: 'Nodes', n: true}], [...versions].map(([v, n]) => [clean(v), n])),
-      h('h2', {}, 'Predictions'), a?.runs ? table('Error of predictions over the newest runs', [{name: 'Of'}, {name: 'Runs', n: true}, {name: 'Median error', n: true}, {name: '', t: true}], [
+      h('h2', {}, 'Predictions'), a?.runs ? table('Errors of the predictions for the newest runs', [{name: 'Of'}, {name: 'Runs', n: true}, {name: 'Median error', n: true}, {name: 'Note', t: true}], [
         ['GPU memory', a.runs, pct(a.medianError || 0), `${pct(a.withinP95 || 0)} of the runs stayed within the upper estimate; ${a.outOfMemory ?? 0} ran out of memory`], ['utilization', a.utilRuns ?? 0, pct(a.utilMedianError || 0), ''], ['time', a.timeRuns ?? 0, pct(a.timeMedianError || 0), '']]) : h('p', {}, 'No run was predicted and measured yet.'),
       h('h2', {}, 'What happened last'), events.length ? table('Events of nodes and cards', [{name: 'When'}, {name: 'Node'}, {name: 'Card', n: true}, {name: 'What'}, {name: 'Detail', t: true}], events.map(([n, e]) => [when(time(e.at)), clean(n.id), e.index ?? '', words(e.kind), clean(e.detail)])) : h('p', {}, 'Nothing.'));
   }

@@ -74,6 +74,13 @@ function inside() {
   show();
 }
 
+// The address names the page, so that a link within it must not change it.
+document.querySelector('.skip').addEventListener('click', (ev) => {
+  ev.preventDefault();
+  $('main').focus();
+  $('main').scrollIntoView();
+});
+
 // A page that is not seen gives its streams back: browsers have six connections to one
 // server over HTTP/1, those of pages that they keep to go back to included.
 let hidden = 0;

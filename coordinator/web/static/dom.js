@@ -62,6 +62,31 @@ export function when(ms) {
 // words makes words of a code, OUT_OF_MEMORY or GPUCount.
 export const words = (code) => clean(code).replace(/_/g, ' ').replace(/([a-z])([A-Z])|([A-Z])([A-Z][a-z])/g, '$1$3 $2$4').toLowerCase().replace(/\bgpu(s?)\b/g, 'GPU$1');
 
+// places are what the keyboard reaches below root, by what they are; of equal ones each has
+// its number.
+function places(root) {
+  const seen = new Map(), out = [];
+  for (const el of root.querySelectorAll('a[href],button,input,select,[tabindex]')) {
+    const is = [el.tagName, el.id, el.getAttribute('href') ?? '', el.getAttribute('aria-label') ? el.className : el.textContent.replace(/[▲▼▸▾]/g, '').trim()].join('|'), n = seen.get(is) ?? 0;
+    seen.set(is, n + 1);
+    out.push([el, `${is}|${n}`]);
+  }
+  return out;
+}
+
+// redraw puts kids in the place of what root has. Who goes by the keyboard stays at the same
+// place, or where that is gone at the one that has its number.
+export function redraw(root, ...kids) {
+  const at = root.contains(document.activeElement) && document.activeElement !== root ? document.activeElement : null;
+  const before = at && places(root), i = at ? before.findIndex(([el]) => el === at) : -1;
+  const left = at?.scrollLeft ?? 0;
+  root.replaceChildren(...kids);
+  if (i < 0) return;
+  const after = places(root), to = after.find(([, is]) => is === before[i][1]) ?? after[Math.min(i, after.length - 1)];
+  to?.[0].focus({preventScroll: true});
+  if (to && left) to[0].scrollLeft = left;
+}
+
 // facts is a list of names and what is known; what is not is left out.
 export function facts(...pairs) {
   const dl = h('dl');
@@ -76,7 +101,7 @@ export function facts(...pairs) {
 export function table(caption, columns, rows, cls = 'rows') {
   return h('div', {class: 'wide', tabindex: '0', role: 'region', 'aria-label': caption},
     h('table', {class: cls}, h('caption', {}, caption),
-      h('thead', {}, h('tr', {}, columns.map((c) => h('th', {scope: 'col', class: c.n ? 'n' : null}, c.head || c.name)))),
+      h('thead', {}, h('tr', {}, columns.map((c) => h('th', {scope: 'col', class: c.n ? 'n' : null, 'aria-sort': c.sorted || null}, c.head || c.name)))),
       h('tbody', {}, rows.map((r) => h('tr', {}, r.map((v, i) => h('td', {class: columns[i].n ? 'n' : columns[i].t ? 't' : null, 'data-label': columns[i].t ? null : columns[i].name}, v)))))));
 }
 

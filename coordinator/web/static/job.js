@@ -1,6 +1,6 @@
 // One job: what show, why and eff say, what it writes, and its end.
 import {call, requestID, session} from './api.js';
-import {bytes, clean, cores, facts, h, jobLink, mib, milli, pct, seconds, span, table, text, time, when, words} from './dom.js';
+import {bytes, clean, cores, facts, h, jobLink, mib, milli, pct, redraw, seconds, span, table, text, time, when, words} from './dom.js';
 import {jobs, over, waits} from './store.js';
 import {poll} from './poll.js';
 import {curves} from './curves.js';
@@ -100,7 +100,7 @@ function used(j) {
   if (Number(s.cpuMilli)) add('CPU', Number(m.cpuMilli || 0) / Number(s.cpuMilli), `${cores(m.cpuMilli)} of ${cores(s.cpuMilli)} cores on average`);
   if (Number(s.memMib)) add('Memory', Number(m.hostMemMib || 0) / Number(s.memMib), `${mib(m.hostMemMib)} of ${mib(s.memMib)} at most`);
   if (s.timeLimit) add('Time limit', (m.seconds || 0) / seconds(s.timeLimit), `${span(m.seconds || 0)} of ${span(seconds(s.timeLimit))}`);
-  return [table('What it used of what it was given', [{name: 'What'}, {name: ''}, {name: 'Part', n: true}, {name: ''}], rows),
+  return [table('What it used of what it was given', [{name: 'What'}, {name: 'Bar'}, {name: 'Part', n: true}, {name: 'That is'}], rows),
     facts('Power', Number(m.powerW) ? `${m.powerW} W on average, those beside it included` : '', 'Energy', Number(m.profile?.energyJ) ? `${(m.profile.energyJ / 3.6e6).toFixed(3)} kWh` : '', 'Out of memory', m.gpuOom && 'it was refused GPU memory')];
 }
 
@@ -144,7 +144,7 @@ export function job(root, arg, say) {
     const news = [part('What it is', what(j)), reasons && part('Why it waits', why(reasons)), !waits(j.state) && mine && part('What it uses', used(j)), (j.attempts ?? []).length > 0 && part('Attempts', attempts(j)),
       line && part('Submit it again', [h('pre', {id: 'again'}, clean(line)), h('button', {type: 'button', onclick: (e) => navigator.clipboard?.writeText(line).then(() => { e.target.textContent = 'Copied'; })}, 'Copy'), h('p', {class: 'dim'}, 'Its environment, script and files are not in this line.')])].filter(Boolean);
     const now = JSON.stringify([j, reasons]);
-    if (now !== was || !over(j.state)) body.replaceChildren(...news);
+    if (now !== was || !over(j.state)) redraw(body, ...news);
     was = now;
     if (!mine || waits(j.state) || !(j.attempts ?? []).length) return;
     plots ??= curves(shown, id, () => over(j.state), (g) => Number((j.gpus ?? []).find((x) => (x.index ?? 0) === (g.index ?? 0) && clean(j.node) === clean(g.node))?.share?.memMib || 0));

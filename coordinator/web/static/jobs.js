@@ -1,6 +1,6 @@
 // The list of jobs: mine or all, filtered, arrays folded, a hundred rows at a time.
 import {call, session} from './api.js';
-import {h, jobLink, span, table, time, when, words, clean} from './dom.js';
+import {h, jobLink, redraw, span, table, time, when, words, clean} from './dom.js';
 import {jobs as all, state} from './store.js';
 
 const perPage = 100;
@@ -24,6 +24,8 @@ function fold(rows) {
   }
   return out;
 }
+
+const counted = (n) => `${n} job${n === 1 ? '' : 's'}`;
 
 function counts(rows) {
   const n = {};
@@ -84,7 +86,7 @@ export function jobs(root, _, say) {
   function update() {
     const rows = rowsNow(), folded = fold(rows), pages = Math.max(1, Math.ceil(folded.length / perPage));
     kept.page = Math.min(kept.page, pages - 1);
-    const cols = [['Job'], ['Name', true], ['User'], ['State'], ['Cards'], ['Where or why', true], ['Time']].map(([name, t]) => ({name, t, n: name === 'Cards' || name === 'Time', head: sorts[name] && h('button', {
+    const cols = [['Job'], ['Name', true], ['User'], ['State'], ['Cards'], ['Where or why', true], ['Time']].map(([name, t]) => ({name, t, n: name === 'Cards' || name === 'Time', sorted: kept.sort === name && sorts[name] ? (kept.down ? 'descending' : 'ascending') : null, head: sorts[name] && h('button', {
       type: 'button', 'aria-label': `Sort by ${name}`, onclick: () => { kept.down = kept.sort === name && !kept.down; kept.sort = name; update(); },
     }, name, kept.sort === name ? (kept.down ? ' ▲' : ' ▼') : '')}));
     const out = [];
@@ -94,12 +96,10 @@ export function jobs(root, _, say) {
       out.push(line({...f.head, state: counts(f.rows), ...whole(f.rows)}, h('button', {type: 'button', 'aria-expanded': String(open), onclick: () => { open ? kept.open.delete(id) : kept.open.add(id); update(); }}, `${open ? '▾' : '▸'} ${id}`), ` (${f.rows.reduce((n, r) => n + r.count, 0)} tasks)`));
       if (open) for (const r of f.rows.slice(0, perPage)) out.push(line(r, jobLink(r.id, r.label)));
     }
-    const focus = document.activeElement?.getAttribute?.('aria-label');
-    note.textContent = !state.loaded ? state.words : `${rows.reduce((n, r) => n + r.count, 0)} jobs${kept.which === 'ended' ? ', of the newest 1,000' : ''}`;
-    list.replaceChildren(out.length ? table('Jobs', cols, out) : h('p', {}, state.loaded ? 'None.' : ''));
-    if (focus) list.querySelector(`[aria-label="${CSS.escape(focus)}"]`)?.focus();
+    note.textContent = !state.loaded ? state.words : `${counted(rows.reduce((n, r) => n + r.count, 0))}${kept.which === 'ended' ? ', of the newest 1,000' : ''}`;
+    redraw(list, out.length ? table('Jobs', cols, out) : h('p', {}, state.loaded ? 'None.' : ''));
     const go = (d) => () => { kept.page += d; update(); scrollTo(0, 0); };
-    pager.replaceChildren(...(pages > 1 ? [h('button', {type: 'button', onclick: go(-1), disabled: kept.page === 0}, 'Before'), h('span', {}, `page ${kept.page + 1} of ${pages}`),
+    redraw(pager, ...(pages > 1 ? [h('button', {type: 'button', onclick: go(-1), disabled: kept.page === 0}, 'Previous'), h('span', {}, `page ${kept.page + 1} of ${pages}`),
       h('button', {type: 'button', onclick: go(1), disabled: kept.page === pages - 1}, 'Next')] : []));
   }
   fetchEnded();

@@ -1,6 +1,6 @@
 // The cluster at a glance: its cards, and who waits for what.
 import {call} from './api.js';
-import {h, milli, mib, table, words, clean} from './dom.js';
+import {h, milli, mib, redraw, table, words, clean} from './dom.js';
 import {jobs, again, state} from './store.js';
 import {poll} from './poll.js';
 
@@ -16,7 +16,7 @@ export const fault = (n, g) => n.state !== 'ready' || (g.state && g.state !== 'o
 function cell(n, g, part) {
   const count = Number(g.jobs?.length || 0);
   const say = `${clean(n.id)} card ${g.index ?? 0}, ${clean(g.type)}: ${count} job${count === 1 ? '' : 's'}, ${milli(g.measuredUtilMilli)} busy, ${mib(g.ledgerUsedMib)} of ${mib(g.sellableMib)} promised${fault(n, g) ? ', takes no jobs' : ''}`;
-  return h('a', {class: `cell ${level(part)} ${fault(n, g) ? 'fault' : ''}`, href: `#/nodes/${encodeURIComponent(n.id)}`, title: say, 'aria-label': say}, count || '');
+  return h('a', {class: `cell ${level(part)} ${fault(n, g) ? 'fault' : ''}`, href: `#/nodes/${encodeURIComponent(n.id)}`, title: say, 'aria-label': say, tabindex: '-1'}, count || '');
 }
 
 export function overview(root, _, say) {
@@ -34,7 +34,7 @@ export function overview(root, _, say) {
 
   function draw() {
     const [, of] = measures[by.value];
-    cards.replaceChildren(...nodes.map((n) => h('li', {}, h('a', {class: 'name', href: `#/nodes/${encodeURIComponent(n.id)}`}, clean(n.id)),
+    redraw(cards, ...nodes.map((n) => h('li', {}, h('a', {class: 'name', href: `#/nodes/${encodeURIComponent(n.id)}`}, clean(n.id)),
       h('span', {class: 'cells'}, (n.gpus ?? []).map((g) => cell(n, g, of(g)))))));
     update();
   }
@@ -55,10 +55,10 @@ export function overview(root, _, say) {
     again();
     const all = nodes.flatMap((n) => (n.gpus ?? []).map((g) => [n, g]));
     const busy = all.filter(([, g]) => g.jobs?.length).length, out = all.filter(([n, g]) => fault(n, g)).length;
-    tiles.replaceChildren(...[['running', running], ['waiting', waiting], ['cards in use', `${busy} of ${all.length}`], ['cards out of service', out], ['nodes', nodes.length]]
+    redraw(tiles, ...[['running', running], ['waiting', waiting], ['cards in use', `${busy} of ${all.length}`], ['cards out of service', out], ['nodes', nodes.length]]
       .map(([k, v]) => h('li', {}, h('b', {}, state.loaded || k.includes('card') || k === 'nodes' ? v : '…'), k)));
     const rows = [...groups].map(([k, g]) => [...JSON.parse(k), g]).sort((a, b) => b[2].jobs - a[2].jobs);
-    queue.replaceChildren(rows.length ? table('Jobs that wait, by the type of card that they ask for and why', [{name: 'Type'}, {name: 'Why', t: true}, {name: 'Jobs', n: true}, {name: 'Cards', n: true}],
+    redraw(queue, rows.length ? table('Jobs that wait, by the type of card that they ask for and why', [{name: 'Type'}, {name: 'Why', t: true}, {name: 'Jobs', n: true}, {name: 'Cards', n: true}],
       rows.slice(0, 100).map(([type, why, g]) => [clean(type), words(why) || 'not said yet', g.jobs, g.gpus])) : h('p', {}, 'No job waits.'));
   }
 

@@ -1,6 +1,6 @@
 // Services and their replicas: who takes requests, and what is wrong with those that do not.
 import {call, session} from './api.js';
-import {clean, h, jobLink, seconds, span, table, time, words} from './dom.js';
+import {clean, h, jobLink, redraw, seconds, span, table, time, words} from './dom.js';
 import {poll} from './poll.js';
 
 const ended = new Set(['COMPLETED', 'FAILED', 'CANCELLED', 'TIMEOUT', 'OUT_OF_MEMORY', 'NODE_FAIL', 'PREEMPTED', 'DEADLINE']);
@@ -23,6 +23,7 @@ function gather(jobs) {
 function standing(s) {
   const want = [...s.revisions.values()].at(-1).want ?? 0;
   if (s.revisions.size > 1) return `updating, ${s.ready} of ${want} ready`;
+  if (want === 0) return 'asleep: no replica runs until somebody asks';
   return `${s.ready} of ${want} ready`;
 }
 
@@ -57,11 +58,11 @@ export function services(root, _, say) {
     const all = gather(jobs ?? []), mine = (s) => s.uid === session.me.uid;
     all.sort((a, b) => mine(b) - mine(a));
     if (!all.length) {
-      body.replaceChildren(h('p', {}, 'No service runs here. One begins with'), h('pre', {}, 'berth service create NAME --replicas 2 --gpus 0.25 --health /healthz -- COMMAND'));
+      redraw(body, h('p', {}, 'No service runs here. One begins with'), h('pre', {}, 'berth service create NAME --replicas 2 --gpus 0.25 --health /healthz -- COMMAND'));
       return;
     }
     const columns = [{name: 'Replica'}, {name: 'State'}, {name: 'For', n: true}, {name: 'Node', t: true}, {name: 'Address'}, {name: 'Why', t: true}];
-    body.replaceChildren(...all.flatMap((s) => [h('h2', {}, clean(s.name)),
+    redraw(body, ...all.flatMap((s) => [h('h2', {}, clean(s.name)),
       objective([...s.revisions.values()].at(-1)) && h('p', {}, objective([...s.revisions.values()].at(-1))),
       forecast([...s.revisions.values()].at(-1)) && h('p', {}, forecast([...s.revisions.values()].at(-1))),
       s.rows.length ? table(`Of ${clean(s.user)}: ${standing(s)}`, columns, s.rows.map((r) => [jobLink(r.id, r.label), clean(r.state), r.since ? span((Date.now() - r.since) / 1000) : '', clean(r.node), clean(r.address), clean(r.why)])) : h('p', {}, `Of ${clean(s.user)}: ${standing(s)}`)].filter(Boolean)));
