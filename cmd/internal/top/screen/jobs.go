@@ -152,7 +152,7 @@ func (s drawing) jobTable() table {
 		cols: []column{
 			{head: "JOBID", width: 10}, {head: "NAME", width: 12, grow: true}, {head: "USER", width: 8, rank: 1}, {head: "ST", width: 3},
 			{head: "TIME", width: 10, right: true, rank: 1}, {head: "GPUS", width: 4, right: true, rank: 1}, {head: "GPU", width: 12, rank: 2}, {head: "SHARE", width: 14, rank: 4},
-			{head: "PARTITION", width: 10, rank: 6}, {head: "ACCOUNT", width: 10, rank: 7}, {head: "NODE(REASON)", width: 14, grow: true},
+			{head: "PARTITION", width: 10, rank: 6}, {head: "ACCOUNT", width: 10, rank: 7}, {head: "NODE(REASON)", width: 12, grow: true},
 		},
 		n:     len(s.jobRows),
 		key:   func(i int) string { return s.jobRows[i].label() },

@@ -11,7 +11,7 @@ import (
 )
 
 // The least that the screen needs.
-const leastWidth, leastHeight = 44, 8
+const leastWidth, leastHeight = 40, 8
 
 // View is the screen as text: as many lines as the terminal has, none wider than it,
 // with nothing in it that steers a terminal but colours.
@@ -57,6 +57,9 @@ func (s drawing) head() string {
 	width := 0
 	for t, name := range tabNames {
 		label := fmt.Sprintf(" %d %s ", t+1, name)
+		if s.width < 45 { // no room for the keys
+			label = " " + name + " "
+		}
 		width += len(label)
 		if Tab(t) == s.tab {
 			label = s.ink.paint(reverse, label)
