@@ -213,11 +213,11 @@ func (p *plan) surplus(of []Revision, n int, isOld bool) {
 	for _, o := range stay[:max(0, min(n, len(stay)))] {
 		switch {
 		case serves(o) == 1:
-			p.add(o.r, o.l, Note, Draining, "it is one more than there are to be")
+			p.add(o.r, o.l, Note, Draining, "one replica more than wanted")
 		case isOld:
 			p.add(o.r, o.l, End, 0, "a newer revision takes its place")
 		default:
-			p.add(o.r, o.l, Restart, 0, "it is one more than there are to be")
+			p.add(o.r, o.l, Restart, 0, "one replica more than wanted")
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (t *Told) String() string {
 	need := max(t.Asked, t.Ahead)
 	switch {
 	case t.Asleep && t.N == 0:
-		return "nobody has asked for long"
+		return "nobody has asked for a long time"
 	case t.Asleep:
 		return "a request waits"
 	case !t.Known:

@@ -40,7 +40,7 @@ func newDoctorCommand() *cobra.Command {
 	var o doctorOptions
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Look for what stands in Berth's way on this machine",
-		Long: "Look at this machine and print a line for each finding: ok, warn or fail, with what mends it. It\n" +
+		Long: "Look at this machine and print a line for each finding: ok, warn or fail, and how to fix it. It\n" +
 			"changes nothing. What it looks at depends on what the machine is: a node where there is the\n" +
 			"configuration of an agent, a coordinator where there is that of one, else a login node. Run it as\n" +
 			"root on nodes and coordinators, or it cannot read their keys.\n\n" +

@@ -247,7 +247,7 @@ func someJobs(jobs []*cluster.Job) string {
 			ids = append(ids, "…")
 			break
 		}
-		ids = append(ids, j.ID.String())
+		ids = append(ids, j.Label())
 	}
 	return strings.Join(ids, ", ")
 }

@@ -26,7 +26,7 @@ func newNodePowerCmd(e *console.Env, c *client.Client, up bool) *cobra.Command {
 	}
 	if up {
 		cmd.Use, cmd.Short = "power-up NODE", "Power up a node that is powered down"
-		cmd.Long = "Power up a node that is powered down, by whomever, or did not come back when it was to. It takes\n" +
+		cmd.Long = "Power up a node that was powered down, by Berth or by hand, or did not come back in time. It takes\n" +
 			"jobs once its agent has registered."
 		cmd.Example = "  berth node power-up n7"
 		return cmd

@@ -46,7 +46,7 @@ func newPartitionListCmd(e *console.Env, c *client.Client) *cobra.Command {
 func newPartitionShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: "show NAME…", Short: "Show all about partitions",
+		Use: "show NAME…", Short: "Show everything about partitions",
 		Example: "  berth partition show gpu",
 		Args:    console.SomeArgs("partition"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -236,7 +236,7 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o partitionOptions
 	cmd := &cobra.Command{
 		Use: "set NAME [flags]", Short: "Make a partition, or change one",
-		Long: "Make a partition, or change what is said of one; the rest stays. A new one needs --nodes. While a\n" +
+		Long: "Make a partition, or change one: what is not named stays as it is. A new one needs --nodes. While a\n" +
 			"partition is down nothing starts there: its jobs wait, and what runs goes on. Its policy stands in\n" +
 			"scheduling.policies of the coordinators' configuration.",
 		Example: "  berth partition set gpu --nodes 'gpu[01-04]' --default --max-time 24h\n" +

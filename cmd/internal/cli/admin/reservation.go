@@ -50,7 +50,7 @@ func newReservationListCmd(e *console.Env, c *client.Client) *cobra.Command {
 func newReservationShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: "show NAME…", Short: "Show all about reservations",
+		Use: "show NAME…", Short: "Show everything about reservations",
 		Example: "  berth reservation show maint",
 		Args:    console.SomeArgs("reservation"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -195,7 +195,7 @@ func newReservationSetCmd(e *console.Env, c *client.Client, isNew bool) *cobra.C
 	var o reservationOptions
 	cmd := &cobra.Command{
 		Use: "set NAME [flags]", Short: "Change a reservation",
-		Long:    "Change what is said of a reservation; the rest stays.",
+		Long:    "Change a reservation: what is not named stays as it is.",
 		Example: "  berth reservation set maint --duration 6h\n  berth reservation set course --users ann,bob,cy",
 		Args:    console.OneArg("reservation"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -50,7 +50,7 @@ func (s *shown) forecast(zone *time.Location) string {
 	}
 	known := units.HumanDuration(time.Duration(f.Known) * time.Second)
 	if f.Load == nil {
-		return fmt.Sprintf("none yet: the load of %s is known, most of a day is needed", known)
+		return fmt.Sprintf("none yet: it needs the load of most of a day, and %s of it is known", known)
 	}
 	on, _, _ := strings.Cut(s.ScaleOn, "=")
 	load := fmt.Sprintf("%.1f %s", *f.Load, on)
