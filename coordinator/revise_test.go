@@ -53,7 +53,7 @@ func TestAServiceChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"gpu-mem 2000 MiB → 3000 MiB", "fails 3 → 7"}; !slices.Equal(resp.Changes, want) {
+	if want := []string{"gpu-mem 2.0 GiB → 2.9 GiB", "fails 3 → 7"}; !slices.Equal(resp.Changes, want) {
 		t.Errorf("it says %q, want %q", resp.Changes, want)
 	}
 	got := job(t, cc, alice, resp.Ids[0]).GetSpec()

@@ -159,6 +159,10 @@ func differs(was, now protoreflect.Message, path string) string {
 		case fd.IsList() && fd.Kind() != protoreflect.BytesKind:
 			return "other " + name
 		}
+		if fd.Kind() == protoreflect.Int64Kind && unit != "" && a.Int() > 0 && b.Int() > 0 {
+			x, y := cluster.MemTexts(a.Int(), b.Int())
+			return fmt.Sprintf("%s %s → %s", name, x, y)
+		}
 		return fmt.Sprintf("%s %s → %s", name, valueText(fd, a, unit), valueText(fd, b, unit))
 	}
 }
@@ -178,7 +182,7 @@ func valueText(fd protoreflect.FieldDescriptor, v protoreflect.Value, unit strin
 		text = string(v.Bytes())
 	case fd.Message() != nil:
 		if d, ok := v.Message().Interface().(*durationpb.Duration); ok && v.Message().IsValid() {
-			text = d.AsDuration().String()
+			text = cluster.TimeText(d.AsDuration())
 		} else if v.Message().IsValid() {
 			text = fmt.Sprint(v.Message().Interface())
 		}
