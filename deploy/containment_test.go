@@ -17,7 +17,7 @@ func TestContainmentNamesTests(t *testing.T) {
 	}
 	dirs := map[string]string{
 		"cluster": "../cluster", "containerdrt": "../agent/containerdrt", "runtimetest": "../agent/runtimetest", "hooks": "../agent/hooks",
-		"asuser": "../agent/asuser", "e2e": "../e2e", "jobcmd": "../cmd/internal/cli/jobcmd", "config": "../cmd/internal/config",
+		"asuser": "../agent/asuser", "launcher": "../agent/launcher", "e2e": "../e2e", "jobcmd": "../cmd/internal/cli/jobcmd", "config": "../cmd/internal/config",
 	}
 	named := regexp.MustCompile("`([a-z0-9]+)\\.((?:Test|test|Fuzz)[A-Za-z]+)`").FindAllStringSubmatch(string(doc), -1)
 	if len(named) < 30 {
