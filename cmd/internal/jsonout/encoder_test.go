@@ -26,6 +26,8 @@ type inner struct {
 	hidden  int
 }
 
+var _ = inner{}.hidden // which nobody prints
+
 type embedded struct {
 	Array *uint64        `json:"array"`
 	Of    map[string]int `json:"of"`
