@@ -38,12 +38,14 @@ type shape struct {
 	node       cluster.NodeID
 	strict     bool
 	nodes      int32
+	few        int32 // on how few switches it still waits to be
 }
 
 func (ft *fitter) shapeOf(it *item, c int) shape {
 	n := &it.needs[c]
+	few, _ := it.job.FewSwitches(cluster.Time(ft.now))
 	return shape{int32(c), int32(it.gpus), n.Way, it.kind, n.Mem, n.Milli, it.cpu, it.mem, it.node,
-		it.gpus > 1 && n.Way == rules.WayWhole && ft.strict(it, &ft.f.Classes[c], n.Dur), int32(it.nodes)}
+		it.gpus > 1 && n.Way == rules.WayWhole && ft.strict(it, &ft.f.Classes[c], n.Dur), int32(it.nodes), int32(few)}
 }
 
 // want is what each card must have left for it.

@@ -49,6 +49,8 @@ func (p *pass) startSpan(it *item) bool {
 		}
 		if s, ok := rules.NearParts(it.job, p.fitter.fitSpan(it, c), cluster.Time(p.now)); ok {
 			fits, parts[c] = append(fits, c), s
+		} else if p.realms == nil {
+			p.fitter.noteFailed(it, c)
 		}
 	}
 	fits = inTime(fits, parts)
@@ -98,13 +100,15 @@ func (ft *fitter) fitSpan(it *item, c int) []rules.Part {
 			out = append(out, ft.partOn(it, g.Host, cards, int64(g.Empty)))
 		}
 	}
-	if ft.realms == nil && len(out) < it.nodes {
-		s := ft.shapeOf(it, c)
-		if u, ok := ft.failed[s]; !ok || want.Until < u {
-			ft.failed[s] = want.Until
-		}
-	}
 	return out
+}
+
+// noteFailed remembers that no job of the shape fits on cards of class c, for as long.
+func (ft *fitter) noteFailed(it *item, c int) {
+	s, until := ft.shapeOf(it, c), ft.want(it, c).Until
+	if u, ok := ft.failed[s]; !ok || until < u {
+		ft.failed[s] = until
+	}
 }
 
 // plainParts lists the nodes on which a job without GPUs fits, in the order in

@@ -50,7 +50,7 @@ func NewRealms(snap *dispatch.Snapshot) *Realms {
 	most := min(maxAsked, maxNeeds/64/max(1, len(snap.Waiting)))
 	for _, j := range snap.Waiting {
 		w := j.Spec.Where
-		if w == nil {
+		if w == nil || w.Reservation == "" && !w.Whole && !j.Spec.Restricted() {
 			continue
 		}
 		inside[w.Reservation] = true

@@ -33,18 +33,12 @@ func (st *starter) startSpan(t *scene.Task) bool {
 	case parts != nil:
 		st.placeSpan(t, parts)
 		return true
-	case waitsForSwitches(t, st.Now): // others of its shape may have room
 	case t.GPUs > 0:
 		st.noteFailed(t)
 	default:
-		st.failed[plainShape(t)] = t.Dur
+		st.failed[st.plainShape(t)] = t.Dur
 	}
 	return false
-}
-
-func waitsForSwitches(t *scene.Task, now int64) bool {
-	most, _ := t.Job.FewSwitches(cluster.Time(now))
-	return most > 0
 }
 
 // chooseSpan returns the parts that t is to start on now, none when it has to
@@ -52,7 +46,7 @@ func waitsForSwitches(t *scene.Task, now int64) bool {
 func (st *starter) chooseSpan(t *scene.Task) []rules.Part {
 	parts := st.chooseWithin(t, &scene.Spread{})
 	most, _ := t.Job.FewSwitches(cluster.Time(st.Now))
-	few := func(parts []rules.Part) bool { return rules.Switches(st.said(t, parts), most) <= most }
+	few := func(parts []rules.Part) bool { return !rules.Scattered(st.said(t, parts), most) }
 	if parts == nil || t.Job.Spec.Where.Named() && few(parts) {
 		return parts
 	}
@@ -65,7 +59,7 @@ func (st *starter) chooseSpan(t *scene.Task) []rules.Part {
 	if few(parts) {
 		return parts
 	}
-	for _, on := range st.few(t, most) {
+	for _, on := range st.sets(t, most) {
 		if near := st.chooseWithin(t, &scene.Spread{On: on}); near != nil {
 			return near
 		}
@@ -85,15 +79,16 @@ func (st *starter) said(t *scene.Task, parts []rules.Part) []rules.Part {
 // Bounds of how many switches, and of how many sets of them, are tried for a task.
 const (
 	mostNearer = 8
-	mostSets   = 64
+	mostSets   = 16
 )
 
-// few lists sets of so many switches that may have enough nodes for t, those with the
-// fewest first.
-func (st *starter) few(t *scene.Task, most int) [][]string {
+// sets lists sets of so many switches below which enough nodes have room for t, those with
+// the fewest first.
+func (st *starter) sets(t *scene.Task, most int) [][]string {
 	count := map[string]int{}
 	for hi := range st.Fleet.Hosts {
-		if h := &st.Fleet.Hosts[hi]; t.CPU <= h.FreeCPU(st.Now+t.Dur) && t.Mem <= h.FreeMem(st.Now+t.Dur) {
+		h := &st.Fleet.Hosts[hi]
+		if t.GPUs == 0 && t.CPU <= h.FreeCPU(st.Now+t.Dur) && t.Mem <= h.FreeMem(st.Now+t.Dur) || slices.ContainsFunc(h.Groups, func(gi int32) bool { return st.hasRoom(t, gi) }) {
 			count[h.Node.SwitchPath()]++
 		}
 	}
@@ -140,6 +135,12 @@ func (st *starter) nearer(t *scene.Task, parts []rules.Part) []string {
 		all = all[:at]
 	}
 	return all[:min(len(all), mostNearer)]
+}
+
+// hasRoom reports whether a group has room for t's part on one node.
+func (st *starter) hasRoom(t *scene.Task, gi int32) bool {
+	defer st.Fleet.Remember(gi)()
+	return t.GPUs > 0 && st.CouldHold(t, gi) && st.RoomOn(t, gi)
 }
 
 // chooseWithin is chooseSpan within what s says of switches.

@@ -27,6 +27,7 @@ type shape struct {
 	cells     cellKey
 	temper    dispatch.Temper
 	owner     scene.Owner
+	few       int16
 }
 
 // starter starts tasks where the rule of placement says, if there is room.
@@ -73,7 +74,7 @@ func (st *starter) start(t *scene.Task) bool {
 }
 
 func (st *starter) shapeOf(t *scene.Task, c int) shape {
-	s := shape{int32(c), int32(t.GPUs), int16(t.Nodes), t.Whole, t.Needs[c].Share, t.CPU, t.Mem, t.Job.Spec.Node, st.Rule.Tag(t), cellKey{}, st.Temper(t.Job), st.OwnerOn(t.Job, int32(c))}
+	s := shape{int32(c), int32(t.GPUs), int16(t.Nodes), t.Whole, t.Needs[c].Share, t.CPU, t.Mem, t.Job.Spec.Node, st.Rule.Tag(t), cellKey{}, st.Temper(t.Job), st.OwnerOn(t.Job, int32(c)), st.few(t)}
 	if st.guard != nil {
 		s.cells = st.guard.key(t)
 	}
@@ -177,7 +178,7 @@ func (st *starter) startPlain(t *scene.Task) bool {
 	}
 	hi := st.plainHost(t)
 	if hi < 0 {
-		st.failed[plainShape(t)] = t.Dur
+		st.failed[st.plainShape(t)] = t.Dur
 		return false
 	}
 	e, _ := cluster.EstimateFor(t.Job.Estimates, cluster.CPUType)
@@ -188,13 +189,19 @@ func (st *starter) startPlain(t *scene.Task) bool {
 	return true
 }
 
+// few is on how few switches t still waits to be, 0 for any.
+func (st *starter) few(t *scene.Task) int16 {
+	most, _ := t.Job.FewSwitches(cluster.Time(st.Now))
+	return int16(most)
+}
+
 // plainShape is what the choice for a job without GPUs depends on.
-func plainShape(t *scene.Task) shape {
-	return shape{class: -1, cpu: t.CPU, host: t.Mem, node: t.Job.Spec.Node, nodes: int16(t.Nodes), whole: t.Whole}
+func (st *starter) plainShape(t *scene.Task) shape {
+	return shape{class: -1, cpu: t.CPU, host: t.Mem, node: t.Job.Spec.Node, nodes: int16(t.Nodes), whole: t.Whole, few: st.few(t)}
 }
 
 func (st *starter) plainFailed(t *scene.Task) bool {
-	dur, ok := st.failed[plainShape(t)]
+	dur, ok := st.failed[st.plainShape(t)]
 	return ok && t.Dur >= dur
 }
 

@@ -19,7 +19,7 @@ import (
 // it up, are taken as they come.
 func NearParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, ok bool) {
 	best, ok = nearest(j, parts)
-	if most, _ := j.FewSwitches(now); ok && Switches(best, most) > most {
+	if most, _ := j.FewSwitches(now); ok && Scattered(best, most) {
 		best, ok = onSwitches(j, parts, most)
 	}
 	return best, ok
@@ -31,7 +31,7 @@ func NearParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, ok 
 func SoonestParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, ok bool) {
 	best, ok = BestParts(j, parts)
 	most, until := j.FewSwitches(now)
-	if !ok || most == 0 || Switches(best, most) <= most {
+	if !ok || !Scattered(best, most) {
 		return best, ok
 	}
 	best = slices.Clone(best)
@@ -47,23 +47,23 @@ func SoonestParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, 
 // FewParts is BestParts on as few switches as the job asks for while it waits for those.
 func FewParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, ok bool) {
 	best, ok = BestParts(j, parts)
-	if most, _ := j.FewSwitches(now); ok && Switches(best, most) > most {
+	if most, _ := j.FewSwitches(now); ok && Scattered(best, most) {
 		return onSwitches(j, parts, most)
 	}
 	return best, ok
 }
 
-// Switches is on how many switches the parts are, nodes that do not say where they are
-// being on one; 0 where nobody asks, for which most is 0.
-func Switches(parts []Part, most int) int {
+// Scattered reports whether the parts are on more than so many switches, 0 being any
+// number; nodes that do not say where they are are on one.
+func Scattered(parts []Part, most int) bool {
 	if most == 0 {
-		return 0
+		return false
 	}
 	on := map[string]struct{}{}
 	for i := range parts {
 		on[parts[i].path] = struct{}{}
 	}
-	return len(on)
+	return len(on) > most
 }
 
 // onSwitches is BestParts on at most so many switches: of those that have enough the

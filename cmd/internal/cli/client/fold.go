@@ -23,23 +23,25 @@ type alike struct {
 // Folded lists tasks of an array that wait alike as one, in the place of the first of
 // them. The coordinator folds those that wait for any GPU; those in the queues of GPUs
 // are jobs of their own there.
-func Folded(jobs []*apiv1.Job) []*apiv1.Job {
+func Folded(jobs []*apiv1.Job) []*apiv1.Job { return folded(jobs, alikeOf, foldOf) }
+
+// folded lists jobs of which key says the same as one that fold makes of them, in the place
+// of the first of them; those of which it says false are listed as they are.
+func folded(jobs []*apiv1.Job, key func(*apiv1.Job) (alike, bool), fold func([]*apiv1.Job) *apiv1.Job) []*apiv1.Job {
 	groups := map[alike][]*apiv1.Job{}
 	for _, j := range jobs {
-		if k, ok := alikeOf(j); ok {
+		if k, ok := key(j); ok {
 			groups[k] = append(groups[k], j)
 		}
 	}
 	out := make([]*apiv1.Job, 0, len(jobs))
 	for _, j := range jobs {
-		k, ok := alikeOf(j)
-		group := groups[k]
-		if !ok || len(group) == 1 {
+		k, ok := key(j)
+		switch group := groups[k]; {
+		case !ok || len(group) == 1:
 			out = append(out, j)
-			continue
-		}
-		if group[0] == j {
-			out = append(out, foldOf(group))
+		case group[0] == j:
+			out = append(out, fold(group))
 		}
 	}
 	return out
@@ -56,27 +58,10 @@ func alikeOf(j *apiv1.Job) (alike, bool) {
 // place of the first of them: it began when the first of them did, and has all of their
 // GPUs and nodes.
 func FoldedRunning(jobs []*apiv1.Job) []*apiv1.Job {
-	groups := map[alike][]*apiv1.Job{}
-	running := func(j *apiv1.Job) (alike, bool) {
+	return folded(jobs, func(j *apiv1.Job) (alike, bool) {
 		return alike{array: j.GetArrayJobId(), state: j.GetState(), name: j.GetName(), partition: j.GetPartition()},
 			j.GetArrayJobId() != 0 && !console.Waiting(j.GetState()) && !console.Terminal(j.GetState())
-	}
-	for _, j := range jobs {
-		if k, ok := running(j); ok {
-			groups[k] = append(groups[k], j)
-		}
-	}
-	out := make([]*apiv1.Job, 0, len(jobs))
-	for _, j := range jobs {
-		k, ok := running(j)
-		switch group := groups[k]; {
-		case !ok || len(group) == 1:
-			out = append(out, j)
-		case group[0] == j:
-			out = append(out, together(group))
-		}
-	}
-	return out
+	}, together)
 }
 
 // together is tasks that run as one.
