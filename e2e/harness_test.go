@@ -102,6 +102,16 @@ func startClusterWith(t *testing.T, env []string, args ...string) *cluster {
 // startClusterOf is startClusterWith of another program than the one under test.
 func startClusterOf(t *testing.T, exe string, env []string, args ...string) *cluster {
 	t.Helper()
+	c, err := tryCluster(t, exe, env, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// tryCluster is startClusterOf for a cluster that may end before it is up.
+func tryCluster(t *testing.T, exe string, env []string, args ...string) (*cluster, error) {
+	t.Helper()
 	needRoot(t)
 	dir, err := os.MkdirTemp("", "be2e-")
 	if err != nil {
@@ -141,11 +151,11 @@ func startClusterOf(t *testing.T, exe string, env []string, args ...string) *clu
 	select {
 	case c.socket = <-up:
 	case err := <-c.exited:
-		t.Fatalf("berth dev ended: %v\n%s", err, c.stderr)
+		return nil, fmt.Errorf("berth dev ended: %w\n%s", err, c.stderr)
 	case <-time.After(10 * time.Minute):
-		t.Fatalf("berth dev did not come up\n%s", c.stderr)
+		return nil, fmt.Errorf("berth dev did not come up\n%s", c.stderr)
 	}
-	return c
+	return c, nil
 }
 
 func needRoot(t *testing.T) {
