@@ -1,7 +1,7 @@
 package jobspec
 
 import (
-	"fmt"
+	"errors"
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -35,13 +35,16 @@ func whereFields() []Field {
 			if said {
 				d, err := units.ParseDuration(wait)
 				if err != nil {
-					return fmt.Errorf("switches: %w", err)
+					return err
 				}
 				count += "@" + d.String()
 			}
 			w, err := cluster.ParseSwitches(count)
+			if err != nil {
+				return errors.New(strings.TrimPrefix(err.Error(), "switches: "))
+			}
 			r.Where.Switches = w.String()
-			return err
+			return nil
 		}},
 		{"whole-nodes", "", KindTruth, "whole nodes: nobody else on them, all of their cores, and all of their GPUs if it asks for any", truth(func(r *Request) *bool { return &r.Where.Whole })},
 	}
