@@ -473,34 +473,3 @@ func (c *cluster) daemonPID(kind, name string) int {
 	c.t.Fatalf("no %s %s runs", kind, name)
 	return 0
 }
-
-// containerdPID finds the cluster's own containerd.
-func (c *cluster) containerdPID() int {
-	c.t.Helper()
-	want := filepath.Join(c.dir, "containerd", "config.toml")
-	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for _, p := range procs {
-		data, err := os.ReadFile(p)
-		if err == nil && strings.HasPrefix(string(data), "containerd\x00") && strings.Contains(string(data), want) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(p)))
-			return pid
-		}
-	}
-	c.t.Fatal("the cluster's containerd does not run")
-	return 0
-}
-
-// restartContainerd starts the cluster's containerd again after a kill.
-func (c *cluster) restartContainerd() {
-	c.t.Helper()
-	cmd := exec.Command("containerd", "--config", filepath.Join(c.dir, "containerd", "config.toml"))
-	if err := cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
-	c.mu.Lock()
-	c.restarted = append(c.restarted, cmd)
-	c.mu.Unlock()
-}
