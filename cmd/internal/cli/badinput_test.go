@@ -26,6 +26,8 @@ func TestBadInput(t *testing.T) {
 			{2, []string{"sumbit"}},
 			{2, []string{"run"}},
 			{2, []string{"nonsense"}},
+			{2, []string{"help", "sumbit"}},
+			{2, []string{"help", "node", "drian"}},
 			{2, []string{"node"}},
 			{2, []string{"node", "lst"}},
 			{2, []string{"qstat", "--me"}},

@@ -33,6 +33,35 @@ func TestMistypedToSlurm(t *testing.T) {
 	}
 }
 
+// TestMistypedUsers: a list that came out empty for the name of nobody says so; one of
+// a user who is known, or whose jobs are there, does not.
+func TestMistypedUsers(t *testing.T) {
+	t.Parallel()
+	for typed, want := range map[string]string{
+		"queue -u ghost":        `berth: there is no user "ghost", nor a job of one` + "\n",
+		"history -u ghost":      `berth: there is no user "ghost", nor a job of one` + "\n",
+		"squeue -u ghost":       "squeue: error: Invalid user: ghost\n",
+		"scancel -u ghost":      "scancel: error: Invalid user name: ghost\n",
+		"sacct -u ghost":        "sacct: error: Invalid user id: ghost\n",
+		"queue -u root":         "",
+		"queue -u elsewhere":    "",
+		"squeue -u 4000000":     "",
+		"squeue -u elsewhere":   "",
+		"scancel -u daemon":     "",
+		"scancel -u 0 -t R":     "",
+		"history --user daemon": "",
+	} {
+		w, f := clitest.NewWorld(t), clitest.NewFake()
+		if strings.Contains(typed, "elsewhere") {
+			f.Jobs = []*apiv1.Job{{Id: 7, User: "elsewhere", State: "RUNNING", Spec: &apiv1.JobSpec{}}}
+		}
+		w.Serve("/a", f)
+		if w.Run(strings.Fields(typed)...); w.Errs.String() != want {
+			t.Errorf("%s: said %q, want %q", typed, w.Errs.String(), want)
+		}
+	}
+}
+
 // TestCompletionOfArrays: an array is one proposal, until a task of it is typed.
 func TestCompletionOfArrays(t *testing.T) {
 	t.Parallel()

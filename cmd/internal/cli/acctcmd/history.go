@@ -93,6 +93,9 @@ func runHistory(ctx context.Context, e *console.Env, c *client.Client, o *histor
 	if err := w.end(); err != nil {
 		return err
 	}
+	if n == 0 {
+		e.WarnUnknown(q.GetUsers())
+	}
 	if more {
 		e.Warnf("these are the newest %d; --limit 0 shows all, --last 7d those of a week", defaultLimit)
 	}

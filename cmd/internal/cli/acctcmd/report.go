@@ -132,6 +132,9 @@ func runReport(ctx context.Context, e *console.Env, c *client.Client, o *reportO
 	if err != nil {
 		return err
 	}
+	if len(v.Lines) == 0 {
+		e.WarnUnknown(q.GetUsers())
+	}
 	warnGaps(e, gaps)
 	return nil
 }

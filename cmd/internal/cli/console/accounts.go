@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os/exec"
 	"os/user"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -41,6 +42,28 @@ func SystemAccounts() Accounts {
 			}
 			return g, err
 		},
+	}
+}
+
+// Unknown returns the first of some users, by name or number, that this machine does
+// not know, "" when it knows all.
+func (a Accounts) Unknown(users []string) string {
+	for _, u := range users {
+		if _, err := strconv.ParseUint(u, 10, 32); err == nil {
+			continue
+		}
+		if _, err := a.User(u); err != nil {
+			return u
+		}
+	}
+	return ""
+}
+
+// WarnUnknown says on stderr which of users this machine does not know, for a list that
+// came out empty: of users of other machines, and of those that left, there are jobs.
+func (e *Env) WarnUnknown(users []string) {
+	if u := e.Accounts.Unknown(users); u != "" {
+		e.Warnf("there is no user %s, nor a job of one", ShortQuote(u))
 	}
 }
 

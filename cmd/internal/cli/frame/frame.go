@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -111,8 +112,26 @@ func Again(ctx context.Context, args []string, env *console.Env, c *client.Clien
 	if away, ok := asked(root, args); ok {
 		return env.Become(away, args)
 	}
+	if err := unknown(root, args); err != nil {
+		return err
+	}
 	root.SetArgs(args)
 	return root.ExecuteContext(env.With(ctx))
+}
+
+// unknown is the error of args that want the help of a command that is not there.
+func unknown(root *cobra.Command, args []string) error {
+	if len(args) < 2 || args[0] != "help" {
+		return nil
+	}
+	cmd, rest, err := root.Find(args[1:])
+	if err == nil && (len(rest) == 0 || !cmd.HasSubCommands() || strings.HasPrefix(rest[0], "-")) {
+		return nil
+	}
+	if cmd == nil {
+		cmd, rest = root, args[1:]
+	}
+	return console.UnknownCommand(cmd, rest[0])
 }
 
 // Tree is the whole tree of commands, that of p and those of others, which take the

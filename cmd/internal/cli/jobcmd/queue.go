@@ -184,6 +184,9 @@ func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 	if err != nil {
 		return err
 	}
+	if len(jobs) == 0 {
+		e.WarnUnknown(req.Users)
+	}
 	if len(req.States) > 0 || len(req.Users) > 0 || len(req.Partitions) > 0 {
 		return nil
 	}

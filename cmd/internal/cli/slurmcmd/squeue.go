@@ -166,6 +166,9 @@ func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.S
 		return err
 	}
 	slurm.Masters(jobs)
+	if u := e.Accounts.Unknown(q.Users); u != "" && len(jobs) == 0 {
+		e.Warnf("error: Invalid user: %s", console.Escape(u)) // users of other machines are found by their jobs
+	}
 	return q.Print(e.Out, jobs, e.Now())
 }
 

@@ -191,7 +191,7 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 	if err != nil {
 		return err
 	}
-	if u := unknownUser(e, option.List(o.users)); u != "" && len(jobs) == 0 {
+	if u := e.Accounts.Unknown(option.List(o.users)); u != "" && len(jobs) == 0 {
 		return text.Message("Invalid user id: " + u) // users of other machines are found by what they ran
 	}
 	slices.SortFunc(jobs, func(a, b *apiv1.Job) int { return cmp.Compare(a.GetId(), b.GetId()) })

@@ -75,20 +75,6 @@ func (f *stateFilter) overlaps(from, to time.Time) bool {
 	return !from.IsZero() && (f.w.to.IsZero() || !from.After(f.w.to)) && (to.IsZero() || !to.Before(f.w.from))
 }
 
-// unknownUser returns the first of some users, by name or number, that this
-// machine does not know, "" when it knows all.
-func unknownUser(e *console.Env, users []string) string {
-	for _, u := range users {
-		if _, err := strconv.ParseUint(u, 10, 32); err == nil {
-			continue
-		}
-		if _, err := e.Accounts.User(u); err != nil {
-			return u
-		}
-	}
-	return ""
-}
-
 // span is from a number to another; the zero one is of all.
 type span struct{ least, most int64 }
 

@@ -226,6 +226,9 @@ func chosen(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Sque
 		s := terms.Job(terms.ViewFrom(e), j)
 		return !q.Wants(&s)
 	})
+	if u := e.Accounts.Unknown(q.Users); u != "" && len(got) == 0 {
+		return nil, nil, text.Message("Invalid user name: " + console.Escape(u))
+	}
 	ids, tasks = client.Named(got)
 	return ids, tasks, nil
 }
