@@ -156,18 +156,15 @@ func runReservationShow(ctx context.Context, e *console.Env, c *client.Client, f
 		if i > 0 {
 			e.Printf("\n")
 		}
-		showReservation(e, r)
+		showReservation(ctx, e, c, r)
 	}
 	return nil
 }
 
-func showReservation(e *console.Env, r *apiv1.Reservation) {
-	var cards, way []string
+func showReservation(ctx context.Context, e *console.Env, c *client.Client, r *apiv1.Reservation) {
+	var cards []string
 	for _, g := range r.GetGpus() {
 		cards = append(cards, fmt.Sprintf("%s:%d (%s)", g.GetNode(), g.GetIndex(), g.GetType()))
-	}
-	for _, id := range r.GetInTheWay() {
-		way = append(way, strconv.FormatUint(id, 10))
 	}
 	console.KeyValues(e, "",
 		"Reservation", r.GetName(),
@@ -181,7 +178,7 @@ func showReservation(e *console.Env, r *apiv1.Reservation) {
 		"For", console.OrDash(forWhom(r)),
 		"Comment", r.GetComment(),
 		"Jobs", fmt.Sprintf("%d running, %d waiting", r.GetJobsRunning(), r.GetJobsWaiting()),
-		"In the way", strings.Join(way, ", "),
+		"In the way", client.Labels(ctx, c, r.GetInTheWay())(r.GetInTheWay()),
 	)
 }
 
@@ -291,7 +288,7 @@ func runReservationSet(ctx context.Context, e *console.Env, c *client.Client, re
 	for _, w := range resp.GetWarnings() {
 		e.Warnf("%s", console.Escape(w))
 	}
-	showReservation(e, resp.GetReservation())
+	showReservation(ctx, e, c, resp.GetReservation())
 	return nil
 }
 
