@@ -88,6 +88,51 @@ func TestNobodyIsSlowedDownBeyondTheLimit(t *testing.T) {
 	}
 }
 
+// TestCalm: while there are empty cards for all who wait nobody shares for more than a fifth
+// of what the limit allows; once there are not, the limit decides, as it does where no card
+// in use will do within the fifth and none is empty.
+func TestCalm(t *testing.T) {
+	t.Parallel()
+	slower := func(by float64) *dispatch.Interference { // whoever is beside "loud"
+		x := bully()
+		x.Jobs = map[string]dispatch.Temper{"loud": {Self: 7}, "meek": {Self: 8}}
+		x.Cards[0].Effects = map[uint64]dispatch.Effect{7: {Aggression: 2 * by / (2 + by)}}
+		return x
+	}
+	for _, tc := range []struct {
+		name   string
+		by     float64
+		cards  int
+		newer  int
+		gpus   int
+		beside int // on the first card in the end
+	}{
+		{"more than a fifth, and there is an empty card", 0.3, 2, 1, 1, 1},
+		{"less than a fifth", 0.09, 2, 1, 1, 2},
+		{"more wait than cards are empty", 0.3, 2, 2, 1, 3},
+		{"no card is empty", 0.3, 1, 1, 1, 2},
+		{"a gang, and there are empty cards for it", 0.3, 3, 1, 2, 1},
+		{"a gang, and there are not", 0.3, 2, 1, 2, 2},
+		{"a gang that is slowed down by less", 0.09, 3, 1, 2, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := NewWorld([]*cluster.Node{Node("n1", tc.cards, a100)}, light(1, "loud"))
+			w.Know = slower(tc.by)
+			p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+			w.Apply(&p)
+			for i := range tc.newer {
+				w.Submit(light(cluster.JobID(i+2), "meek", GPUs(tc.gpus)))
+			}
+			p = scheduler.Schedule(w.Snapshot(), scheduler.Default())
+			w.Apply(&p)
+			if on := w.OnGPU(GPU("n1", 0)); len(p.Starts) != tc.newer || len(on) != tc.beside {
+				t.Errorf("%d started, on the first card are %v, want %d and %d", len(p.Starts), on, tc.newer, tc.beside)
+			}
+		})
+	}
+}
+
 // TestTheFastPathKeepsThemApart: a job that ends makes room, but not for one
 // that would slow down who stays.
 func TestTheFastPathKeepsThemApart(t *testing.T) {

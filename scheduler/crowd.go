@@ -42,6 +42,24 @@ type crowd struct {
 	on    [][]company.Sharer     // by card
 	rules []*dispatch.Sharing    // by card
 	kinds map[kind]int32
+	// limit is the slowdown that nobody may be predicted to exceed, in thousandths, most
+	// the policy's, and calm that while there are empty cards for all who wait; 0 is most.
+	limit, most, calm int64
+}
+
+// calmPart is the part of what a policy lets jobs be slowed down by that they are while
+// there are empty cards for all who wait: sharing gains little then.
+const calmPart = 0.2
+
+// calmly sets which of both limits holds, and reports whether there are two.
+func (w *crowd) calmly(calm bool) bool {
+	if w == nil || w.calm == 0 {
+		return false
+	}
+	if w.limit = w.most; calm {
+		w.limit = w.calm
+	}
+	return true
 }
 
 // kind is what tells jobs of the same needs apart.
@@ -59,7 +77,7 @@ func newCrowd(know *dispatch.Interference, f *fleet.Fleet, running []*cluster.Jo
 	if know == nil && !owned {
 		return nil
 	}
-	w := &crowd{know: know, owned: owned, on: make([][]company.Sharer, len(f.Cards)), rules: make([]*dispatch.Sharing, len(f.Cards)), kinds: map[kind]int32{}}
+	w := &crowd{know: know, owned: owned, on: make([][]company.Sharer, len(f.Cards)), rules: make([]*dispatch.Sharing, len(f.Cards)), kinds: map[kind]int32{}, limit: f.Pol.MaxSlowdownMilli, most: f.Pol.MaxSlowdownMilli}
 	for i := range f.Cards {
 		w.rules[i] = know.SharingOn(f.Cards[i].GPU)
 	}
@@ -107,7 +125,7 @@ func (ft *fitter) judge(it *item, n *rules.Need, i int32) company.Verdict {
 	if v := company.Strangers(ft.f.Cards[i].GPU, w.on[i], &it.job.Owner); v.Strange != nil {
 		return v
 	}
-	return company.Judge(w.know, w.rules[i], w.on[i], company.SharerOf(w.know, it.job, 0, n.Milli), ft.pol.MaxSlowdownMilli)
+	return company.Judge(w.know, w.rules[i], w.on[i], company.SharerOf(w.know, it.job, 0, n.Milli), w.limit)
 }
 
 func (ft *fitter) suits(it *item, c int, i int32) bool {

@@ -82,7 +82,25 @@ func (ft *fitter) mayFit(it *item, c int) bool {
 // stay empty. Whole cards come from the node with the fewest empty ones.
 func (ft *fitter) fit(it *item, c int, to []int32) []int32 {
 	ft.frag.begin(ft, it, c)
-	want := ft.want(it, c)
+	want, at := ft.want(it, c), len(to)
+	if ft.crowd.calmly(true) {
+		to = ft.look(it, c, want, to)
+	}
+	if ft.crowd.calmly(false); len(to) == at {
+		to = ft.look(it, c, want, to)
+	}
+	ft.frag.chose(ft, it, c, to)
+	if len(to) == 0 {
+		s := ft.shapeOf(it, c)
+		if u, ok := ft.failed[s]; !ok || want.Until < u {
+			ft.failed[s] = want.Until
+		}
+	}
+	return to
+}
+
+// look is fit under the limit of slowdowns that holds now.
+func (ft *fitter) look(it *item, c int, want fleet.Room, to []int32) []int32 {
 	k := &ft.f.Classes[c]
 	lo, hi, ok := ft.span(it, k)
 	switch bulky := ft.bulky(it, c); {
@@ -104,26 +122,7 @@ func (ft *fitter) fit(it *item, c int, to []int32) []int32 {
 			to = append(to, k.Cards[place])
 		}
 	}
-	ft.frag.chose(ft, it, c, to)
-	if len(to) == 0 {
-		s := ft.shapeOf(it, c)
-		if u, ok := ft.failed[s]; !ok || want.Until < u {
-			ft.failed[s] = want.Until
-		}
-	}
 	return to
-}
-
-// span is the places of class k that the job may lie on.
-func (s *scene) span(it *item, k *fleet.Class) (lo, hi int, ok bool) {
-	if it.node == "" {
-		return 0, len(k.Cards), true
-	}
-	g := s.f.GroupOn(it.node, k)
-	if g == nil {
-		return 0, 0, false
-	}
-	return int(g.Lo), int(g.Hi), true
 }
 
 // fitWhole looks for empty cards on one node, the node with the fewest that

@@ -338,3 +338,15 @@ func (s *scene) fastest(it *item) int32 {
 	}
 	return best
 }
+
+// span is the places of class k that the job may lie on.
+func (s *scene) span(it *item, k *fleet.Class) (lo, hi int, ok bool) {
+	if it.node == "" {
+		return 0, len(k.Cards), true
+	}
+	g := s.f.GroupOn(it.node, k)
+	if g == nil {
+		return 0, 0, false
+	}
+	return int(g.Lo), int(g.Hi), true
+}

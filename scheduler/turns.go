@@ -54,6 +54,9 @@ func (ts *turns) measure() {
 	}
 	ts.measureRunning()
 	ts.plenty = !slices.ContainsFunc(ts.f.Classes, func(k fleet.Class) bool { return k.Wanted > k.Idle() })
+	if ts.crowd != nil && ts.crowd.know != nil && ts.plenty {
+		ts.crowd.calm = 1000 + int64(calmPart*float64(ts.crowd.most-1000))
+	}
 }
 
 // measureRunning adds what runs, and those in queues whom the pass cannot see

@@ -75,6 +75,7 @@ type engine struct {
 	here             present
 	touched          []int32
 	zoom             *zoom
+	learner          *slowdown.Learner // nil where nothing is learned
 	plugs            plugs
 	fresh            []*cluster.Job // arrived at this moment
 }
@@ -143,11 +144,13 @@ func newEngine(w *workload.Workload, f *workload.Fleet, opt *Options) (*engine, 
 		if err != nil {
 			return nil, err
 		}
-		st.know = opt.Know
 		e.st = st
 	} else {
 		st := newPlain(e.nodes)
-		st.know = opt.Know
+		if st.know = opt.Know; opt.Learn {
+			e.learner = slowdown.NewLearner(w, f, world)
+			st.know = e.learner.Know()
+		}
 		e.st = st
 	}
 	if p, ok := opt.Planner.(Starter); ok {
@@ -156,7 +159,7 @@ func newEngine(w *workload.Workload, f *workload.Fleet, opt *Options) (*engine, 
 	if r, ok := opt.Planner.(Rememberer); ok && !opt.NoZoom {
 		e.asks = r.Remember()
 	}
-	if !opt.NoZoom && opt.Know == nil && opt.Power == nil { // it does not look at who lies where
+	if !opt.NoZoom && opt.Know == nil && !opt.Learn && opt.Power == nil { // it does not look at who lies where
 		e.zoom = newZoom(e)
 	}
 	e.tasks = make([]task, len(w.Jobs))

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/company"
+	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
@@ -34,7 +36,7 @@ func TestLearned(t *testing.T) {
 	}{
 		{"bert beside a2c", []string{"bert/1", "a2c/1"}, period / 178}, {"a2c beside bert", []string{"a2c/1", "bert/1"}, period / 517},
 		{"bert beside two", []string{"bert/1", "a2c/1", "a2c/1"}, 2*period/178 - 1},
-		{"another number of cards", []string{"a2c/2", "bert/1"}, 1}, {"nobody knows it", []string{"gpt2/1", "bert/1"}, 1},
+		{"on another number of cards", []string{"a2c/2", "bert/1"}, (525*0.96 + 525*0.027) * 1.31 / 525}, {"nobody knows it", []string{"gpt2/1", "bert/1"}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -55,6 +57,41 @@ func TestLearned(t *testing.T) {
 	}
 	if _, known := company.Slowdowns(know, &cluster.GPU{Type: "T4"}, nil, nil); known {
 		t.Error("something is known of a card that nobody has")
+	}
+}
+
+// TestToldIsHeeded: programs that are known to slow each other down beyond the limit do
+// not lie together, in a full pass as in a fast one; what is not known beforehand is
+// found out once.
+func TestToldIsHeeded(t *testing.T) {
+	t.Parallel()
+	world := slowdown.NewPairs("hand", slowdown.Free{})
+	world.Set("", "a", "b", 0.5)
+	w := &workload.Workload{}
+	for i := range 12 {
+		w.Jobs = append(w.Jobs, workload.Job{
+			ID: fmt.Sprint(i), Model: []string{"a", "b"}[i%2], GPUs: 1, Milli: 300, UsedMilli: 300, MemMiB: 1000,
+			Submit: time.Duration(i/2) * 10 * time.Hour, Duration: []time.Duration{time.Hour, 2 * time.Hour}[i%2],
+		})
+	}
+	w.Jobs[1].Submit = 2 * time.Hour // the first is alone
+	f := workload.Homogeneous(1, 1, "T4", 16000)
+	for _, c := range []struct {
+		name     string
+		opt      sim.Options
+		slowdown float64 // mean of the twelve; of a beside b it is 2
+	}{
+		{"nobody is told", sim.Options{}, 1 + 5.0/12},
+		{"told", sim.Options{Know: slowdown.Learned(w, &f, world)}, 1},
+		{"learned", sim.Options{Learn: true}, 1 + 1.0/12},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.opt.Planner, c.opt.World = sim.NewBerth(scheduler.ModeFFD, 0), world
+			if r := simulate(t, w, f, c.opt); math.Abs(*r.MeanSlowdown-c.slowdown) > 1e-3 {
+				t.Errorf("jobs took %.3f times as long as alone, want %.3f", *r.MeanSlowdown, c.slowdown)
+			}
+		})
 	}
 }
 

@@ -84,6 +84,9 @@ type Options struct {
 	// Know is what planners are told of jobs that slow each other down, by
 	// signature; nil is nothing. Learned makes it of a world.
 	Know *dispatch.Interference
+	// Learn tells planners what runs that ended have shown of that; they begin
+	// knowing nothing. It stands in the place of Know.
+	Learn bool
 	// Log drives the replicated state machine with the commands of its log
 	// instead of the stand-in that keeps the same rules.
 	Log bool
@@ -193,7 +196,7 @@ func (o *Options) Check() error {
 	if o.Power != nil && o.MTBF > 0 {
 		return fmt.Errorf("power: nodes that break are not told from those that are powered down; leave one of the two out")
 	}
-	if o.Log && o.Know != nil {
+	if o.Log && (o.Know != nil || o.Learn) {
 		return fmt.Errorf("fsm: the state machine learns by itself; run without it to tell the planner what is known")
 	}
 	if o.Log && o.Profile > 0 {

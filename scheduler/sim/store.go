@@ -135,6 +135,7 @@ func (p *plain) snapshot(now cluster.Time, pendingOnly bool) *dispatch.Snapshot 
 	p.compact()
 	s := &dispatch.Snapshot{
 		Index: p.index, Now: p.now, Nodes: p.nodes, Ledger: p.ledger, Queues: p.queues, Running: slices.Clone(p.run),
+		Interference: p.know,
 	}
 	if !pendingOnly {
 		s.Waiting = slices.Clone(p.wait)

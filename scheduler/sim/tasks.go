@@ -71,8 +71,13 @@ func (e *engine) begin(a cluster.AttemptID) {
 	if t.steps = e.opt.Rise.steps(e.opt.Seed, t.job, t.left, t.load.MemMiB); len(t.steps) > 0 {
 		t.load.MemMiB, t.steps = t.steps[0].mib, t.steps[1:]
 	}
+	e.touched = e.touched[:0]
 	for _, c := range t.cards {
+		e.touched = e.lying(e.touched, c)
 		e.lay(c, resident{id, &t.load})
+	}
+	if e.learner != nil {
+		e.learner.Begin(id, e.now, t.job, gpuType, e.touched)
 	}
 	e.retime(t.cards)
 	e.expect(id)
@@ -148,6 +153,9 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 	again, err := e.st.finish(e.wallTime(), cluster.JobID(id+1), end)
 	if err != nil {
 		return err
+	}
+	if e.learner != nil && e.learner.End(id, e.now, how == cluster.JobCompleted) {
+		e.st.(*plain).know = e.learner.Know()
 	}
 	e.changed = true
 	e.here.running--

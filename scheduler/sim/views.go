@@ -35,7 +35,7 @@ func (s *sight) viewOf(id cluster.JobID, j *workload.Job) *cluster.Job {
 	if s.opt.resizes() {
 		spec.Partition = resizing
 	}
-	if s.opt.Know != nil && j.Model != "" {
+	if (s.opt.Know != nil || s.opt.Learn) && j.Model != "" {
 		spec.Signature = j.Signature()
 	}
 	v := &cluster.Job{ID: id, Spec: spec, Owner: cluster.Owner{UID: s.owners[j.User], Name: j.User}}

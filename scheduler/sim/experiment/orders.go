@@ -78,6 +78,7 @@ func sharing(mix string) []variant {
 	return []variant{
 		{name: "berth, " + mix, policy: "ffd", durError: 0.5, shares: true}, {name: "lucid, " + mix, policy: "lucid", durError: 0.5, shares: true},
 		{name: "berth, " + mix + ", gangs share", policy: "ffd", durError: 0.5, shares: true, declares: true},
+		{name: "berth, " + mix + ", gangs share, learns of pairs", policy: "ffd", durError: 0.5, shares: true, declares: true, learns: true},
 		{name: "lucid, " + mix + ", gangs share", policy: "lucid", durError: 0.5, shares: true, declares: true},
 	}
 }
@@ -95,6 +96,7 @@ func ordersReport() *Report {
 			"the lists say nothing of memory or utilization: fifo, sjf, qssf, las and \"berth, one job to a card\" give whole cards",
 			"who shares is, by seed 1, one of Lucid's measured programs, slowed down as its table of pairs says; or one of Gavel's, slowed down as its table for V100 says where the pair could run there and by the curve else, with a memory that SchedTune measured and a utilization uniform in 20 to 82 %; memory and utilization are predicted exactly",
 			"jobs of several GPUs have them alone, unless they declare their memory; gangs share: all of them do",
+			"learns of pairs: nothing is known at first; a run beside one other program that ends shows how fast the program is beside that, if a run of it alone ended before. Nobody is slowed down beyond 1.5 times by what is known, or 1.1 while there are empty cards for all who wait",
 			"wide jobs have more than 8 GPUs; slowdown is bounded at 10 s; at least a minute lies between two full passes; one seed",
 		},
 	}

@@ -26,8 +26,8 @@ type variant struct {
 	// longest, while somebody waits.
 	every, tick time.Duration
 	// islands tells the machines of a pool apart; unknown tells nobody how long
-	// jobs run; told says how programs slow each other.
-	islands, unknown, told bool
+	// jobs run; told says how programs slow each other, learns finds it out.
+	islands, unknown, told, learns bool
 	// limit is how many times longer, in thousandths, anybody on a card may be
 	// predicted to take, where programs are told of; 0 is the default's.
 	limit int64
@@ -113,7 +113,7 @@ func (v *variant) run(ctx context.Context, c *Config, w *workload.Workload, f wo
 	}
 	opt := sim.Options{
 		Planner: p, Seed: seed, World: world, Errors: sim.Errors{Duration: v.durError, Hide: !v.shares, NoDuration: v.unknown}, Preemptible: v.preempts,
-		PreemptSmall: 40 * time.Second, PreemptLarge: 60 * time.Second, OOMAfter: 30 * time.Second, Declare: v.declares, PassEvery: passEvery(f), Tick: v.tick, Clock: c.Clock,
+		PreemptSmall: 40 * time.Second, PreemptLarge: 60 * time.Second, OOMAfter: 30 * time.Second, Declare: v.declares, PassEvery: passEvery(f), Tick: v.tick, Clock: c.Clock, Learn: v.learns,
 	}
 	if v.every > 0 {
 		opt.PassEvery = v.every

@@ -12,7 +12,7 @@ import (
 const mostBend = 1.9
 
 // Learned is what a learner would know who had measured every pair of programs
-// of w once, of jobs with as many cards each, on every type of card: exact for
+// of w once, on every type of card: exact for
 // two to a card, and sums of slowdowns for more. It is for planners in
 // Options.Know. A job without a model has no signature and is not known.
 func Learned(w *workload.Workload, f *workload.Fleet, world Interference) *dispatch.Interference {
@@ -33,9 +33,7 @@ func Learned(w *workload.Workload, f *workload.Fleet, world Interference) *dispa
 		s := dispatch.Sharing{GPUType: t, Histories: map[[2]uint64]float64{}}
 		for i, a := range names {
 			for k, b := range names {
-				if of[a].GPUs == of[b].GPUs {
-					s.Histories[[2]uint64{uint64(i + 1), uint64(k + 1)}] = offsetOf(speedBeside(world, t, of[a], of[b]))
-				}
+				s.Histories[[2]uint64{uint64(i + 1), uint64(k + 1)}] = offsetOf(speedBeside(world, t, of[a], of[b]))
 			}
 		}
 		out.Cards = append(out.Cards, s)

@@ -114,7 +114,7 @@ func TestSpeedsAreLaws(t *testing.T) {
 }
 
 // TestLearnedBendsBack: the offset of a pair, put back into the bend, is the slowdown
-// that the world gives the first beside the second, for programs with as many cards.
+// that the world gives the first beside the second.
 func TestLearnedBendsBack(t *testing.T) {
 	t.Parallel()
 	world := NewPairs("hand", Linear{Beside: 0.5})
@@ -132,14 +132,11 @@ func TestLearnedBendsBack(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		slow float64
-	}{{"a/1", "b/1", 2}, {"b/1", "a/1", 1.25}, {"a/1", "a/1", 1.5}, {"a/2", "a/2", 1.5}} {
+	}{{"a/1", "b/1", 2}, {"b/1", "a/1", 1.25}, {"a/1", "a/1", 1.5}, {"a/2", "a/2", 1.5}, {"a/1", "a/2", 1.5}} {
 		o, ok := know.Cards[0].Histories[[2]uint64{id(c.a), id(c.b)}]
 		if got := (2 + o) / (2 - o); !ok || !near(got, c.slow) {
 			t.Errorf("%s beside %s: %f times (%t), want %f", c.a, c.b, got, ok, c.slow)
 		}
-	}
-	if _, ok := know.Cards[0].Histories[[2]uint64{id("a/1"), id("a/2")}]; ok {
-		t.Error("one card beside two is known")
 	}
 	if got := offsetOf(0); got != mostBend {
 		t.Errorf("who stands still has the offset %f, want %f", got, mostBend)
