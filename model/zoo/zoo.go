@@ -2,6 +2,8 @@ package zoo
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -27,6 +29,20 @@ func (m Model) ONNX() []byte {
 // are those of the torchvision, timm and Hugging Face model cards.
 func Models() []Model {
 	return slices.Concat(convModels(), mobileModels(), transformerModels())
+}
+
+// Write writes all models as ONNX files without weights, NAME.onnx, into dir, which it
+// makes when missing.
+func Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make output directory: %w", err)
+	}
+	for _, m := range Models() {
+		if err := os.WriteFile(filepath.Join(dir, m.Name+".onnx"), m.ONNX(), 0o644); err != nil {
+			return fmt.Errorf("write model: %w", err)
+		}
+	}
+	return nil
 }
 
 // Find returns the model of that name.

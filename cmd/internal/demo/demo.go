@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/dev"
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
+	"github.com/berth-scheduler/berth/model/zoo"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -36,9 +37,9 @@ func NewCommand(stdout, stderr io.Writer) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show what Berth does, on simulated GPUs", Args: cobra.NoArgs,
-		Long: `Start a cluster with simulated GPUs on this machine, train the models of a
-directory of ONNX graphs on it, kill the leader half-way, and compare with the
-same jobs one to a GPU.`,
+		Long: `Start a cluster with simulated GPUs on this machine, train 42 well-known models
+on it, or those of a directory of ONNX graphs, kill the leader half-way, and
+compare with the same jobs one to a GPU.`,
 		Example: "  berth demo\n  berth demo --nodes 1x4xA100-SXM4-80GB",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -47,7 +48,7 @@ same jobs one to a GPU.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.models, "models", "model/zoo/onnx", "directory with ONNX graphs")
+	f.StringVar(&o.models, "models", "", "`DIR` with ONNX graphs to train instead of the built-in ones")
 	f.StringVar(&o.nodes, "nodes", "2x1xA100-SXM4-80GB,2x1xRTX-3090,1x1xT4", "nodes of the cluster, as for berth dev")
 	f.IntVar(&o.coordinators, "coordinators", 3, "number of coordinators; with 1 the leader is not killed")
 	return cmd
@@ -78,7 +79,14 @@ func (o *options) run(ctx context.Context, out, stderr io.Writer) (err error) {
 	if err := os.Mkdir(outDir, 0o755); err != nil {
 		return err
 	}
-	jobs, err := loadJobs(o.models, lab, outDir)
+	models := o.models
+	if models == "" {
+		models = filepath.Join(c.Dir(), "models")
+		if err := zoo.Write(models); err != nil {
+			return err
+		}
+	}
+	jobs, err := loadJobs(models, lab, outDir)
 	if err != nil {
 		return err
 	}

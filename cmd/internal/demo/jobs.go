@@ -33,7 +33,7 @@ func loadJobs(dir, exe, outDir string) ([]trainingJob, error) {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("--models %s: has no .onnx files; run this in the repository, or name a directory with some", dir)
+		return nil, fmt.Errorf("--models %s: there are no .onnx files in it", dir)
 	}
 	sort.Strings(files)
 	jobs := make([]trainingJob, 0, len(files))
