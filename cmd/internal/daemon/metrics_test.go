@@ -101,8 +101,8 @@ func metricsPage(coordinators, agents map[string]metric) string {
 
 Coordinators export them at ` + "`listen.metrics`" + `, by default 127.0.0.1:7071, and agents at 127.0.0.1:7073: plain HTTP
 for Prometheus, path ` + "`/metrics`" + `. Each daemon also exports ` + "`berth_build_info`" + ` (always 1, with ` + "`version`, `revision`, `go`" + `) and what
-Prometheus' client tells of every Go program (` + "`go_…`, `process_…`" + `). The tables are made of the program itself by a test, which keeps them
-true (` + "`go test ./cmd/internal/daemon -run Metrics -update`" + `). [deploy/prometheus](../deploy/prometheus) has an example of a
+Prometheus' client reports for every Go program (` + "`go_…`, `process_…`" + `). A test generates the tables from the program itself
+(` + "`go test ./cmd/internal/daemon -run Metrics -update`" + `). [deploy/prometheus](../deploy/prometheus) has an example of a
 scrape configuration, [deploy/grafana](../deploy/grafana) a dashboard of these metrics.
 
 Labels never name users or jobs: those are for ` + "`berth history`, `berth report` and `berth eff`" + `.
