@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"context"
 	"fmt"
 	"math"
 
@@ -24,11 +23,7 @@ func newCurvesCmd(e *console.Env, c *client.Client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var got *apiv1.GetSeriesResponse
-			err = c.Series(cmd.Context(), client.Reads, func(ctx context.Context, s client.SeriesService) (err error) {
-				got, err = s.GetSeries(ctx, &apiv1.GetSeriesRequest{Id: id, Task: task})
-				return err
-			})
+			got, err := client.GetSeries.Ask(cmd.Context(), c, client.Reads, &apiv1.GetSeriesRequest{Id: id, Task: task})
 			if err != nil {
 				return err
 			}

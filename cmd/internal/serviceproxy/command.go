@@ -77,10 +77,8 @@ func report(ctx context.Context, c *client.Client, user, name, proxy string, n *
 	req := &apiv1.ReportRequestsRequest{
 		User: user, Service: name, Proxy: proxy, Requests: n.Requests, Held: n.Held, InFlight: uint32(n.InFlight), Waiting: uint32(n.Waiting), Latency: n.Latency[:],
 	}
-	return c.Jobs(ctx, client.Reads, func(ctx context.Context, s client.JobService) error {
-		_, err := s.ReportRequests(ctx, req)
-		return err
-	})
+	_, err := client.ReportRequests.Ask(ctx, c, client.Reads, req)
+	return err
 }
 
 // ready is where the replicas of a service take requests.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/wire"
 	"github.com/berth-scheduler/berth/cmd/internal/top/screen"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -129,11 +130,11 @@ func (f *feed) nodes() {
 	for i := 0; ; i++ {
 		full := i%fullEvery == 0
 		var nodes []*apiv1.Node
-		err := c.Cluster(f.ctx, client.Reads, func(ctx context.Context, s client.ClusterService) error {
-			resp, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{Brief: !full})
+		err := c.Call(f.ctx, client.Reads, func(ctx context.Context, on *wire.Conn) error {
+			resp, err := client.ListNodes.On(ctx, on, &apiv1.ListNodesRequest{Brief: !full})
 			nodes = resp.GetNodes()
 			if err == nil && !named {
-				if st, err := s.GetStatus(ctx, &apiv1.GetStatusRequest{Brief: true}); err == nil {
+				if st, err := client.GetStatus.On(ctx, on, &apiv1.GetStatusRequest{Brief: true}); err == nil {
 					named = true
 					f.send(screen.Cluster{Name: st.GetName()})
 				}
@@ -154,11 +155,7 @@ func (f *feed) standing() {
 	c := f.client(answerIn)
 	defer c.Close()
 	for {
-		var resp *apiv1.ListStandingResponse
-		err := c.Accounts(f.ctx, client.Reads, func(ctx context.Context, s client.AccountService) (err error) {
-			resp, err = s.ListStanding(ctx, &apiv1.ListStandingRequest{Usage: true})
-			return err
-		})
+		resp, err := client.ListStanding.Ask(f.ctx, c, client.Reads, &apiv1.ListStandingRequest{Usage: true})
 		if err == nil {
 			f.send(screen.Standing{Resp: resp})
 		}

@@ -33,20 +33,13 @@ func NewAccountCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 // getStanding reads accounts, QOS and quotas.
 func getStanding(ctx context.Context, c *client.Client, req *apiv1.ListStandingRequest) (*apiv1.ListStandingResponse, error) {
-	var resp *apiv1.ListStandingResponse
-	err := c.Accounts(ctx, client.Reads, func(ctx context.Context, s client.AccountService) (err error) {
-		resp, err = s.ListStanding(ctx, req)
-		return err
-	})
+	resp, err := client.ListStanding.Ask(ctx, c, client.Reads, req)
 	return resp, err
 }
 
 // setStanding puts a rule in place, or forgets it.
 func setStanding(ctx context.Context, c *client.Client, s *apiv1.Standing, remove bool) error {
-	err := c.Accounts(ctx, client.Changes, func(ctx context.Context, a client.AccountService) error {
-		_, err := a.SetStanding(ctx, &apiv1.SetStandingRequest{Standing: s, Remove: remove})
-		return err
-	})
+	_, err := client.SetStanding.Ask(ctx, c, client.Changes, &apiv1.SetStandingRequest{Standing: s, Remove: remove})
 	if err != nil {
 		return console.UnknownChange(err, "Look whether it was done, and do it again if not.")
 	}

@@ -40,11 +40,7 @@ func newClusterStatusCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func runClusterStatus(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
-	var resp *apiv1.GetStatusResponse
-	err := c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) (err error) {
-		resp, err = s.GetStatus(ctx, &apiv1.GetStatusRequest{})
-		return err
-	})
+	resp, err := client.GetStatus.Ask(ctx, c, client.Reads, &apiv1.GetStatusRequest{})
 	if err != nil {
 		return err
 	}
@@ -149,11 +145,7 @@ func runTokenCreate(ctx context.Context, e *console.Env, c *client.Client, o tok
 	if err != nil {
 		return console.Usagef("--ttl: %w", err)
 	}
-	var resp *apiv1.CreateTokenResponse
-	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) (err error) {
-		resp, err = s.CreateToken(ctx, &apiv1.CreateTokenRequest{Role: o.role, Id: o.id, Ttl: durationpb.New(ttl)})
-		return err
-	})
+	resp, err := client.CreateToken.Ask(ctx, c, client.Changes, &apiv1.CreateTokenRequest{Role: o.role, Id: o.id, Ttl: durationpb.New(ttl)})
 	if err != nil {
 		return console.UnknownChange(err, "A token that nobody saw expires by itself; make another one.")
 	}

@@ -76,11 +76,7 @@ func runDenied(ctx context.Context, e *console.Env, c *client.Client, req *apiv1
 	if req.Look {
 		kind = client.Reads
 	}
-	var resp *apiv1.SetDeniedResponse
-	err := c.Cluster(ctx, kind, func(ctx context.Context, s client.ClusterService) (err error) {
-		resp, err = s.SetDenied(ctx, req)
-		return err
-	})
+	resp, err := client.SetDenied.Ask(ctx, c, kind, req)
 	switch {
 	case err != nil && req.Look:
 		return err

@@ -253,12 +253,7 @@ func runGPUDrain(ctx context.Context, e *console.Env, c *client.Client, arg, rea
 	if err := checkReason(reason, "the GPU"); err != nil {
 		return err
 	}
-	var resp *apiv1.DrainGPUResponse
-	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
-		var err error
-		resp, err = s.DrainGPU(ctx, &apiv1.DrainGPURequest{Gpu: uuid, Node: node, Index: index, Reason: reason})
-		return err
-	})
+	resp, err := client.DrainGPU.Ask(ctx, c, client.Changes, &apiv1.DrainGPURequest{Gpu: uuid, Node: node, Index: index, Reason: reason})
 	if err != nil {
 		return console.UnknownChange(err, "Draining again is safe.")
 	}
@@ -305,12 +300,7 @@ func runGPUResume(ctx context.Context, e *console.Env, c *client.Client, arg str
 	if err != nil {
 		return err
 	}
-	var resp *apiv1.ResumeGPUResponse
-	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
-		var err error
-		resp, err = s.ResumeGPU(ctx, &apiv1.ResumeGPURequest{Gpu: uuid, Node: node, Index: index})
-		return err
-	})
+	resp, err := client.ResumeGPU.Ask(ctx, c, client.Changes, &apiv1.ResumeGPURequest{Gpu: uuid, Node: node, Index: index})
 	if err != nil {
 		return console.UnknownChange(err, "Resuming again is safe.")
 	}

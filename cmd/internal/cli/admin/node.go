@@ -257,15 +257,11 @@ func runNodeResume(ctx context.Context, e *console.Env, c *client.Client, id str
 	if err := cluster.CheckName("node", id); err != nil {
 		return console.Usagef("%w", err)
 	}
-	var node *apiv1.Node
-	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
-		resp, err := s.ResumeNode(ctx, &apiv1.ResumeNodeRequest{Id: id})
-		node = resp.GetNode()
-		return err
-	})
+	resp, err := client.ResumeNode.Ask(ctx, c, client.Changes, &apiv1.ResumeNodeRequest{Id: id})
 	if err != nil {
 		return console.UnknownChange(err, "Resuming again is safe.")
 	}
+	node := resp.GetNode()
 	e.Printf("node %s: %s\n", console.Escape(id), NodeState(node))
 	return nil
 }

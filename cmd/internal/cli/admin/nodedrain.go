@@ -72,11 +72,7 @@ func runNodeDrain(ctx context.Context, e *console.Env, c *client.Client, id stri
 	if err != nil {
 		return err
 	}
-	var resp *apiv1.DrainNodeResponse
-	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) (err error) {
-		resp, err = s.DrainNode(ctx, req)
-		return err
-	})
+	resp, err := client.DrainNode.Ask(ctx, c, client.Changes, req)
 	if err != nil {
 		return console.UnknownChange(err, "Draining again is safe.")
 	}

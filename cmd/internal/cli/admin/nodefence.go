@@ -37,11 +37,7 @@ func runNodeFence(ctx context.Context, e *console.Env, c *client.Client, id stri
 	if err := console.Confirm(e, yes, "Give up node "+id+" and end its jobs? It must be off or cut off, else they may run twice."); err != nil {
 		return err
 	}
-	var resp *apiv1.FenceNodeResponse
-	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) (err error) {
-		resp, err = s.FenceNode(ctx, &apiv1.FenceNodeRequest{Id: id})
-		return err
-	})
+	resp, err := client.FenceNode.Ask(ctx, c, client.Changes, &apiv1.FenceNodeRequest{Id: id})
 	if err != nil {
 		return console.UnknownChange(err, "Fencing again is safe.")
 	}
@@ -81,10 +77,7 @@ func runNodeRemove(ctx context.Context, e *console.Env, c *client.Client, id str
 	if err := console.Confirm(e, yes, "Remove node "+id+" for good? It can come back only under another name, or after: berth allow node "+id+"."); err != nil {
 		return err
 	}
-	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
-		_, err := s.RemoveNode(ctx, &apiv1.RemoveNodeRequest{Id: id})
-		return err
-	})
+	_, err := client.RemoveNode.Ask(ctx, c, client.Changes, &apiv1.RemoveNodeRequest{Id: id})
 	if err != nil {
 		return console.UnknownChange(err, "See whether it is still there: berth node list")
 	}

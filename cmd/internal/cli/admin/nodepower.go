@@ -39,15 +39,11 @@ func runNodePower(ctx context.Context, e *console.Env, c *client.Client, req *ap
 	if err := cluster.CheckName("node", req.GetId()); err != nil {
 		return console.Usagef("%w", err)
 	}
-	var node *apiv1.Node
-	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
-		resp, err := s.PowerNode(ctx, req)
-		node = resp.GetNode()
-		return err
-	})
+	resp, err := client.PowerNode.Ask(ctx, c, client.Changes, req)
 	if err != nil {
 		return console.UnknownChange(err, "Asking again is safe.")
 	}
+	node := resp.GetNode()
 	e.Printf("node %s: %s\n", console.Escape(req.GetId()), NodeState(node))
 	return nil
 }

@@ -64,13 +64,8 @@ func getPartitions(ctx context.Context, c *client.Client, names []string) ([]*ap
 			return nil, console.Usagef("%w", err)
 		}
 	}
-	var parts []*apiv1.Partition
-	err := c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) error {
-		resp, err := s.ListPartitions(ctx, &apiv1.ListPartitionsRequest{Names: names})
-		parts = resp.GetPartitions()
-		return err
-	})
-	return parts, err
+	resp, err := client.ListPartitions.Ask(ctx, c, client.Reads, &apiv1.ListPartitionsRequest{Names: names})
+	return resp.GetPartitions(), err
 }
 
 func runPartitionList(ctx context.Context, e *console.Env, c *client.Client, f console.Format, names []string) error {
@@ -381,11 +376,7 @@ func timeOrNone(text string) (time.Duration, error) {
 }
 
 func runPartitionSet(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.SetPartitionRequest) error {
-	var resp *apiv1.SetPartitionResponse
-	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) (err error) {
-		resp, err = s.SetPartition(ctx, req)
-		return err
-	})
+	resp, err := client.SetPartition.Ask(ctx, c, client.Changes, req)
 	if err != nil {
 		return console.UnknownChange(err, "Setting it again is safe.")
 	}
@@ -417,10 +408,7 @@ func runPartitionRemove(ctx context.Context, e *console.Env, c *client.Client, n
 	if err := cluster.CheckPartitionName(name); err != nil {
 		return console.Usagef("%w", err)
 	}
-	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
-		_, err := s.RemovePartition(ctx, &apiv1.RemovePartitionRequest{Name: name})
-		return err
-	})
+	_, err := client.RemovePartition.Ask(ctx, c, client.Changes, &apiv1.RemovePartitionRequest{Name: name})
 	if err != nil {
 		return console.UnknownChange(err, "See whether it is still there: berth partition list")
 	}

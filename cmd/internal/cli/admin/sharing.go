@@ -126,12 +126,7 @@ func runSharing(ctx context.Context, e *console.Env, c *client.Client, req *apiv
 	if req.Look {
 		kind = client.Reads
 	}
-	var resp *apiv1.SetSharingResponse
-	err := c.Cluster(ctx, kind, func(ctx context.Context, s client.ClusterService) error {
-		var err error
-		resp, err = s.SetSharing(ctx, req)
-		return err
-	})
+	resp, err := client.SetSharing.Ask(ctx, c, kind, req)
 	if err != nil {
 		if req.Look {
 			return err

@@ -30,7 +30,7 @@ const (
 // Attachment is a stream to a job on its node. One goroutine may send while
 // another receives.
 type Attachment struct {
-	stream answers[apiv1.AttachResponse, *apiv1.AttachResponse]
+	stream answers[*apiv1.AttachResponse]
 	cancel context.CancelFunc
 	first  *apiv1.AttachResponse // not yet handed out
 }

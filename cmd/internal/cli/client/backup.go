@@ -15,14 +15,14 @@ import (
 func (c *Client) SaveBackup(ctx context.Context, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var stream answers[apiv1.SaveBackupResponse, *apiv1.SaveBackupResponse]
+	var stream answers[*apiv1.SaveBackupResponse]
 	var first *apiv1.SaveBackupResponse
-	err := c.call(ctx, Reads, func(try context.Context, cc *wire.Conn) error {
+	err := c.Call(ctx, Reads, func(try context.Context, cc *wire.Conn) error {
 		// The limit of a try is for its beginning; the rest takes what it takes.
 		sctx, stop := context.WithCancel(ctx)
 		release := context.AfterFunc(try, stop)
 		var err error
-		if stream, err = follow[apiv1.SaveBackupResponse](sctx, cc, "BackupService/SaveBackup", &apiv1.SaveBackupRequest{}); err == nil {
+		if stream, err = follow[*apiv1.SaveBackupResponse](sctx, cc, "BackupService/SaveBackup", &apiv1.SaveBackupRequest{}); err == nil {
 			first, err = stream.Recv()
 		}
 		if err != nil || !release() {

@@ -116,12 +116,12 @@ type outcome struct {
 	err    *cluster.Error
 }
 
-// call runs do against one coordinator after the other until the answer is
-// definite: done, or refused for a reason that trying again does not mend. do
-// must be safe to repeat. When time runs out the error is CodeUnknown if do
-// Changes something and a request without an answer had left, and
-// CodeUnavailable otherwise.
-func (c *Client) call(ctx context.Context, eff effect, do func(context.Context, *wire.Conn) error) error {
+// Call runs do, which may make several calls, with one coordinator after the other
+// until the answer is definite: done, or refused for a reason that trying again does
+// not mend. do must be safe to repeat. When time runs out the error is CodeUnknown if
+// do Changes something and a request without an answer had left, and CodeUnavailable
+// otherwise.
+func (c *Client) Call(ctx context.Context, eff effect, do func(context.Context, *wire.Conn) error) error {
 	if c.Timeout <= 0 {
 		return console.Usagef("--timeout %s: must be more than 0, such as 60s", c.Timeout)
 	}
@@ -279,35 +279,6 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Jobs runs do with the jobs' service.
-func (c *Client) Jobs(ctx context.Context, eff effect, do func(context.Context, JobService) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
-		return do(ctx, JobService{cc})
-	})
-}
-
-// Cluster runs do with the service for nodes and members.
-func (c *Client) Cluster(ctx context.Context, eff effect, do func(context.Context, ClusterService) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
-		return do(ctx, ClusterService{cc})
-	})
-}
-
-// Together runs do with both of those services of one coordinator; do may ask
-// them several things at once.
-func (c *Client) Together(ctx context.Context, eff effect, do func(context.Context, JobService, ClusterService) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
-		return do(ctx, JobService{cc}, ClusterService{cc})
-	})
-}
-
-// Accounts runs do with the service for accounts, QOS and quotas.
-func (c *Client) Accounts(ctx context.Context, eff effect, do func(context.Context, AccountService) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
-		return do(ctx, AccountService{cc})
-	})
-}
-
 // GetJob reads one job in full.
 func (c *Client) GetJob(ctx context.Context, id uint64) (*apiv1.Job, error) {
 	return c.GetTask(ctx, id, nil)
@@ -315,47 +286,15 @@ func (c *Client) GetJob(ctx context.Context, id uint64) (*apiv1.Job, error) {
 
 // GetTask reads one job, or a task of the array with that id, in full.
 func (c *Client) GetTask(ctx context.Context, id uint64, task *uint32) (*apiv1.Job, error) {
-	var job *apiv1.Job
-	err := c.Jobs(ctx, Reads, func(ctx context.Context, s JobService) error {
-		r, err := s.GetJob(ctx, &apiv1.GetJobRequest{Id: id, Task: task})
-		job = r.GetJob()
-		return err
-	})
+	resp, err := GetJob.Ask(ctx, c, Reads, &apiv1.GetJobRequest{Id: id, Task: task})
 	if err != nil {
 		return nil, err
 	}
+	job := resp.GetJob()
 	if job == nil {
 		return nil, cluster.Errorf(cluster.CodeInternal, "job %d: the coordinator's answer is empty", id)
 	}
 	return job, nil
-}
-
-// Models runs do with the service for the predictor's weights.
-func (c *Client) Models(ctx context.Context, eff effect, do func(context.Context, ModelService) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
-		return do(ctx, ModelService{cc})
-	})
-}
-
-// Notify runs do with the service for webhooks.
-func (c *Client) Notify(ctx context.Context, eff effect, do func(context.Context, NotifyService) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
-		return do(ctx, NotifyService{cc})
-	})
-}
-
-// Series runs do with the service for what GPUs showed.
-func (c *Client) Series(ctx context.Context, eff effect, do func(context.Context, SeriesService) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
-		return do(ctx, SeriesService{cc})
-	})
-}
-
-// Web runs do with the service that lets users into web pages.
-func (c *Client) Web(ctx context.Context, eff effect, do func(context.Context, WebService) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
-		return do(ctx, WebService{cc})
-	})
 }
 
 // DefaultTimeout is how long the client goes on asking unless --timeout says otherwise.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/wire"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
@@ -12,13 +13,7 @@ import (
 // ListPages reads all pages of jobs of which some come as columns. A
 // coordinator that knows of none sends all of them one by one.
 func ListPages(ctx context.Context, c *Client, req *apiv1.ListJobsRequest, each func(*apiv1.ListJobsResponse)) error {
-	return pages(req, each, func() (resp *apiv1.ListJobsResponse, err error) {
-		err = c.Jobs(ctx, Reads, func(ctx context.Context, s JobService) (err error) {
-			resp, err = s.ListJobs(ctx, req)
-			return err
-		})
-		return resp, err
-	})
+	return pages(req, each, func() (*apiv1.ListJobsResponse, error) { return PageOfJobs.Ask(ctx, c, Reads, req) })
 }
 
 func pages(req *apiv1.ListJobsRequest, each func(*apiv1.ListJobsResponse), ask func() (*apiv1.ListJobsResponse, error)) error {
@@ -43,10 +38,10 @@ func ListBrief(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) ([]*a
 	return rows.sorted(), err
 }
 
-// BriefFrom is ListBrief of one coordinator, within a call of Client.
-func BriefFrom(ctx context.Context, s JobService, req *apiv1.ListJobsRequest) ([]*apiv1.Job, error) {
+// BriefFrom is ListBrief of the coordinator at the other end of the connection.
+func BriefFrom(ctx context.Context, on *wire.Conn, req *apiv1.ListJobsRequest) ([]*apiv1.Job, error) {
 	var rows briefRows
-	err := pages(rows.of(req), rows.add, func() (*apiv1.ListJobsResponse, error) { return s.ListJobs(ctx, req) })
+	err := pages(rows.of(req), rows.add, func() (*apiv1.ListJobsResponse, error) { return PageOfJobs.On(ctx, on, req) })
 	return rows.sorted(), err
 }
 

@@ -25,15 +25,12 @@ const MostForecasts = 1000
 func Forecasts(ctx context.Context, c *Client, ids []uint64) (map[uint64]*apiv1.JobForecast, error) {
 	out := map[uint64]*apiv1.JobForecast{}
 	for part := range slices.Chunk(ids[:min(len(ids), MostForecasts)], forecastsPerCall) {
-		err := c.Jobs(ctx, Reads, func(ctx context.Context, s JobService) error {
-			resp, err := s.ListForecasts(ctx, &apiv1.ListForecastsRequest{Ids: part})
-			for _, f := range resp.GetForecasts() {
-				out[f.GetId()] = f
-			}
-			return err
-		})
+		resp, err := ListForecasts.Ask(ctx, c, Reads, &apiv1.ListForecastsRequest{Ids: part})
 		if err != nil {
 			return nil, err
+		}
+		for _, f := range resp.GetForecasts() {
+			out[f.GetId()] = f
 		}
 	}
 	return out, nil

@@ -40,17 +40,12 @@ func SlurmType(ctx context.Context, c *Client, asked string) (string, error) {
 
 // knownType is the one of the cluster's types that is as asked, or like it, "" for none.
 func knownType(ctx context.Context, c *Client, asked string) (typ string, all []string, err error) {
-	var nodes []*apiv1.Node
-	err = c.Cluster(ctx, Reads, func(ctx context.Context, s ClusterService) error {
-		resp, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{Brief: true})
-		nodes = resp.GetNodes()
-		return err
-	})
+	resp, err := ListNodes.Ask(ctx, c, Reads, &apiv1.ListNodesRequest{Brief: true})
 	if err != nil {
 		return "", nil, err
 	}
 	var like []string
-	for _, n := range nodes {
+	for _, n := range resp.GetNodes() {
 		for _, g := range n.GetGpus() {
 			t := g.GetType()
 			if t == asked {

@@ -15,13 +15,6 @@ import (
 // coordinator answers in time, and that nothing is held for long.
 const historyPage = 5000
 
-// Histories runs do with the service for jobs that have ended.
-func (c *Client) Histories(ctx context.Context, eff effect, do func(context.Context, HistoryService) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
-		return do(ctx, HistoryService{cc})
-	})
-}
-
 // HistoryGaps is what may be missing in an answer about finished jobs. The zero
 // value is nothing.
 type HistoryGaps struct {
@@ -65,10 +58,7 @@ func (g *HistoryGaps) note(r historyAnswer) {
 
 // Report adds up finished jobs.
 func Report(ctx context.Context, c *Client, req *apiv1.GetReportRequest) (r *apiv1.GetReportResponse, gaps HistoryGaps, err error) {
-	err = c.Histories(ctx, Reads, func(ctx context.Context, s HistoryService) (err error) {
-		r, err = s.GetReport(ctx, req)
-		return err
-	})
+	r, err = GetReport.Ask(ctx, c, Reads, req)
 	gaps.note(r)
 	return r, gaps, err
 }
@@ -115,9 +105,9 @@ func ListHistory(ctx context.Context, c *Client, req *apiv1.ListHistoryRequest, 
 }
 
 func historyPages(ctx context.Context, c *Client, req *apiv1.ListHistoryRequest, gaps *HistoryGaps) (jobs []*apiv1.Job, index uint64, err error) {
-	err = c.Histories(ctx, Reads, func(ctx context.Context, s HistoryService) error {
+	err = c.Call(ctx, Reads, func(ctx context.Context, on *wire.Conn) error {
 		jobs, index = nil, 0
-		stream, err := s.ListHistory(ctx, req)
+		stream, err := follow[*apiv1.ListHistoryResponse](ctx, on, "HistoryService/ListHistory", req)
 		if err != nil {
 			return err
 		}

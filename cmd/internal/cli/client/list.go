@@ -44,10 +44,7 @@ func JobPages(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) iter.S
 			}
 			for more := true; more; more = req.PageToken != "" {
 				var p page
-				p.err = c.Jobs(ctx, Reads, func(ctx context.Context, s JobService) (err error) {
-					p.resp, err = s.ListJobs(ctx, req)
-					return err
-				})
+				p.resp, p.err = PageOfJobs.Ask(ctx, c, Reads, req)
 				if len(p.resp.GetCommon()) > 0 {
 					req.PageSize = sharedPage
 					apiconv.Join(p.resp)
@@ -91,15 +88,11 @@ func GetNodes(ctx context.Context, c *Client, ids []string) ([]*apiv1.Node, erro
 			return nil, console.Usagef("%w", err)
 		}
 	}
-	var nodes []*apiv1.Node
-	err := c.Cluster(ctx, Reads, func(ctx context.Context, s ClusterService) error {
-		resp, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{Ids: ids})
-		nodes = resp.GetNodes()
-		return err
-	})
+	resp, err := ListNodes.Ask(ctx, c, Reads, &apiv1.ListNodesRequest{Ids: ids})
 	if err != nil {
 		return nil, err
 	}
+	nodes := resp.GetNodes()
 	slices.SortFunc(nodes, func(a, b *apiv1.Node) int { return strings.Compare(a.GetId(), b.GetId()) })
 	for _, id := range ids {
 		if !slices.ContainsFunc(nodes, func(n *apiv1.Node) bool { return n.GetId() == id }) {
@@ -112,10 +105,6 @@ func GetNodes(ctx context.Context, c *Client, ids []string) ([]*apiv1.Node, erro
 // Control asks for an action on up to 1,000 jobs.
 func Control(ctx context.Context, e *console.Env, c *Client, req *apiv1.ControlJobsRequest) ([]*apiv1.ControlResult, error) {
 	req.RequestId = e.RequestID()
-	var resp *apiv1.ControlJobsResponse
-	err := c.Jobs(ctx, Changes, func(ctx context.Context, s JobService) (err error) {
-		resp, err = s.ControlJobs(ctx, req)
-		return err
-	})
+	resp, err := ControlJobs.Ask(ctx, c, Changes, req)
 	return resp.GetResults(), err
 }

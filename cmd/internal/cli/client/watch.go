@@ -103,7 +103,7 @@ func (w *watcher) stream(ctx context.Context, cn *conn) *cluster.Error {
 	defer cancel(nil)
 	quiet := time.AfterFunc(streamFor, func() { cancel(errQuietStream) })
 	defer quiet.Stop()
-	s, err := JobService{cn.wire}.WatchJobs(ctx, &apiv1.WatchJobsRequest{Ids: w.ids, FromIndex: w.index, Brief: w.brief})
+	s, err := follow[*apiv1.WatchJobsResponse](ctx, cn.wire, "JobService/WatchJobs", &apiv1.WatchJobsRequest{Ids: w.ids, FromIndex: w.index, Brief: w.brief})
 	for err == nil {
 		var m *apiv1.WatchJobsResponse
 		if m, err = s.Recv(); err == nil {

@@ -23,29 +23,22 @@ const mostJobs = 500
 // jobs are the caller's that have not ended.
 func jobs(ctx context.Context, e *console.Env, c *client.Client) (out []string) {
 	req := &apiv1.ListJobsRequest{Users: []string{e.User()}, Brief: true, PageSize: mostJobs}
-	_ = c.Jobs(ctx, client.Reads, func(ctx context.Context, s client.JobService) error {
-		resp, err := s.ListJobs(ctx, req)
-		if err != nil {
-			return err
+	resp, _ := client.PageOfJobs.Ask(ctx, c, client.Reads, req)
+	tasks := map[uint64]int{}
+	for _, j := range resp.GetJobs() {
+		tasks[j.GetArrayJobId()] += max(1, int(j.GetArrayCount()))
+	}
+	told := map[uint64]bool{0: true}
+	for _, j := range resp.GetJobs() {
+		if of := j.GetArrayJobId(); !told[of] && tasks[of] > 1 {
+			told[of] = true
+			out = append(out, strconv.FormatUint(of, 10)+"\t"+console.Escape(j.GetName())+", "+strconv.Itoa(tasks[of])+" tasks")
 		}
-		out = nil
-		tasks := map[uint64]int{}
-		for _, j := range resp.GetJobs() {
-			tasks[j.GetArrayJobId()] += max(1, int(j.GetArrayCount()))
+		if j.GetArrayCount() > 1 { // those that have not begun
+			continue
 		}
-		told := map[uint64]bool{0: true}
-		for _, j := range resp.GetJobs() {
-			if of := j.GetArrayJobId(); !told[of] && tasks[of] > 1 {
-				told[of] = true
-				out = append(out, strconv.FormatUint(of, 10)+"\t"+console.Escape(j.GetName())+", "+strconv.Itoa(tasks[of])+" tasks")
-			}
-			if j.GetArrayCount() > 1 { // those that have not begun
-				continue
-			}
-			out = append(out, client.JobLabel(j)+"\t"+console.Escape(j.GetName())+", "+j.GetState())
-		}
-		return nil
-	})
+		out = append(out, client.JobLabel(j)+"\t"+console.Escape(j.GetName())+", "+j.GetState())
+	}
 	return out
 }
 
@@ -66,24 +59,16 @@ func gpuTypes(ctx context.Context, _ *console.Env, c *client.Client) []string {
 	return slices.Sorted(maps.Keys(types))
 }
 
-func allNodes(ctx context.Context, c *client.Client) (out []*apiv1.Node) {
-	_ = c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) error {
-		resp, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{Brief: true})
-		out = resp.GetNodes()
-		return err
-	})
-	return out
+func allNodes(ctx context.Context, c *client.Client) []*apiv1.Node {
+	resp, _ := client.ListNodes.Ask(ctx, c, client.Reads, &apiv1.ListNodesRequest{Brief: true})
+	return resp.GetNodes()
 }
 
 func partitions(ctx context.Context, _ *console.Env, c *client.Client) (out []string) {
-	_ = c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) error {
-		resp, err := s.ListPartitions(ctx, &apiv1.ListPartitionsRequest{})
-		out = nil
-		for _, p := range resp.GetPartitions() {
-			out = append(out, p.GetName())
-		}
-		return err
-	})
+	resp, _ := client.ListPartitions.Ask(ctx, c, client.Reads, &apiv1.ListPartitionsRequest{})
+	for _, p := range resp.GetPartitions() {
+		out = append(out, p.GetName())
+	}
 	return out
 }
 
@@ -110,10 +95,7 @@ func qos(ctx context.Context, _ *console.Env, c *client.Client) (out []string) {
 }
 
 func standing(ctx context.Context, c *client.Client) (resp *apiv1.ListStandingResponse) {
-	_ = c.Accounts(ctx, client.Reads, func(ctx context.Context, s client.AccountService) (err error) {
-		resp, err = s.ListStanding(ctx, &apiv1.ListStandingRequest{})
-		return err
-	})
+	resp, _ = client.ListStanding.Ask(ctx, c, client.Reads, &apiv1.ListStandingRequest{})
 	return resp
 }
 

@@ -115,15 +115,11 @@ func learn(ctx context.Context, e *console.Env, c *client.Client, h *slurmconf.H
 		l.printDropped(e)
 		return nil
 	}
-	var jobs uint32
-	err := c.Models(ctx, client.Changes, func(ctx context.Context, s client.ModelService) error {
-		resp, err := s.ImportRuns(ctx, req)
-		jobs = resp.GetJobs()
-		return err
-	})
+	resp, err := client.ImportRuns.Ask(ctx, c, client.Changes, req)
 	if err != nil {
 		return console.UnknownChange(err, "Importing again is safe.")
 	}
+	jobs := resp.GetJobs()
 	e.Printf("\n%s of %s learned\n", console.Plural(len(req.Runs), "run", "runs"), console.Plural(int(jobs), "job", "jobs"))
 	l.printDropped(e)
 	return nil

@@ -70,11 +70,7 @@ func runCancel(ctx context.Context, e *console.Env, c *client.Client, o *cancelO
 // cancelBatch is one request.
 func cancelBatch(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, tasks []console.TaskRef) ([]*apiv1.CancelResult, error) {
 	req := &apiv1.CancelJobsRequest{RequestId: e.RequestID(), Ids: ids, Tasks: client.ArrayTasks(tasks)}
-	var resp *apiv1.CancelJobsResponse
-	err := c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) (err error) {
-		resp, err = s.CancelJobs(ctx, req)
-		return err
-	})
+	resp, err := client.CancelJobs.Ask(ctx, c, client.Changes, req)
 	return resp.GetResults(), err
 }
 

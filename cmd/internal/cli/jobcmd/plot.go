@@ -27,11 +27,7 @@ const (
 // week at most.
 func plotJobs(ctx context.Context, e *console.Env, c *client.Client, wanted []oneShown) error {
 	for _, w := range wanted {
-		var resp *apiv1.GetSeriesResponse
-		err := c.Series(ctx, client.Reads, func(ctx context.Context, s client.SeriesService) (err error) {
-			resp, err = s.GetSeries(ctx, &apiv1.GetSeriesRequest{Id: w.id, Task: w.task})
-			return err
-		})
+		resp, err := client.GetSeries.Ask(ctx, c, client.Reads, &apiv1.GetSeriesRequest{Id: w.id, Task: w.task})
 		if err != nil {
 			return err
 		}

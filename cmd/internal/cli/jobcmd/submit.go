@@ -111,11 +111,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 			count, n>>10, maxRequestBytes>>10)
 	}
 	said := batch.OutputFolders(&o.Spec, e.User(), e.Prog != "")
-	var resp *apiv1.SubmitJobsResponse
-	err := c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) (err error) {
-		resp, err = s.SubmitJobs(ctx, req)
-		return err
-	})
+	resp, err := client.SubmitJobs.Ask(ctx, c, client.Changes, req)
 	if err != nil {
 		return submitError(err, o.RequestID)
 	}

@@ -87,11 +87,7 @@ func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.For
 	if err != nil {
 		return err
 	}
-	var resp *apiv1.ExplainJobResponse
-	err = c.Jobs(ctx, client.Reads, func(ctx context.Context, s client.JobService) (err error) {
-		resp, err = s.ExplainJob(ctx, &apiv1.ExplainJobRequest{Id: id, Task: task})
-		return err
-	})
+	resp, err := client.ExplainJob.Ask(ctx, c, client.Reads, &apiv1.ExplainJobRequest{Id: id, Task: task})
 	if err != nil {
 		return err
 	}

@@ -72,11 +72,7 @@ func newModelListCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func runModelList(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
-	var resp *apiv1.ListModelsResponse
-	err := c.Models(ctx, client.Reads, func(ctx context.Context, s client.ModelService) (err error) {
-		resp, err = s.ListModels(ctx, &apiv1.ListModelsRequest{})
-		return err
-	})
+	resp, err := client.ListModels.Ask(ctx, c, client.Reads, &apiv1.ListModelsRequest{})
 	if err != nil {
 		return err
 	}
@@ -179,11 +175,7 @@ func getModel(ctx context.Context, c *client.Client, args []string, withWeights 
 	if err != nil {
 		return nil, err
 	}
-	var resp *apiv1.GetModelResponse
-	err = c.Models(ctx, client.Reads, func(ctx context.Context, s client.ModelService) (err error) {
-		resp, err = s.GetModel(ctx, &apiv1.GetModelRequest{Version: version, WithWeights: withWeights})
-		return err
-	})
+	resp, err := client.GetModel.Ask(ctx, c, client.Reads, &apiv1.GetModelRequest{Version: version, WithWeights: withWeights})
 	return resp, err
 }
 
@@ -216,16 +208,11 @@ func newModelUnpinCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func runModelPin(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.PinModelRequest, again string) error {
-	var m *apiv1.Model
-	err := c.Models(ctx, client.Changes, func(ctx context.Context, s client.ModelService) error {
-		resp, err := s.PinModel(ctx, req)
-		m = resp.GetModel()
-		return err
-	})
+	resp, err := client.PinModel.Ask(ctx, c, client.Changes, req)
 	if err != nil {
 		return console.UnknownChange(err, again)
 	}
-	printModelLine(e, m)
+	printModelLine(e, resp.GetModel())
 	return nil
 }
 
@@ -247,16 +234,11 @@ func runModelRollback(ctx context.Context, e *console.Env, c *client.Client, arg
 	if err != nil {
 		return err
 	}
-	var m *apiv1.Model
-	err = c.Models(ctx, client.Changes, func(ctx context.Context, s client.ModelService) error {
-		resp, err := s.RollbackModel(ctx, &apiv1.RollbackModelRequest{Version: version})
-		m = resp.GetModel()
-		return err
-	})
+	resp, err := client.RollbackModel.Ask(ctx, c, client.Changes, &apiv1.RollbackModelRequest{Version: version})
 	if err != nil {
 		return console.UnknownChange(err, "Rolling back again is safe.")
 	}
-	printModelLine(e, m)
+	printModelLine(e, resp.GetModel())
 	return nil
 }
 
@@ -311,16 +293,11 @@ func runModelImport(ctx context.Context, e *console.Env, c *client.Client, path 
 	if err != nil {
 		return err
 	}
-	var m *apiv1.Model
-	err = c.Models(ctx, client.Changes, func(ctx context.Context, s client.ModelService) error {
-		resp, err := s.PublishModel(ctx, &apiv1.PublishModelRequest{Weights: blob})
-		m = resp.GetModel()
-		return err
-	})
+	resp, err := client.PublishModel.Ask(ctx, c, client.Changes, &apiv1.PublishModelRequest{Weights: blob})
 	if err != nil {
 		return console.UnknownChange(err, "Importing again is safe.")
 	}
-	printModelLine(e, m)
+	printModelLine(e, resp.GetModel())
 	return nil
 }
 

@@ -71,11 +71,7 @@ func runPredict(ctx context.Context, e *console.Env, c *client.Client, o *predic
 	} else if len(req.Beside) == 1 {
 		return console.Usagef("--beside %d: describe the job that is to be beside it, or name another one, such as: --beside %d,18", req.Beside[0], req.Beside[0])
 	}
-	var resp *apiv1.PredictResponse
-	err = c.Jobs(ctx, client.Reads, func(ctx context.Context, s client.JobService) (err error) {
-		resp, err = s.Predict(ctx, req)
-		return err
-	})
+	resp, err := client.Predict.Ask(ctx, c, client.Reads, req)
 	if err != nil {
 		return err
 	}
@@ -101,11 +97,7 @@ func runPredict(ctx context.Context, e *console.Env, c *client.Client, o *predic
 
 // TestSubmit says what a job would take instead of submitting it.
 func TestSubmit(ctx context.Context, e *console.Env, c *client.Client, spec *cluster.Spec) error {
-	var resp *apiv1.PredictResponse
-	err := c.Jobs(ctx, client.Reads, func(ctx context.Context, s client.JobService) (err error) {
-		resp, err = s.Predict(ctx, &apiv1.PredictRequest{Spec: apiconv.SpecToAPI(spec)})
-		return err
-	})
+	resp, err := client.Predict.Ask(ctx, c, client.Reads, &apiv1.PredictRequest{Spec: apiconv.SpecToAPI(spec)})
 	if err != nil {
 		return err
 	}

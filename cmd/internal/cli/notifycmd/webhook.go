@@ -73,11 +73,7 @@ func newListCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func runList(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
-	var resp *apiv1.ListWebhooksResponse
-	err := c.Notify(ctx, client.Reads, func(ctx context.Context, s client.NotifyService) (err error) {
-		resp, err = s.ListWebhooks(ctx, &apiv1.ListWebhooksRequest{})
-		return err
-	})
+	resp, err := client.ListWebhooks.Ask(ctx, c, client.Reads, &apiv1.ListWebhooksRequest{})
 	if err != nil {
 		return err
 	}
@@ -158,11 +154,7 @@ func runAdd(ctx context.Context, e *console.Env, c *client.Client, o *addOptions
 			return console.Usagef("--secret-file: %d bytes, want 16 to 128", n)
 		}
 	}
-	var resp *apiv1.AddWebhookResponse
-	err = c.Notify(ctx, client.Changes, func(ctx context.Context, s client.NotifyService) (err error) {
-		resp, err = s.AddWebhook(ctx, req)
-		return err
-	})
+	resp, err := client.AddWebhook.Ask(ctx, c, client.Changes, req)
 	if err != nil {
 		return console.UnknownChange(err, "See whether it is there: berth webhook list")
 	}
@@ -184,10 +176,7 @@ func newRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 			if err != nil || id == 0 {
 				return console.Usagef("webhook %s: want its number, as berth webhook list shows it", console.ShortQuote(args[0]))
 			}
-			err = c.Notify(cmd.Context(), client.Changes, func(ctx context.Context, s client.NotifyService) error {
-				_, err := s.RemoveWebhook(ctx, &apiv1.RemoveWebhookRequest{Id: id})
-				return err
-			})
+			_, err = client.RemoveWebhook.Ask(cmd.Context(), c, client.Changes, &apiv1.RemoveWebhookRequest{Id: id})
 			if err != nil {
 				return console.UnknownChange(err, "See whether it is still there: berth webhook list")
 			}
@@ -223,11 +212,7 @@ func newDeadCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func runDead(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
-	var resp *apiv1.ListDeadNoticesResponse
-	err := c.Notify(ctx, client.Reads, func(ctx context.Context, s client.NotifyService) (err error) {
-		resp, err = s.ListDeadNotices(ctx, &apiv1.ListDeadNoticesRequest{})
-		return err
-	})
+	resp, err := client.ListDeadNotices.Ask(ctx, c, client.Reads, &apiv1.ListDeadNoticesRequest{})
 	if err != nil {
 		return err
 	}

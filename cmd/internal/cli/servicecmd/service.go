@@ -258,11 +258,7 @@ func newDeleteCmd(e *console.Env, c *client.Client) *cobra.Command {
 				for _, r := range s.alive() {
 					req.Ids = append(req.Ids, r.ID)
 				}
-				var resp *apiv1.CancelJobsResponse
-				err = c.Jobs(cmd.Context(), client.Changes, func(ctx context.Context, api client.JobService) (err error) {
-					resp, err = api.CancelJobs(ctx, req)
-					return err
-				})
+				resp, err := client.CancelJobs.Ask(cmd.Context(), c, client.Changes, req)
 				if err != nil {
 					return err
 				}

@@ -133,11 +133,7 @@ func update(cmd *cobra.Command, e *console.Env, c *client.Client, o *options, ar
 		return err
 	}
 	req := &apiv1.SubmitJobsRequest{RequestId: e.RequestID(), Jobs: []*apiv1.JobSpec{js}}
-	var resp *apiv1.SubmitJobsResponse
-	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) (err error) {
-		resp, err = s.SubmitJobs(ctx, req)
-		return err
-	})
+	resp, err := client.SubmitJobs.Ask(ctx, c, client.Changes, req)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/wire"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
@@ -68,14 +69,14 @@ func runCapture(ctx context.Context, e *console.Env, c *client.Client, file stri
 // ask.
 func takeCapture(ctx context.Context, e *console.Env, c *client.Client, finished bool) (*trace.Capture, error) {
 	cp := &trace.Capture{Format: trace.CaptureFormat, Taken: e.Now().UTC(), Nodes: []trace.CaptureNode{}, Jobs: []trace.CaptureJob{}}
-	err := c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) error {
-		st, err := s.GetStatus(ctx, &apiv1.GetStatusRequest{})
+	err := c.Call(ctx, client.Reads, func(ctx context.Context, on *wire.Conn) error {
+		st, err := client.GetStatus.On(ctx, on, &apiv1.GetStatusRequest{})
 		if err != nil {
 			return err
 		}
 		cp.Cluster = st.GetName()
 		cp.Policy = trace.CapturePolicy{Mode: st.GetPolicy(), MaxShares: int(st.GetMaxShares())}
-		nodes, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{})
+		nodes, err := client.ListNodes.On(ctx, on, &apiv1.ListNodesRequest{})
 		if err != nil {
 			return err
 		}

@@ -83,11 +83,7 @@ func sendSession(ctx context.Context, e *console.Env, c *client.Client, args *jo
 		return nil, err
 	}
 	req := &apiv1.SubmitJobsRequest{RequestId: e.RequestID(), Jobs: []*apiv1.JobSpec{apiconv.SpecToAPI(&args.Spec)}}
-	var resp *apiv1.SubmitJobsResponse
-	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) (err error) {
-		resp, err = s.SubmitJobs(ctx, req)
-		return err
-	})
+	resp, err := client.SubmitJobs.Ask(ctx, c, client.Changes, req)
 	if err != nil {
 		return nil, &allocError{err}
 	}
@@ -136,10 +132,7 @@ var errRevoked = errors.New("the job ended")
 func (a *allocation) cancel() {
 	ctx, done := context.WithTimeout(context.Background(), a.c.Timeout)
 	defer done()
-	err := a.c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) error {
-		_, err := s.CancelJobs(ctx, &apiv1.CancelJobsRequest{RequestId: a.e.RequestID(), Ids: []uint64{a.id}})
-		return err
-	})
+	_, err := client.CancelJobs.Ask(ctx, a.c, client.Changes, &apiv1.CancelJobsRequest{RequestId: a.e.RequestID(), Ids: []uint64{a.id}})
 	if err != nil {
 		a.e.Warnf("job %d may go on, scancel %[1]d ends it: %s", a.id, console.Escape(err.Error()))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/wire"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -77,8 +78,8 @@ const mostAsked = 5
 
 func run(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
 	var got facts
-	err := c.Together(ctx, client.Reads, func(ctx context.Context, jobs client.JobService, cl client.ClusterService) error {
-		return got.gather(ctx, e.User(), jobs, cl)
+	err := c.Call(ctx, client.Reads, func(ctx context.Context, on *wire.Conn) error {
+		return got.gather(ctx, e.User(), on)
 	})
 	if err != nil {
 		return err
@@ -95,21 +96,21 @@ func run(ctx context.Context, e *console.Env, c *client.Client, f console.Format
 }
 
 // gather asks all at once, so that it takes the time of the slowest answer.
-func (f *facts) gather(ctx context.Context, me string, jobs client.JobService, cl client.ClusterService) error {
+func (f *facts) gather(ctx context.Context, me string, on *wire.Conn) error {
 	*f = facts{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		f.status, err = cl.GetStatus(ctx, &apiv1.GetStatusRequest{Brief: true})
+		f.status, err = client.GetStatus.On(ctx, on, &apiv1.GetStatusRequest{Brief: true})
 		return err
 	})
 	g.Go(func() error {
-		resp, err := cl.ListNodes(ctx, &apiv1.ListNodesRequest{Brief: true})
+		resp, err := client.ListNodes.On(ctx, on, &apiv1.ListNodesRequest{Brief: true})
 		f.nodes = resp.GetNodes()
 		return err
 	})
 	if me != "" {
 		g.Go(func() (err error) {
-			f.mine, err = client.BriefFrom(ctx, jobs, &apiv1.ListJobsRequest{Users: []string{me}})
+			f.mine, err = client.BriefFrom(ctx, on, &apiv1.ListJobsRequest{Users: []string{me}})
 			f.mine = slices.DeleteFunc(f.mine, func(j *apiv1.Job) bool { return j.GetReason() == string(cluster.ReasonStandby) }) // nothing of it is wanted now
 			return err
 		})

@@ -38,11 +38,7 @@ type webView struct {
 }
 
 func runWeb(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
-	var link *apiv1.CreateLinkResponse
-	err := c.Web(ctx, client.Reads, func(ctx context.Context, s client.WebService) (err error) {
-		link, err = s.CreateLink(ctx, &apiv1.CreateLinkRequest{})
-		return err
-	})
+	link, err := client.CreateLink.Ask(ctx, c, client.Reads, &apiv1.CreateLinkRequest{})
 	if err != nil {
 		return err
 	}

@@ -100,11 +100,7 @@ func runSacctmgr(ctx context.Context, e *console.Env, c *client.Client, o *mgrOp
 	if o.assoc && usual[1] != "" {
 		o.print.Usual = usual[1]
 	}
-	var st *apiv1.ListStandingResponse
-	err := c.Accounts(ctx, client.Reads, func(ctx context.Context, a client.AccountService) (err error) {
-		st, err = a.ListStanding(ctx, &apiv1.ListStandingRequest{})
-		return err
-	})
+	st, err := client.ListStanding.Ask(ctx, c, client.Reads, &apiv1.ListStandingRequest{})
 	if err != nil {
 		return err
 	}

@@ -51,11 +51,7 @@ func NewSshareCmd(e *console.Env, c *client.Client) *cobra.Command {
 				who = []string{e.User()}
 			}
 		}
-		var resp *apiv1.ListStandingResponse
-		err := c.Accounts(ctx, client.Reads, func(ctx context.Context, a client.AccountService) (err error) {
-			resp, err = a.ListStanding(ctx, &apiv1.ListStandingRequest{Usage: true})
-			return err
-		})
+		resp, err := client.ListStanding.Ask(ctx, c, client.Reads, &apiv1.ListStandingRequest{Usage: true})
 		if err != nil {
 			return err
 		}

@@ -245,11 +245,7 @@ func endJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint64
 		reqs = append(reqs, &apiv1.CancelJobsRequest{RequestId: e.RequestID(), Tasks: client.ArrayTasks(part)})
 	}
 	for _, req := range reqs {
-		var resp *apiv1.CancelJobsResponse
-		err := c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) (err error) {
-			resp, err = s.CancelJobs(ctx, req)
-			return err
-		})
+		resp, err := client.CancelJobs.Ask(ctx, c, client.Changes, req)
 		if err != nil {
 			return console.UnknownChange(err, "Cancelling again is safe.")
 		}

@@ -209,18 +209,15 @@ func runScontrolUpdate(ctx context.Context, c *client.Client, args []string) err
 		return option.Bare(fmt.Sprintf("Invalid input: state=%s\nRequest aborted\nValid states are: DRAIN, RESUME, POWER_DOWN, POWER_UP", set["state"]))
 	}
 	for _, name := range names {
-		err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
-			var err error
-			switch {
-			case power:
-				_, err = s.PowerNode(ctx, &apiv1.PowerNodeRequest{Id: name, Up: strings.EqualFold(set["state"], "POWER_UP"), Reason: set["reason"]})
-			case drain:
-				_, err = s.DrainNode(ctx, &apiv1.DrainNodeRequest{Id: name, Reason: set["reason"]})
-			default:
-				_, err = s.ResumeNode(ctx, &apiv1.ResumeNodeRequest{Id: name})
-			}
-			return err
-		})
+		var err error
+		switch {
+		case power:
+			_, err = client.PowerNode.Ask(ctx, c, client.Changes, &apiv1.PowerNodeRequest{Id: name, Up: strings.EqualFold(set["state"], "POWER_UP"), Reason: set["reason"]})
+		case drain:
+			_, err = client.DrainNode.Ask(ctx, c, client.Changes, &apiv1.DrainNodeRequest{Id: name, Reason: set["reason"]})
+		default:
+			_, err = client.ResumeNode.Ask(ctx, c, client.Changes, &apiv1.ResumeNodeRequest{Id: name})
+		}
 		if err != nil {
 			return nodeFault(err)
 		}

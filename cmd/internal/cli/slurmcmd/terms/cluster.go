@@ -242,15 +242,11 @@ func Cluster(ctx context.Context, e *console.Env, c *client.Client) ([]slurm.Par
 	if err != nil {
 		return nil, nil, err
 	}
-	var parts []*apiv1.Partition
-	err = c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) error {
-		resp, err := s.ListPartitions(ctx, &apiv1.ListPartitionsRequest{})
-		parts = resp.GetPartitions()
-		return err
-	})
+	resp, err := client.ListPartitions.Ask(ctx, c, client.Reads, &apiv1.ListPartitionsRequest{})
 	if err != nil {
 		return nil, nil, err
 	}
+	parts := resp.GetPartitions()
 	out, v := make([]slurm.Node, len(nodes)), ViewFrom(e)
 	all := slurm.Partition{Name: NoPartition, Default: true, Up: true}
 	for i, n := range nodes {
@@ -328,9 +324,6 @@ func Reservation(r *apiv1.Reservation, now time.Time) slurm.Reservation {
 
 // Status asks how the cluster is.
 func Status(ctx context.Context, c *client.Client) (st *apiv1.GetStatusResponse, err error) {
-	err = c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) (err error) {
-		st, err = s.GetStatus(ctx, &apiv1.GetStatusRequest{})
-		return err
-	})
+	st, err = client.GetStatus.Ask(ctx, c, client.Reads, &apiv1.GetStatusRequest{})
 	return st, err
 }
