@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -282,9 +283,7 @@ func ParseRetryOn(text string) (RetryOn, error) {
 	if len(text) > MaxRetryOn {
 		return RetryOn{}, Errorf(CodeInvalid, "retry_on: %d bytes, at most %d", len(text), MaxRetryOn)
 	}
-	if text == "" {
-		text = defaultRetryOn
-	}
+	text = cmp.Or(text, defaultRetryOn)
 	for word := range strings.SplitSeq(text, ",") {
 		if i := slices.IndexFunc(retryStates(), func(s JobState) bool { return strings.EqualFold(s.String(), word) }); i >= 0 {
 			on.states = append(on.states, retryStates()[i])
@@ -332,10 +331,7 @@ func (r Retry) String() string {
 	if r.Times == 0 {
 		return ""
 	}
-	on := r.On
-	if on == "" {
-		on = defaultRetryOn
-	}
+	on := cmp.Or(r.On, defaultRetryOn)
 	return fmt.Sprintf("up to %d times after %s", r.Times, on)
 }
 

@@ -358,10 +358,7 @@ func SpanRank(spans []Span, k int) int {
 func (j *Job) GPUTime(now Time) (sum time.Duration) {
 	for i := range j.Attempts {
 		a := &j.Attempts[i]
-		end := a.Ended
-		if end == 0 {
-			end = now
-		}
+		end := cmp.Or(a.Ended, now)
 		if a.Started > 0 && end > a.Started {
 			sum += end.Sub(a.Started) / WholeGPU * time.Duration(a.GPUMilli)
 		}

@@ -13,6 +13,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -332,9 +333,7 @@ func (j *Job) LatestEnd(now Time) Time {
 			// prediction 1.5 times; see scheduler/rules/ends.go.
 			longest = max(longest, min(e.Duration, MaxTimeDays*24*time.Hour)/1000*time.Duration(3000-3*min(1000, max(0, e.TimeSure()))/2))
 		}
-		if longest == 0 {
-			longest = 3 * min(j.Spec.Duration, MaxTimeDays*24*time.Hour)
-		}
+		longest = cmp.Or(longest, 3*min(j.Spec.Duration, MaxTimeDays*24*time.Hour))
 	}
 	if longest <= 0 || now > math.MaxInt64-Time(longest.Microseconds()) {
 		return math.MaxInt64

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -300,10 +301,7 @@ func (a *Attempt) Ran(now Time) time.Duration {
 	sum := time.Duration(0)
 	for i := range a.Gang.Parts {
 		p := &a.Gang.Parts[i]
-		end := p.Ended
-		if end == 0 {
-			end = a.Ended
-		}
+		end := cmp.Or(p.Ended, a.Ended)
 		sum += ran(p.Started, end, now)
 	}
 	return (sum / time.Duration(len(a.Gang.Parts))).Truncate(time.Microsecond)

@@ -229,16 +229,10 @@ func New(cfg Config) (*Coordinator, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	if cfg.MaxArrayTasks == 0 {
-		cfg.MaxArrayTasks = defaultMaxTasks
-	}
-	if cfg.MaxQueued == 0 {
-		cfg.MaxQueued = defaultMaxQueued
-	}
+	cfg.MaxArrayTasks = cmp.Or(cfg.MaxArrayTasks, defaultMaxTasks)
+	cfg.MaxQueued = cmp.Or(cfg.MaxQueued, defaultMaxQueued)
 	cfg.MaxBytes, cfg.MaxBytesPerUser = cmp.Or(cfg.MaxBytes, 2<<30), cmp.Or(cfg.MaxBytesPerUser, 256<<20)
-	if cfg.MaxPerUser == 0 {
-		cfg.MaxPerUser = max(1, cfg.MaxQueued/4*3)
-	}
+	cfg.MaxPerUser = cmp.Or(cfg.MaxPerUser, max(1, cfg.MaxQueued/4*3))
 	cfg.Waits.fill()
 	if cfg.Lease <= 0 {
 		return nil, errors.New("coordinator config: Lease is missing")

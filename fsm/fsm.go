@@ -6,6 +6,7 @@ package fsm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -79,9 +80,7 @@ type indexHash struct {
 
 // New returns an empty state machine.
 func New(o Options) *FSM {
-	if o.ChangeRing == 0 {
-		o.ChangeRing = defaultRing
-	}
+	o.ChangeRing = cmp.Or(o.ChangeRing, defaultRing)
 	st := newState()
 	st.blobs.KeepBy(o.Bulk)
 	f := holding(st)

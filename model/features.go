@@ -9,6 +9,7 @@
 package model
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -93,15 +94,9 @@ type Declared struct {
 
 // over fills what d leaves open from other.
 func (d Declared) over(other Declared) Declared {
-	if d.GPUMemMiB == 0 {
-		d.GPUMemMiB = other.GPUMemMiB
-	}
-	if d.UtilMilli == 0 {
-		d.UtilMilli = other.UtilMilli
-	}
-	if d.Seconds == 0 {
-		d.Seconds = other.Seconds
-	}
+	d.GPUMemMiB = cmp.Or(d.GPUMemMiB, other.GPUMemMiB)
+	d.UtilMilli = cmp.Or(d.UtilMilli, other.UtilMilli)
+	d.Seconds = cmp.Or(d.Seconds, other.Seconds)
 	return d
 }
 

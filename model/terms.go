@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"math"
 	"strings"
 
@@ -149,10 +150,7 @@ func (f *Features) traffic() float64 {
 	if f.MovedBytes > 0 {
 		return float64(f.MovedBytes)
 	}
-	acts := float64(f.ActBytes)
-	if acts == 0 {
-		acts = float64(2 * float64(f.MatrixBytes))
-	}
+	acts := cmp.Or(float64(f.ActBytes), float64(2*float64(f.MatrixBytes)))
 	return float64(2*acts) + float64(f.ParamBytes)
 }
 
@@ -310,13 +308,8 @@ func GroupKey(t Target, f *Features, spec *gpuspec.Spec) string {
 	if t == Memory && f.Precision == graph.TF32 {
 		precision = string(graph.FP32) // its tensors are as large
 	}
-	if precision == "" {
-		precision = "any"
-	}
-	framework := f.Framework
-	if framework == "" {
-		framework = "any"
-	}
+	precision = cmp.Or(precision, "any")
+	framework := cmp.Or(f.Framework, "any")
 	return mode + detail + precision + "/" + strings.ReplaceAll(framework, "/", "-") + "/" + class(spec) + "/"
 }
 

@@ -389,9 +389,7 @@ func (r *release) overtook(j, passed *cluster.Job, c *cluster.GPU, h *dispatch.N
 			why = v.Words(r.know.SharingOn(c), r.pol.MaxSlowdownMilli)
 		}
 	}
-	if why == "" {
-		why = "stands in another queue of the node"
-	}
+	why = cmp.Or(why, "stands in another queue of the node")
 	return "head j" + passed.ID.String() + " " + why
 }
 

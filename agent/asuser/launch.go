@@ -1,6 +1,7 @@
 package asuser
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -50,10 +51,7 @@ func OpenOutputs(l *launch.Launch) (*Files, error) {
 
 // OpenAll opens the output files of l and its input, /dev/null by default.
 func OpenAll(l *launch.Launch) (*Files, error) {
-	path := l.Stdin
-	if path == "" {
-		path = os.DevNull
-	}
+	path := cmp.Or(l.Stdin, os.DevNull)
 	in, err := openPlain(path, os.O_RDONLY)
 	if err != nil {
 		return nil, &launch.Error{Code: 125, Reason: "INPUT", Err: err}

@@ -2,6 +2,7 @@ package cards
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,9 +90,7 @@ func (k *Checks) check(ctx context.Context, uuid, phase, attempt string) error {
 		return fmt.Errorf("the check did not end within %s", k.Time)
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(out.String()), "\n")
-	if line == "" {
-		line = "it wrote nothing"
-	}
+	line = cmp.Or(line, "it wrote nothing")
 	return fmt.Errorf("the check failed (%w): %.120s", err, line)
 }
 

@@ -1,6 +1,7 @@
 package containerdrt
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -62,18 +63,10 @@ const (
 
 // withDefaults fills in what is zero.
 func (p Policy) withDefaults() Policy {
-	if p.Network == "" {
-		p.Network = NetHost
-	}
-	if p.TmpBytes == 0 {
-		p.TmpBytes = defaultBytes
-	}
-	if p.Pids == 0 {
-		p.Pids = defaultPids
-	}
-	if p.Files == 0 {
-		p.Files = defaultFiles
-	}
+	p.Network = cmp.Or(p.Network, NetHost)
+	p.TmpBytes = cmp.Or(p.TmpBytes, defaultBytes)
+	p.Pids = cmp.Or(p.Pids, defaultPids)
+	p.Files = cmp.Or(p.Files, defaultFiles)
 	return p
 }
 
@@ -91,10 +84,7 @@ func (p Policy) shmBytes(memCap int64) int64 {
 
 // network is what a job sees, by its own choice or the node's.
 func (p Policy) network(l *launch.Launch) Network {
-	if l.Network != "" {
-		return l.Network
-	}
-	return p.Network
+	return cmp.Or(l.Network, p.Network)
 }
 
 // sized is the policy for a job with sizes of its own. It may have as much as

@@ -3,6 +3,7 @@
 package accounting
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -292,9 +293,7 @@ func (l Limits) over(d *Limits) Limits {
 		return l
 	}
 	fill := func(to *int64, from int64) {
-		if *to == 0 {
-			*to = from
-		}
+		*to = cmp.Or(*to, from)
 	}
 	fill(&l.GPUMilli, d.GPUMilli)
 	fill(&l.Running, d.Running)
@@ -303,9 +302,7 @@ func (l Limits) over(d *Limits) Limits {
 	if l.GPUTime == 0 {
 		l.GPUTime, l.Period = d.GPUTime, d.Period
 	}
-	if l.MaxTime == 0 {
-		l.MaxTime = d.MaxTime
-	}
+	l.MaxTime = cmp.Or(l.MaxTime, d.MaxTime)
 	return l
 }
 

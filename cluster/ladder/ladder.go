@@ -2,6 +2,7 @@
 package ladder
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -176,10 +177,7 @@ func (l *Ladder) mostFor(spec *cluster.Spec) int64 {
 			}
 		}
 	}
-	if most == 0 {
-		return cluster.MaxMemMiB
-	}
-	return most
+	return cmp.Or(most, cluster.MaxMemMiB)
 }
 
 // hadAsMuch reports whether the job ran out of memory before with a whole GPU as

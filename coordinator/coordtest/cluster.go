@@ -4,6 +4,7 @@
 package coordtest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -139,9 +140,7 @@ type node struct {
 // Start brings a cluster up; it is taken down when the test ends.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
-	if o.Lease == 0 {
-		o.Lease = 1000 * time.Hour
-	}
+	o.Lease = cmp.Or(o.Lease, 1000*time.Hour)
 	c := &Cluster{t: t, opts: o, dir: t.TempDir(), nodes: make([]*node, o.N), held: map[string]net.Listener{}}
 	for i := range o.N {
 		c.peers = append(c.peers, raftnode.Server{ID: fmt.Sprintf("c%d", i+1), Addr: c.take()})

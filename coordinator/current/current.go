@@ -3,6 +3,7 @@
 package current
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -49,10 +50,7 @@ type Currency struct {
 // something is done finds it done here. It gives up after a while, since what is
 // here is still worth reading while there is no leader.
 func (c *Current) Reach(ctx context.Context, least uint64) Currency {
-	limit := c.catchUp
-	if limit == 0 {
-		limit = reachWait
-	}
+	limit := cmp.Or(c.catchUp, reachWait)
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end)/2) // the other half is for the reading
 	}

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -60,10 +61,7 @@ func RowOf(j *cluster.Job) Row {
 	for i := range j.Attempts {
 		r.add(&j.Attempts[i], j.Ended)
 	}
-	began := r.Started
-	if began == 0 {
-		began = j.Ended
-	}
+	began := cmp.Or(r.Started, j.Ended)
 	r.Wait = max(0, began.Sub(max(j.Submitted, s.Begin)))
 	if a := j.Last(); a != nil {
 		r.last(a)

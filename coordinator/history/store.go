@@ -5,6 +5,7 @@
 package history
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -84,15 +85,9 @@ type Store struct {
 // Open reads what is there. Files that are damaged are put aside, said so and
 // leave a hole; only a folder that cannot be used is an error.
 func Open(cfg Config) (*Store, error) {
-	if cfg.Keep == 0 {
-		cfg.Keep = DefaultKeep
-	}
-	if cfg.MaxJobs == 0 {
-		cfg.MaxJobs = DefaultMaxJobs
-	}
-	if cfg.SegmentJobs == 0 {
-		cfg.SegmentJobs = segmentJobs
-	}
+	cfg.Keep = cmp.Or(cfg.Keep, DefaultKeep)
+	cfg.MaxJobs = cmp.Or(cfg.MaxJobs, DefaultMaxJobs)
+	cfg.SegmentJobs = cmp.Or(cfg.SegmentJobs, segmentJobs)
 	s := &Store{cfg: cfg}
 	s.write.Lock()
 	defer s.write.Unlock()

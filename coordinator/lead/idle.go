@@ -1,6 +1,7 @@
 package lead
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -28,10 +29,7 @@ const (
 // that the one before it left.
 func (l *Leader) watchIdle(ctx context.Context) error {
 	seen := map[cluster.AttemptID]*idle.Window{}
-	every := l.cfg.IdleEvery
-	if every == 0 {
-		every = idleEvery
-	}
+	every := cmp.Or(l.cfg.IdleEvery, idleEvery)
 	for wait.Sleep(ctx, every) {
 		policies := map[string]cluster.IdlePolicy{}
 		for _, p := range l.fsm.Partitions() {

@@ -1,6 +1,7 @@
 package learner
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -29,12 +30,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.MinSamples == 0 {
-		c.MinSamples = 32
-	}
-	if c.Every == 0 {
-		c.Every = 10 * time.Second
-	}
+	c.MinSamples = cmp.Or(c.MinSamples, 32)
+	c.Every = cmp.Or(c.Every, 10*time.Second)
 	if c.Challenge == nil {
 		c.Challenge = func(samples []model.Sample, champion model.Weights) (learn.Verdict, error) {
 			return learn.Challenge(samples, champion, learn.Options{})

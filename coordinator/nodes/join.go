@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"time"
@@ -73,18 +74,14 @@ func (n *Nodes) CreateToken(ctx context.Context, by cluster.UID, role, id string
 	if n.cfg.Certs == nil {
 		return "", time.Time{}, cluster.Errorf(cluster.CodeConflict, "this coordinator has no CA key; ask another one")
 	}
-	if role == "" {
-		role = roles.Agent
-	}
+	role = cmp.Or(role, roles.Agent)
 	if role != roles.Agent {
 		return "", time.Time{}, cluster.Errorf(cluster.CodeInvalid, "role %q: tokens are for role %q", role, roles.Agent)
 	}
 	if err := cluster.CheckName("node", id); err != nil {
 		return "", time.Time{}, err
 	}
-	if ttl == 0 {
-		ttl = defaultTokenTTL
-	}
+	ttl = cmp.Or(ttl, defaultTokenTTL)
 	if ttl < time.Second || ttl > maxTokenTTL {
 		return "", time.Time{}, cluster.Errorf(cluster.CodeInvalid, "ttl %s: must be 1s to %s", ttl, maxTokenTTL)
 	}

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -39,12 +40,8 @@ type relays struct {
 }
 
 func newRelays(total, perUser int) *relays {
-	if total == 0 {
-		total = defaultStreams
-	}
-	if perUser == 0 {
-		perUser = defaultStreamsPerUser
-	}
+	total = cmp.Or(total, defaultStreams)
+	perUser = cmp.Or(perUser, defaultStreamsPerUser)
 	return &relays{
 		total: total, perUser: perUser, sessions: map[cluster.NodeID]*session{},
 		waiting: map[string]*pairing{}, users: map[cluster.UID]int{},

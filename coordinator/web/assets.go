@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -19,10 +20,7 @@ var kinds = map[string]string{".html": "text/html; charset=utf-8", ".css": "text
 // asset serves a file of the page. Browsers ask each time whether they have it still: the
 // next release may have others.
 func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("file")
-	if name == "" {
-		name = "index.html"
-	}
+	name := cmp.Or(r.PathValue("file"), "index.html")
 	data, err := static.ReadFile("static/" + name)
 	kind, known := kinds[path.Ext(name)]
 	if err != nil || !known {

@@ -5,6 +5,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -83,12 +84,8 @@ type Server struct {
 
 // New makes the page of a coordinator. It serves nothing before Run.
 func New(cfg Config, d Needs) *Server {
-	if cfg.MaxStreams == 0 {
-		cfg.MaxStreams = 512
-	}
-	if cfg.MaxStreamsPerUser == 0 {
-		cfg.MaxStreamsPerUser = 16
-	}
+	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, 512)
+	cfg.MaxStreamsPerUser = cmp.Or(cfg.MaxStreamsPerUser, 16)
 	s := &Server{
 		cfg: cfg, who: d.Who, log: d.Log, sessions: session.New(cfg.ClusterID, cfg.ID, d.Clock), within: newWithin(),
 		streams: newStreams(cfg.MaxStreams, cfg.MaxStreamsPerUser), whatIf: newWhatIf(), names: map[string]struct{}{},

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -211,9 +212,7 @@ func (s *Server) replay(ctx context.Context, u session.User, c *comparison) (*co
 		return nil, err
 	}
 	then, policy := now, c.Policy
-	if policy == "" {
-		policy = in.policy
-	}
+	policy = cmp.Or(policy, in.policy)
 	if policy != in.policy || c.Shares != 0 {
 		if then, err = s.simulate(ctx, &Simulation{Policy: policy, MaxShares: c.Shares, Answers: in.answers}); err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ package slurmsite
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"net"
@@ -56,12 +57,8 @@ func Start(t testing.TB, o Options) *Site {
 	if os.Getuid() != 0 {
 		t.Skip("Slurm's daemons want root here")
 	}
-	if o.CPUs == 0 {
-		o.CPUs = 4
-	}
-	if o.Params == "" {
-		o.Params = highThroughput
-	}
+	o.CPUs = cmp.Or(o.CPUs, 4)
+	o.Params = cmp.Or(o.Params, highThroughput)
 	dir, err := os.MkdirTemp("", "slurm") // short: it names a socket
 	if err != nil {
 		t.Fatal(err)

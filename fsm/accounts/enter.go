@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -113,9 +114,7 @@ func (d *rules) qosOf(account string) (allowed []string, usual string) {
 		if len(allowed) == 0 {
 			allowed = a.QOS
 		}
-		if usual == "" {
-			usual = a.DefaultQOS
-		}
+		usual = cmp.Or(usual, a.DefaultQOS)
 		account = a.Parent
 	}
 	return allowed, usual

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -65,10 +66,7 @@ func (p *Depends) noteNamed(key Name, id cluster.JobID, over bool) {
 
 // Unit is the job j, or the array that it is of.
 func Unit(j *cluster.Job) cluster.JobID {
-	if j.ArrayJobID != 0 {
-		return j.ArrayJobID
-	}
-	return j.ID
+	return cmp.Or(j.ArrayJobID, j.ID)
 }
 
 // index keeps who waits for whom, when j is put in the place of old, and

@@ -2,6 +2,7 @@ package eval
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -104,9 +105,7 @@ func readCarma(b *builder, t *table) error {
 			b.skip("carma", Memory, "without a layer table")
 			continue
 		}
-		if run.Batch == 0 {
-			run.Batch = usual
-		}
+		run.Batch = cmp.Or(run.Batch, usual)
 		f, ok := lt.features(run)
 		if !ok {
 			f, ok = lt.transformer.features(run)
@@ -115,7 +114,7 @@ func readCarma(b *builder, t *table) error {
 			b.skip("carma", Memory, "with a layer table that lacks sizes")
 			continue
 		}
-		r := b.row(l, "carma", orElse(l.text("gpu", "gpu_name", "device"), "A100-SXM4-40GB"))
+		r := b.row(l, "carma", cmp.Or(l.text("gpu", "gpu_name", "device"), "A100-SXM4-40GB"))
 		r.Model = strings.ToLower(strings.TrimSuffix(filepath.Base(job), filepath.Ext(job)))
 		r.Family = familyOf(r.Model)
 		f.Model = r.Model
@@ -153,10 +152,7 @@ func carmaRun(job string, l line) model.Run {
 	}
 	run.Batch = l.count("batch_size", "batch", "bs")
 	if lm {
-		run.SeqLen = max(l.count("seq_len", "max_seq_length", "sequence_length"), 0)
-		if run.SeqLen == 0 {
-			run.SeqLen = 512
-		}
+		run.SeqLen = cmp.Or(max(l.count("seq_len", "max_seq_length", "sequence_length"), 0), 512)
 	}
 	if m := batchInName.FindStringSubmatch(job); run.Batch == 0 && m != nil {
 		if v, _, _ := numberOf(m[1]); v >= smallestNamed {

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -184,9 +185,7 @@ func (b *builder) skip(dataset string, t Target, reason string) { b.set(dataset,
 func (b *builder) add(t Target, r Row) {
 	r.GPU = gpuspec.Normalize(r.GPU)
 	r.Sample.GPUType = r.GPU
-	if r.Label == "" {
-		r.Label = NVIDIASMI
-	}
+	r.Label = cmp.Or(r.Label, NVIDIASMI)
 	if len(r.Sample.Features.Model) > model.MaxModelName {
 		r.Sample.Features.Model = r.Sample.Features.Model[:model.MaxModelName]
 	}

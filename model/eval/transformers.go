@@ -2,6 +2,7 @@ package eval
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -307,5 +308,5 @@ func litGPU(l line, file string) string {
 	case strings.Contains(s, "a100"):
 		return "A100-SXM4-40GB"
 	}
-	return orElse(l.text("gpu", "machine"), "A100-SXM4-40GB")
+	return cmp.Or(l.text("gpu", "machine"), "A100-SXM4-40GB")
 }

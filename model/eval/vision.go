@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -86,7 +87,7 @@ func readTimmMemory(b *builder, t *table) error {
 			b.skip(dataset, MemorySummary, reason)
 			continue
 		}
-		r := b.row(l, dataset, orElse(l.text("gpu"), "A100-SXM4-40GB"))
+		r := b.row(l, dataset, cmp.Or(l.text("gpu"), "A100-SXM4-40GB"))
 		f := &r.Sample.Features
 		f.Run = model.Run{Mode: model.Training, Batch: l.count("batch_size", "batch"), Precision: graph.FP32, Optimizer: graph.SGD, Framework: "pytorch"}
 		card(l, f, 4)
@@ -119,13 +120,6 @@ func card(l line, f *model.Features, width float64) {
 	f.FLOPs = whole(2 * gmacs * 1e9 * batch)
 	f.MatrixBytes = whole(macts * 1e6 * width * batch)
 	f.InputBytes = whole(3 * img * img * 4 * batch)
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // readTimmSpeed reads step times of timm's models.
@@ -190,7 +184,7 @@ func readGPUMemNet(b *builder, t *table) error {
 			b.skip(dataset, Util, "without layers that can be read")
 			continue
 		}
-		r := b.row(l, dataset, orElse(l.text("gpu"), "A100-SXM4-40GB"))
+		r := b.row(l, dataset, cmp.Or(l.text("gpu"), "A100-SXM4-40GB"))
 		r.Model = fmt.Sprintf("%s-%016x", r.Family, networkHash(l))
 		r.Sample.Features = networkFeatures(l, ls, r.Family, r.Model)
 		v, _ := l.mib(false, peak...)

@@ -40,21 +40,11 @@ const (
 const maxLabel = 1e15
 
 func (o Options) withDefaults() Options {
-	if o.Trees == 0 {
-		o.Trees = 150
-	}
-	if o.Depth == 0 {
-		o.Depth = 4
-	}
-	if o.MinLeaf == 0 {
-		o.MinLeaf = 15
-	}
-	if o.Rate == 0 {
-		o.Rate = 0.07
-	}
-	if o.Sample == 0 {
-		o.Sample = 0.6
-	}
+	o.Trees = cmp.Or(o.Trees, 150)
+	o.Depth = cmp.Or(o.Depth, 4)
+	o.MinLeaf = cmp.Or(o.MinLeaf, 15)
+	o.Rate = cmp.Or(o.Rate, 0.07)
+	o.Sample = cmp.Or(o.Sample, 0.6)
 	o.Depth = min(max(o.Depth, 1), MaxDepth)
 	o.Sample = min(o.Sample, 1)
 	return o

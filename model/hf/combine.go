@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -39,12 +40,8 @@ func (m *Model) Features(run model.Run) (f model.Features, notes []string, err e
 		return f, notes, nil
 	}
 	c := *m.Config
-	if c.Precision == "" {
-		c.Precision = w.Precision
-	}
-	if c.WeightBits == 0 {
-		c.WeightBits = w.WeightBits
-	}
+	c.Precision = cmp.Or(c.Precision, w.Precision)
+	c.WeightBits = cmp.Or(c.WeightBits, w.WeightBits)
 	if f, err = c.Features(run); err != nil {
 		return f, notes, err
 	}
@@ -94,12 +91,8 @@ func (w *Weights) features(run *model.Run, notes *[]string) (model.Features, err
 		return f, err
 	}
 	*notes = append(*notes, "there is no config.json; only the weights are counted, so the prediction is too low")
-	if run.Precision == "" {
-		run.Precision = w.Precision
-	}
-	if run.WeightBits == 0 {
-		run.WeightBits = w.WeightBits
-	}
+	run.Precision = cmp.Or(run.Precision, w.Precision)
+	run.WeightBits = cmp.Or(run.WeightBits, w.WeightBits)
 	per := float64(run.Precision.WeightBytes(4))
 	if bits := run.WeightBits; bits != 0 {
 		per = float64(bits) / 8
@@ -150,10 +143,7 @@ func (w *Weights) guess() (Config, bool) {
 func (c *Config) Warnings(run model.Run) []string {
 	out := slices.Clone(c.Notes)
 	train := run.Mode == model.Training
-	bits := run.WeightBits
-	if bits == 0 {
-		bits = c.WeightBits
-	}
+	bits := cmp.Or(run.WeightBits, c.WeightBits)
 	if run.SeqLen == 0 && c.SeqLen() > 0 {
 		out = append(out, fmt.Sprintf("the sequence length is missing; counted with %d", c.SeqLen()))
 	}

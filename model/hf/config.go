@@ -115,10 +115,7 @@ func (c draft) guessFamily() {
 		like, c.traits, c.Gated = "GPT", gptTraits(), false
 		c.traits.learned = c.o.has("n_positions")
 	}
-	name := c.Type
-	if name == "" {
-		name = "(none)"
-	}
+	name := cmp.Or(c.Type, "(none)")
 	c.note("model type %s is not known; its layers are counted as %s's", shorten(name), like)
 }
 
@@ -180,9 +177,7 @@ func (c draft) readPair() error {
 	}); err != nil {
 		return err
 	}
-	if c.DecoderLayers == 0 {
-		c.DecoderLayers = c.Layers
-	}
+	c.DecoderLayers = cmp.Or(c.DecoderLayers, c.Layers)
 	return nil
 }
 
@@ -322,9 +317,7 @@ func (c *Config) complete() {
 	if c.HeadDim == 0 && c.Heads > 0 {
 		c.HeadDim = c.Hidden / c.Heads
 	}
-	if c.KVHeads == 0 {
-		c.KVHeads = c.Heads
-	}
+	c.KVHeads = cmp.Or(c.KVHeads, c.Heads)
 	if c.FFN == 0 {
 		c.FFN = 4 * c.Hidden
 		switch {

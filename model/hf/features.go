@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/berth-scheduler/berth/model"
@@ -89,15 +90,9 @@ func (c *Config) settle(run model.Run) (model.Run, error) {
 	if run.LoRARank < 0 || run.LoRARank > model.MaxLoRARank {
 		return run, fmt.Errorf("LoRA rank %d: must be 0 to %d", run.LoRARank, model.MaxLoRARank)
 	}
-	if run.Precision == "" {
-		run.Precision = c.Precision
-	}
-	if run.Precision == "" {
-		run.Precision = graph.FP32
-	}
-	if run.WeightBits == 0 {
-		run.WeightBits = c.WeightBits
-	}
+	run.Precision = cmp.Or(run.Precision, c.Precision)
+	run.Precision = cmp.Or(run.Precision, graph.FP32)
+	run.WeightBits = cmp.Or(run.WeightBits, c.WeightBits)
 	if c.traits.kind == vision {
 		run.SeqLen = 0 // the image decides
 	} else if run.SeqLen == 0 {
@@ -258,8 +253,6 @@ func whole(v float64) int64 {
 
 // cut is a model's name for Features.
 func cut(name, other string) string {
-	if name == "" {
-		name = other
-	}
+	name = cmp.Or(name, other)
 	return clip(name, model.MaxModelName)
 }

@@ -6,6 +6,7 @@
 package learn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,15 +32,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MinSamples == 0 {
-		o.MinSamples = 16
-	}
-	if o.Trees == 0 {
-		o.Trees = 150
-	}
-	if o.Quantile == 0 {
-		o.Quantile = 0.95
-	}
+	o.MinSamples = cmp.Or(o.MinSamples, 16)
+	o.Trees = cmp.Or(o.Trees, 150)
+	o.Quantile = cmp.Or(o.Quantile, 0.95)
 	return o
 }
 

@@ -1,5 +1,7 @@
 package zoo
 
+import "cmp"
+
 // ops are the operators of a graph under construction: each adds a node and knows the
 // dimensions of what comes of it.
 type ops struct{ file }
@@ -13,12 +15,8 @@ type conv struct {
 }
 
 func (g *ops) conv(x val, c conv) val {
-	if c.stride == 0 {
-		c.stride = 1
-	}
-	if c.groups == 0 {
-		c.groups = 1
-	}
+	c.stride = cmp.Or(c.stride, 1)
+	c.groups = cmp.Or(c.groups, 1)
 	kw, pw := c.k, c.pad
 	if c.kw != 0 {
 		kw, pw = c.kw, c.padw

@@ -1,5 +1,7 @@
 package zoo
 
+import "cmp"
+
 // resnetConfig covers ResNet, Wide ResNet and ResNeXt (He et al.,
 // arXiv:1512.03385; arXiv:1605.07146; arXiv:1611.05431) as torchvision has them.
 type resnetConfig struct {
@@ -47,9 +49,7 @@ func (g convnet) basicBlock(x val, planes, stride int64) val {
 
 func (g convnet) bottleneck(x val, planes, stride int64, c resnetConfig) val {
 	groups, base := max(c.groups, 1), c.width
-	if base == 0 {
-		base = 64
-	}
+	base = cmp.Or(base, 64)
 	mid := planes * base / 64 * groups
 	y := g.cbr(x, conv{out: mid, k: 1})
 	y = g.cbr(y, conv{out: mid, k: 3, stride: stride, pad: 1, groups: groups})

@@ -139,8 +139,5 @@ func Strangers(g *cluster.GPU, on []Sharer, owner *cluster.Owner) Verdict {
 }
 
 func orNothing(s string) string {
-	if s == "" {
-		return "nothing"
-	}
-	return s
+	return cmp.Or(s, "nothing")
 }

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -41,10 +42,7 @@ func (x *explainer) tallyReserved(n *cluster.Node, count int) (left int) {
 			count--
 		}
 	}
-	if count == 0 {
-		return -1
-	}
-	return count
+	return cmp.Or(count, -1)
 }
 
 // shift moves the time of the clearing to when reservations let the job start.

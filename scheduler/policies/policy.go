@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -97,12 +98,8 @@ func New(name string, opt Options) (Policy, error) {
 	if opt.Base == (scheduler.Policy{}) {
 		opt.Base = scheduler.Default()
 	}
-	if opt.MaxPreempt == 0 {
-		opt.MaxPreempt = 64
-	}
-	if opt.MinRun == 0 {
-		opt.MinRun = 10 * time.Minute
-	}
+	opt.MaxPreempt = cmp.Or(opt.MaxPreempt, 64)
+	opt.MinRun = cmp.Or(opt.MinRun, 10*time.Minute)
 	i := slices.IndexFunc(place.All(), func(p place.Placement) bool { return p.Name == where })
 	if i < 0 {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "policy %q is not known; the policies are %s", where, strings.Join(Names(), ", "))

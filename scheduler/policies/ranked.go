@@ -74,7 +74,7 @@ func (rk *ranker) rerank() {
 		if rk.starter.start(t) {
 			continue
 		}
-		if failed = cmpOr(failed, t); len(losing) > 0 {
+		if failed = cmp.Or(failed, t); len(losing) > 0 {
 			break // the room that is made is given away by rank, in the next plan
 		}
 	}
@@ -87,13 +87,6 @@ func (rk *ranker) rerank() {
 		}
 		rk.Ask(&rk.Fleet.Runs[ri], failed.ID, "the cards are counted off before its turn")
 	}
-}
-
-func cmpOr(a, b *scene.Task) *scene.Task {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // countOff returns who waits and gets cards, in the order of rank, and who runs

@@ -2,6 +2,7 @@ package power
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -238,8 +239,6 @@ func DeferralOf(j *cluster.Job, submitted cluster.Time) Deferral {
 	for i := range j.Estimates {
 		d.Length = max(d.Length, j.Estimates[i].Duration)
 	}
-	if d.Length == 0 {
-		d.Length = j.Spec.TimeLimit
-	}
+	d.Length = cmp.Or(d.Length, j.Spec.TimeLimit)
 	return d
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -25,10 +26,7 @@ const (
 // quarter of its age again, so that the sum never pretends it is gone. Where it says
 // how far it is, that counts. One that makes room is gone when its grace is over.
 func EndsAt(j *cluster.Job, a *cluster.Attempt, now int64, pol *Policy) (expected, latest int64) {
-	began := int64(max(a.Started, a.Placed))
-	if began == 0 {
-		began = now
-	}
+	began := cmp.Or(int64(max(a.Started, a.Placed)), now)
 	expected = began + DurationOf(j, &a.Estimate, pol)
 	if rest, ok := a.Progress.Rest(); ok {
 		expected = int64(a.Progress.At.Add(rest))
@@ -86,10 +84,7 @@ func EndAt(j *cluster.Job, a *cluster.Attempt, q Quantile, now int64, pol *Polic
 // ownEnd is endAt of an attempt that is let be. What it says itself of what is missing
 // is as good as a confident prediction.
 func ownEnd(j *cluster.Job, a *cluster.Attempt, q Quantile, now int64, pol *Policy) int64 {
-	began := int64(max(a.Started, a.Placed))
-	if began == 0 {
-		began = now
-	}
+	began := cmp.Or(int64(max(a.Started, a.Placed)), now)
 	end := began + Stretched(DurationOf(j, &a.Estimate, pol), q, &a.Estimate, j.Spec.TimeLimit)
 	if rest, ok := a.Progress.Rest(); ok {
 		if q == Tail {

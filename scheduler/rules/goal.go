@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -64,9 +65,7 @@ func Rate(o cluster.Objective, goals []GoalOf) int {
 	least := GoalOf{Us: Forever, work: Forever, joules: Forever, milli: Forever}
 	for i := range goals {
 		g := &goals[i]
-		if g.joules == 0 {
-			g.joules = most.joules
-		}
+		g.joules = cmp.Or(g.joules, most.joules)
 		if g.milli == 0 && g.Unpriced {
 			g.milli = most.milli
 		}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -102,16 +103,10 @@ func NeedOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol *Policy
 	if n.Why != VetoNone || gpu.SellableMiB <= 0 {
 		return n
 	}
-	n.Mem = s.GPUMemMiB
-	if n.Mem == 0 {
-		n.Mem = max(e.GPUMemMiB, e.GPUMemP95MiB)
-	}
+	n.Mem = cmp.Or(s.GPUMemMiB, max(e.GPUMemMiB, e.GPUMemP95MiB))
 	n.Tight = s.GPUMemMiB == 0 && sure && e.GPUMemP95MiB > gpu.SellableMiB
 	n.Mem = max(1, n.Mem, job.MinGPUMemMiB)
-	n.Milli = s.GPUMilli
-	if n.Milli == 0 {
-		n.Milli = e.Milli
-	}
+	n.Milli = cmp.Or(s.GPUMilli, e.Milli)
 	if n.Milli <= 0 || n.Milli > cluster.WholeGPU {
 		n.Milli = cluster.WholeGPU
 	}
@@ -201,9 +196,7 @@ func unasked(predicted, least, unknown, usual int64) int64 {
 	if predicted == 0 && unknown > 0 {
 		return unknown
 	}
-	if least == 0 {
-		least = usual
-	}
+	least = cmp.Or(least, usual)
 	return max(predicted, least)
 }
 

@@ -217,10 +217,7 @@ func (w *World) start(st *dispatch.Start) {
 		No: st.Attempt, State: cluster.JobRunning, Berth: st.Berth, Gang: gangOf(st, w.Clock), Estimate: st.Estimate, Placed: w.Clock, Started: w.Clock,
 		Why: st.Why, Overtook: st.Overtook, Loan: st.Loan,
 	})
-	d := st.Estimate.Duration
-	if d == 0 {
-		d = j.Spec.Duration
-	}
+	d := cmp.Or(st.Estimate.Duration, j.Spec.Duration)
 	if w.Runs != nil {
 		d = w.Runs(j)
 	}

@@ -289,8 +289,5 @@ func (d *division) passed(st *dispatch.Start) string {
 }
 
 func orNone(partition string) string {
-	if partition == "" {
-		return "none"
-	}
-	return partition
+	return cmp.Or(partition, "none")
 }

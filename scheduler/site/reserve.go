@@ -112,10 +112,7 @@ func ChooseNodes(r *dispatch.Reservation, want *Want, snap *dispatch.Snapshot) e
 		}
 	}
 	slices.SortFunc(able, soonest1st)
-	count := want.Nodes
-	if count == 0 {
-		count = len(able)
-	}
+	count := cmp.Or(want.Nodes, len(able))
 	if len(able) < count || count == 0 {
 		return cluster.Errorf(cluster.CodeInvalid, "nodes: %d are asked for, %d have what is asked for, take jobs and are in no other reservation then", max(1, count), len(able))
 	}
@@ -208,10 +205,7 @@ func InTheWay(r *dispatch.Reservation, snap *dispatch.Snapshot, now cluster.Time
 		if a == nil || j.Spec.Where.InReservation() == r.Name {
 			continue
 		}
-		began := max(a.Started, a.Placed)
-		if began == 0 {
-			began = now
-		}
+		began := cmp.Or(max(a.Started, a.Placed), now)
 		if j.LatestEnd(began) <= start {
 			continue
 		}

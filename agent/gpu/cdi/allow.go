@@ -1,6 +1,7 @@
 package cdi
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -73,10 +74,7 @@ func (in *Injector) given(c class, device string) bool {
 
 // hostPath is where the node has a device.
 func hostPath(n *specs.DeviceNode) string {
-	if n.HostPath != "" {
-		return n.HostPath
-	}
-	return n.Path
+	return cmp.Or(n.HostPath, n.Path)
 }
 
 // allow checks one set of edits.

@@ -6,6 +6,7 @@
 package cdi
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -62,12 +63,8 @@ func New(cfg Config) (*Injector, error) {
 	if len(cfg.Dirs) == 0 {
 		cfg.Dirs = []string{"/etc/cdi", "/var/run/cdi"}
 	}
-	if cfg.DeviceDir == "" {
-		cfg.DeviceDir = "/dev"
-	}
-	if cfg.DriverDir == "" {
-		cfg.DriverDir = "/proc/driver/nvidia"
-	}
+	cfg.DeviceDir = cmp.Or(cfg.DeviceDir, "/dev")
+	cfg.DriverDir = cmp.Or(cfg.DriverDir, "/proc/driver/nvidia")
 	if len(cfg.Hooks) == 0 {
 		cfg.Hooks = defaultHooks()
 	}

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -118,9 +119,7 @@ func New(cfg Config) (*Monitor, error) {
 	if cfg.BootID == "" || cfg.GPUs == nil || cfg.OnFault == nil || cfg.SetCard == nil || cfg.SetProblem == nil || cfg.Log == nil {
 		return nil, errors.New("health: the configuration is not complete")
 	}
-	if cfg.Every == 0 {
-		cfg.Every = defaultEvery
-	}
+	cfg.Every = cmp.Or(cfg.Every, defaultEvery)
 	m := &Monitor{
 		cfg: cfg, log: cfg.Log.With("component", "gpu-health"), ready: make(chan struct{}), cards: map[string]string{},
 		recent: map[faultKey]*seen{}, counts: map[Action]uint64{}, onBus: map[string]bool{}, missing: map[string]int{},

@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -115,10 +116,7 @@ func (p *Provider) numa(pci string) int {
 	if !ok || len(domain) < 4 {
 		return gpu.Unknown
 	}
-	root := p.cfg.SysFS
-	if root == "" {
-		root = "/sys"
-	}
+	root := cmp.Or(p.cfg.SysFS, "/sys")
 	addr := strings.ToLower(domain[len(domain)-4:] + ":" + rest)
 	b, err := os.ReadFile(filepath.Join(root, "bus/pci/devices", filepath.Base(addr), "numa_node"))
 	if err != nil {

@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,10 +53,7 @@ var optional = []string{
 // New loads the library and initializes it. Errors wrap gpu.ErrNoDriver when
 // the node has no working driver.
 func New(cfg Config) (*Provider, error) {
-	path := cfg.LibraryPath
-	if path == "" {
-		path = defaultLibrary
-	}
+	path := cmp.Or(cfg.LibraryPath, defaultLibrary)
 	nv := lib.New(lib.WithLibraryPath(path))
 	switch ret := nv.Init(); ret {
 	case lib.SUCCESS:

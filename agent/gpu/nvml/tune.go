@@ -28,6 +28,7 @@ static int clocks(const char *path, const char *uuid, unsigned memory, unsigned 
 import "C"
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -99,10 +100,7 @@ func (t tuner) Tuning(_ context.Context, uuid string) (got gpu.Tuning, err error
 // clocks lists the clocks that go with the fastest one of the memory. The library is
 // asked by itself: its Go bindings have room for one clock.
 func (t tuner) clocks(uuid string) []int64 {
-	path := t.p.cfg.LibraryPath
-	if path == "" {
-		path = defaultLibrary
-	}
+	path := cmp.Or(t.p.cfg.LibraryPath, defaultLibrary)
 	cPath, cUUID := append([]byte(path), 0), append([]byte(uuid), 0)
 	read := func(memory C.uint) []C.uint {
 		n, to := C.uint(maxClocks), make([]C.uint, maxClocks)

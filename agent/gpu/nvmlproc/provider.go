@@ -1,6 +1,7 @@
 package nvmlproc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,18 +50,14 @@ const maxStuck = 3
 
 func (c *Config) fill() {
 	or := func(d *time.Duration, usual time.Duration) {
-		if *d == 0 {
-			*d = usual
-		}
+		*d = cmp.Or(*d, usual)
 	}
 	or(&c.Deadline, 5*time.Second)
 	or(&c.StartTimeout, 30*time.Second)
 	or(&c.patience, time.Second)
 	or(&c.FirstBackoff, 250*time.Millisecond)
 	or(&c.LastBackoff, 30*time.Second)
-	if c.Misses == 0 {
-		c.Misses = 3
-	}
+	c.Misses = cmp.Or(c.Misses, 3)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

@@ -5,6 +5,7 @@
 package owner
 
 import (
+	"cmp"
 	"log/slog"
 	"os"
 	"path"
@@ -54,9 +55,7 @@ const lookAgain = time.Second
 
 // New returns a finder that knows nothing yet.
 func New(cfg Config) *Finder {
-	if cfg.Proc == "" {
-		cfg.Proc = "/proc"
-	}
+	cfg.Proc = cmp.Or(cfg.Proc, "/proc")
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}

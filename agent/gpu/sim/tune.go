@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,9 +75,7 @@ func (p *Provider) Tuning(_ context.Context, uuid string) (gpu.Tuning, error) {
 		return gpu.Tuning{}, fmt.Errorf("%w: %s", gpu.ErrUnknownCard, uuid)
 	}
 	t := gpu.Tuning{LimitMilliW: c.set.MilliW, DefaultMilliW: c.model.limitW * 1000, MinMilliW: c.model.limitW * 1000 / leastLimit, MaxMilliW: c.model.limitW * 1000}
-	if t.LimitMilliW == 0 {
-		t.LimitMilliW = t.DefaultMilliW
-	}
+	t.LimitMilliW = cmp.Or(t.LimitMilliW, t.DefaultMilliW)
 	for mhz := int64(fastestMHz); mhz >= slowestMHz; mhz -= stepMHz {
 		t.ClocksMHz = append(t.ClocksMHz, mhz)
 	}

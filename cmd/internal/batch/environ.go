@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -82,9 +83,7 @@ func Environment(environ []string, export string, file []string) (env, warnings 
 
 func exported(environ []string, export string) ([]string, error) {
 	all := environ
-	if export == "" {
-		export = "ALL"
-	}
+	export = cmp.Or(export, "ALL")
 	if export == "NONE" {
 		return nil, nil
 	}

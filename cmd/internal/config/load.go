@@ -5,6 +5,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -95,10 +96,7 @@ func (l *Loaded[T]) Print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(tw, "KEY\tVALUE\tFROM") // tabwriter keeps errors until Flush
 	for _, key := range l.table.keys {
-		from := l.origins[key]
-		if from == "" {
-			from = "default"
-		}
+		from := cmp.Or(l.origins[key], "default")
 		fmt.Fprintf(tw, "%s\t%s\t%s\n", key, formatValue(l.table.fields[key]), from)
 	}
 	if err := tw.Flush(); err != nil {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -69,10 +70,7 @@ func forbidden(n *yaml.Node, depth int) (*yaml.Node, string) {
 // section reads a mapping; name is "" at the top.
 func (l *layers) section(path, name string, n *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
-		what := name
-		if what == "" {
-			what = "the file"
-		}
+		what := cmp.Or(name, "the file")
 		l.add(place(path, n), what, "is %s, want a mapping with keys %s", kindOf(n), strings.Join(l.table.sections[name], ", "))
 		return
 	}

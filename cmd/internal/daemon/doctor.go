@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,10 +110,7 @@ func (o *doctorOptions) subject() (*doctor.Subject, error) {
 	if len(s.Roles) == 0 {
 		s.Roles = []doctor.Role{doctor.Login}
 	}
-	sockets := os.Getenv("BERTH_SOCKET")
-	if sockets == "" {
-		sockets = console.DefaultSocket
-	}
+	sockets := cmp.Or(os.Getenv("BERTH_SOCKET"), console.DefaultSocket)
 	s.Sockets = strings.Split(sockets, ",")
 	return s, nil
 }

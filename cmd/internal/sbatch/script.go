@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,9 +78,7 @@ func Read(data []byte) (*Script, error) {
 		case body && mark != "":
 			s.Late = append(s.Late, n+1)
 		case mark == slurmMark && beginsPart(line):
-			if s.Parts == 0 {
-				s.Parts = n + 1
-			}
+			s.Parts = cmp.Or(s.Parts, n+1)
 		case mark == slurmMark && s.Parts > 0: // of another part
 		case mark != "":
 			words, err := splitDirective(line[len(mark):], n+1)

@@ -121,17 +121,11 @@ func (j *Job) Gone(now time.Time) bool {
 const null = "(null)"
 
 func orNull(s string) string {
-	if s == "" {
-		return null
-	}
-	return s
+	return cmp.Or(s, null)
 }
 
 func orNA(s string) string {
-	if s == "" {
-		return "N/A"
-	}
-	return s
+	return cmp.Or(s, "N/A")
 }
 
 // end is when it ended or will have to.

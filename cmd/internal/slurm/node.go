@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -220,10 +221,7 @@ func ofNode(f func(*Node) string) func(*group) string {
 func always(s string) func(*group) string { return func(*group) string { return s } }
 
 func (n *Node) reason() string {
-	if n.Reason == "" {
-		return "none"
-	}
-	return n.Reason
+	return cmp.Or(n.Reason, "none")
 }
 
 func (n *Node) user() string {

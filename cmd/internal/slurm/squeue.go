@@ -225,8 +225,5 @@ func begins(j *Job) int64 {
 }
 
 func limitOr(j *Job) time.Duration {
-	if j.Limit == 0 {
-		return 1<<63 - 1
-	}
-	return j.Limit
+	return cmp.Or(j.Limit, 1<<63-1)
 }

@@ -1,6 +1,7 @@
 package slurmconf
 
 import (
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -112,9 +113,7 @@ func (s *Site) dump(file, data string) {
 		case "account":
 			s.Accounts.Accounts = append(s.Accounts.Accounts, a)
 		case "user":
-			if a.Account == "" {
-				a.Account = parent
-			}
+			a.Account = cmp.Or(a.Account, parent)
 			s.Accounts.Users = append(s.Accounts.Users, a)
 		default:
 			s.say(at, "", pair{Key: kind, Value: a.Name}, Unread, "is no line of sacctmgr dump")

@@ -1,6 +1,7 @@
 package slurmconf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -123,9 +124,7 @@ func joined(name, data string) func(yield func(string, Place) bool) {
 		first, n := 0, 0
 		for raw := range strings.Lines(data) {
 			n++
-			if first == 0 {
-				first = n
-			}
+			first = cmp.Or(first, n)
 			text, more := continued(withoutComment(strings.TrimRight(raw, "\r\n")))
 			if b.Len()+len(text) <= maxLine {
 				b.WriteString(text)

@@ -1,6 +1,7 @@
 package slurmconf
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -51,10 +52,7 @@ func (s *Site) Steps(only []string) []Step {
 		out = append(out, p.step())
 	}
 	for _, d := range s.Drains {
-		reason := d.Reason
-		if reason == "" {
-			reason = "was " + d.State + " in slurm.conf"
-		}
+		reason := cmp.Or(d.Reason, "was "+d.State+" in slurm.conf")
 		out = append(out, Step{Args: []string{"node", "drain", d.Node, "--reason", reason}, Why: "node " + d.Node + " is " + d.State + " in the files", Later: true})
 	}
 	return out

@@ -1,6 +1,7 @@
 package tlsconf
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -172,9 +173,7 @@ func (ca *CA) Issue(role Role, id string, pub crypto.PublicKey, ttl time.Duratio
 	if err := checkPublicKey(pub); err != nil {
 		return nil, fmt.Errorf("issue %s: %w", who, err)
 	}
-	if ttl == 0 {
-		ttl = DefaultTTL
-	}
+	ttl = cmp.Or(ttl, DefaultTTL)
 	if ttl < time.Minute || ttl > MaxTTL {
 		return nil, fmt.Errorf("issue %s: life of %v: want 1m to %v", who, ttl, MaxTTL)
 	}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -122,8 +123,6 @@ func tellDrainLater(m *apiv1.Node, rs dispatch.Reservations, now cluster.Time) {
 	}
 	if start, end, ok := r.Window(now); ok {
 		m.DrainFrom, m.DrainUntil = timestamppb.New(start.Std()), timestamppb.New(end.Std())
-		if m.DrainReason == "" {
-			m.DrainReason = r.Comment
-		}
+		m.DrainReason = cmp.Or(m.DrainReason, r.Comment)
 	}
 }

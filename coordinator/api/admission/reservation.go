@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -54,10 +55,7 @@ func (m *Admission) MayRunLonger(j *cluster.Job, limit time.Duration) error {
 		return nil
 	}
 	now := cluster.TimeOf(m.clock())
-	began := a.Started
-	if began == 0 {
-		began = now
-	}
+	began := cmp.Or(a.Started, now)
 	probe := j.Clone()
 	spec := *j.Spec
 	spec.TimeLimit, probe.Spec = limit, &spec

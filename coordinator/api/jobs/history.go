@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -162,10 +163,7 @@ func (s *historyServer) GetReport(ctx context.Context, req *apiv1.GetReportReque
 	if err != nil {
 		return nil, err
 	}
-	by := history.By(req.By)
-	if by == "" {
-		by = history.ByUser
-	}
+	by := cmp.Or(history.By(req.By), history.ByUser)
 	if !by.Valid() {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "by: is %.40q, want user, account, partition or gpu-type", req.By)
 	}

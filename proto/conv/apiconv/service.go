@@ -1,6 +1,7 @@
 package apiconv
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -40,12 +41,8 @@ func ServiceFromAPI(m *apiv1.Service) *service.Service {
 	if s.Min == 0 && m.GetIdleAfter() == nil {
 		s.IdleAfter = service.DefaultIdleAfter
 	}
-	if s.Port == "" {
-		s.Port = service.DefaultPort
-	}
-	if s.Fails == 0 {
-		s.Fails = service.DefaultFails
-	}
+	s.Port = cmp.Or(s.Port, service.DefaultPort)
+	s.Fails = cmp.Or(s.Fails, service.DefaultFails)
 	if d := m.GetEvery(); d != nil {
 		s.Every = d.AsDuration().Round(time.Microsecond)
 	}

@@ -180,10 +180,7 @@ func (r *Rounds) prioritise(j *cluster.Job, now int64) {
 		if k < 0 || a.Started == 0 {
 			continue
 		}
-		end := int64(a.Ended)
-		if end == 0 {
-			end = now
-		}
+		end := cmp.Or(int64(a.Ended), now)
 		got[k] += max(0, end-int64(a.Started))
 	}
 	age := max(1, now-int64(j.Submitted))

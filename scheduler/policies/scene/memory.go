@@ -106,9 +106,7 @@ func (p *Scene) addPart(j *cluster.Job, a *cluster.Attempt, b *cluster.Berth, kn
 	p.Fleet.Runs = append(p.Fleet.Runs, *known)
 	r := &p.Fleet.Runs[len(p.Fleet.Runs)-1]
 	r.Berth, r.Fresh, r.Began = b, false, int64(max(a.Started, a.Placed))
-	if r.Began == 0 {
-		r.Began = p.Now
-	}
+	r.Began = cmp.Or(r.Began, p.Now)
 	r.End, r.Latest = rules.EndsAt(j, a, p.Now, p.Pol)
 	p.Fleet.Enter(int32(len(p.Fleet.Runs) - 1))
 }

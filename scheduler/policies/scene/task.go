@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -70,10 +71,7 @@ func factsOf(j *cluster.Job, terms dispatch.Terms, dur, now int64) Facts {
 		if a.Started == 0 {
 			continue
 		}
-		end := int64(a.Ended)
-		if end == 0 {
-			end = now
-		}
+		end := cmp.Or(int64(a.Ended), now)
 		f.ran += max(0, end-int64(a.Started))
 	}
 	f.Attained = f.ran * int64(f.Width())

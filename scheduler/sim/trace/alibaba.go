@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -46,9 +47,7 @@ func readOpenb(t *table, _ *Options) (workload.Job, error) {
 	if err != nil {
 		return j, err
 	}
-	if from == 0 {
-		from = created
-	}
+	from = cmp.Or(from, created)
 	j.Submit, j.Duration = created, max(time.Second, to-from)
 	return j, nil
 }
@@ -80,9 +79,7 @@ func readInstance(t *table, _ *Options) (workload.Job, error) {
 	if err != nil {
 		return j, err
 	}
-	if to == 0 {
-		to = max(traceEnd, from+time.Second)
-	}
+	to = cmp.Or(to, max(traceEnd, from+time.Second))
 	j.GPUs, j.CPUMilli, j.HostMemMiB = int(gpus), int64(cpu*1000), int64(mem*1024)
 	j.Submit, j.Duration = from, to-from
 	return j, nil

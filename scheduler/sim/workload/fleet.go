@@ -140,10 +140,7 @@ func (f *Fleet) Types() []string {
 
 // Type is the type of its cards, "gpu" where none is named.
 func (s *NodeSpec) Type() string {
-	if s.GPUType == "" {
-		return "gpu"
-	}
-	return s.GPUType
+	return cmp.Or(s.GPUType, "gpu")
 }
 
 // island is where the machines of a pool begin, by the index of their first

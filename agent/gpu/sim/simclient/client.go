@@ -4,6 +4,7 @@
 package simclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,9 +102,7 @@ type Client struct {
 
 // Connect opens a context on each card. Ending ctx does not end the Client.
 func Connect(ctx context.Context, cfg Config) (*Client, error) {
-	if cfg.Reconnect == 0 {
-		cfg.Reconnect = time.Minute
-	}
+	cfg.Reconnect = cmp.Or(cfg.Reconnect, time.Minute)
 	if cfg.Dial == nil {
 		cfg.Dial = func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -179,7 +180,7 @@ func printAccounts(e *console.Env, list []useView, usage bool) {
 		}
 		name, who, place := strings.Repeat(" ", depth[v.Account])+v.Account, "", "-"
 		if v.UID != nil {
-			if who = cmpOr(v.User, strconv.Itoa(int(*v.UID))); v.Default {
+			if who = cmp.Or(v.User, strconv.Itoa(int(*v.UID))); v.Default {
 				who += "*"
 			}
 			place = fmt.Sprintf("%d/%d", v.Place, v.Of)
@@ -192,13 +193,6 @@ func printAccounts(e *console.Env, list []useView, usage bool) {
 		t.Add(row...)
 	}
 	t.Print(e)
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 func percent(f float64) string { return fmt.Sprintf("%.1f%%", 100*f) }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -103,7 +104,7 @@ func subjectText(q *apiv1.Quota) string {
 	}
 	switch {
 	case q.GetUser():
-		parts = append(parts, "user "+cmpOr(q.GetName(), strconv.Itoa(int(q.GetUid()))))
+		parts = append(parts, "user "+cmp.Or(q.GetName(), strconv.Itoa(int(q.GetUid()))))
 	case q.GetEach():
 		parts = append(parts, "each user")
 	}

@@ -1,6 +1,7 @@
 package backupcmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,9 +54,7 @@ func runRestore(e *console.Env, path string, o *restoreOptions) error {
 		return err
 	}
 	cfg := l.Config
-	if o.data == "" {
-		o.data = cfg.Data.Dir
-	}
+	o.data = cmp.Or(o.data, cfg.Data.Dir)
 	f, err := os.Open(path)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package console
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -248,15 +249,11 @@ func (e *Env) Printf(format string, args ...any) { fmt.Fprintf(e.Out, format, ar
 
 // Warnf writes one line to standard error.
 func (e *Env) Warnf(format string, args ...any) {
-	fmt.Fprintf(e.Stderr, e.name()+": "+format+"\n", args...)
+	fmt.Fprintf(e.Stderr, e.Name()+": "+format+"\n", args...)
 }
 
-func (e *Env) name() string {
-	if e.Prog != "" {
-		return e.Prog
-	}
-	return "berth"
-}
+// Name is what messages begin with.
+func (e *Env) Name() string { return cmp.Or(e.Prog, "berth") }
 
 // Fail prints the error that ends the command; Slurm's commands say so in each
 // line.

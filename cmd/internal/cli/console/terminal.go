@@ -105,10 +105,7 @@ func (p *Progress) Say(text string) {
 	if !p.Shown() || text == p.last {
 		return
 	}
-	width := p.e.Width()
-	if width == 0 {
-		width = 80
-	}
+	width := cmp.Or(p.e.Width(), 80)
 	p.last = text
 	fmt.Fprintf(p.e.Stderr, "\r\x1b[K%s", Cut(text, width-1))
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -114,10 +115,7 @@ func PercentOf(milli int64) string { return strconv.FormatInt((milli+5)/10, 10) 
 
 // OrDash is s, or "-" when there is nothing.
 func OrDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
+	return cmp.Or(s, "-")
 }
 
 // NodesOf are all nodes of a job as a host list, "" for none.
@@ -150,10 +148,7 @@ func Where(j *apiv1.Job) string {
 
 // OrNone is s, or "none" when there is nothing.
 func OrNone(s string) string {
-	if s == "" {
-		return "None"
-	}
-	return s
+	return cmp.Or(s, "None")
 }
 
 // When shows an instant in the local time zone, "" for none.

@@ -1,6 +1,7 @@
 package importcmd
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -101,10 +102,7 @@ func printSite(e *console.Env, s *slurmconf.Site, steps []slurmconf.Step, o *slu
 		if k.Fate == slurmconf.Taken && !o.all {
 			continue
 		}
-		of := k.Of
-		if of == "" {
-			of = "cluster"
-		}
+		of := cmp.Or(k.Of, "cluster")
 		t.Add(k.Place.String(), of, keyText(k), k.Fate.String(), k.Note)
 	}
 	if len(t.Rows) > 0 {

@@ -1,6 +1,7 @@
 package jobcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -227,9 +228,7 @@ func (w *waiter) verdict(jobs client.JobRefs) error {
 			worst = jobExitCode(j)
 			w.blame(r.String(), j)
 		}
-		if code == 0 {
-			code = worst
-		}
+		code = cmp.Or(code, worst)
 	}
 	if code != 0 {
 		return &console.ExitError{Code: code}

@@ -1,6 +1,7 @@
 package simcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -158,9 +159,7 @@ func (o *simOptions) runAll(ctx context.Context, e *console.Env, tasks []*simTas
 		}
 	}
 	n := o.parallel
-	if n == 0 {
-		n = runtime.GOMAXPROCS(0)
-	}
+	n = cmp.Or(n, runtime.GOMAXPROCS(0))
 	bar := newSimProgress(e, len(tasks))
 	defer bar.end()
 	g, ctx := errgroup.WithContext(ctx)
@@ -260,9 +259,7 @@ func (p *simPoint) sized(w *workload.Workload, opt *sim.Options) (*workload.Work
 		}
 	}
 	opt.Planner, opt.Preemptible = sim.NewSized(opt.Planner, elastic.Rules{Sizing: sizing}), true
-	if opt.Tick == 0 {
-		opt.Tick = time.Minute
-	}
+	opt.Tick = cmp.Or(opt.Tick, time.Minute)
 	return out, nil
 }
 

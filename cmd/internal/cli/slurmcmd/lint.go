@@ -1,6 +1,7 @@
 package slurmcmd
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -135,9 +136,7 @@ func checkRequest(a *sbatch.Request) error {
 		}
 	}
 	r.Spec.Command = []string{"script"}
-	if r.Spec.Name == "" {
-		r.Spec.Name = "script"
-	}
+	r.Spec.Name = cmp.Or(r.Spec.Name, "script")
 	if !filepath.IsAbs(r.Spec.Dir) {
 		r.Spec.Dir = ""
 	}

@@ -1,6 +1,7 @@
 package sruncmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -244,10 +245,7 @@ func (a *allocation) jobEnv() []string {
 	for i := range counts {
 		counts[i] = int(max(1, (spec.GetCpuMilli()+999)/1000))
 	}
-	partition := j.GetPartition()
-	if partition == "" {
-		partition = "all"
-	}
+	partition := cmp.Or(j.GetPartition(), "all")
 	env := []string{
 		"SLURM_JOB_ID=" + id, "SLURM_JOBID=" + id, "SLURM_JOB_NAME=" + j.GetName(), "SLURM_JOB_PARTITION=" + partition,
 		"SLURM_JOB_NODELIST=" + list, "SLURM_NODELIST=" + list, "SLURM_JOB_NUM_NODES=" + strconv.Itoa(n), "SLURM_NNODES=" + strconv.Itoa(n),

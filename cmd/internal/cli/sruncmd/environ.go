@@ -1,6 +1,7 @@
 package sruncmd
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -28,9 +29,7 @@ func exported(environ []string, export string) []string {
 			}
 		}
 	}
-	if export == "" {
-		export = "ALL"
-	}
+	export = cmp.Or(export, "ALL")
 	for item := range strings.SplitSeq(export, ",") {
 		name, _, assigned := strings.Cut(item, "=")
 		switch {

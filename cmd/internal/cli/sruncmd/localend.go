@@ -2,6 +2,7 @@ package sruncmd
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -199,9 +200,7 @@ func (l *localEnd) line(e *console.Env, own int) string {
 	if account, err := e.Accounts.UserID(e.User()); user == "" && err == nil {
 		user = account.Username
 	}
-	if user == "" {
-		user = "YOUR-NAME"
-	}
+	user = cmp.Or(user, "YOUR-NAME")
 	to := l.path
 	if l.path == "" {
 		to = net.JoinHostPort("127.0.0.1", strconv.Itoa(l.port))

@@ -1,6 +1,7 @@
 package sruncmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,16 +26,8 @@ import (
 // word says something of the program on standard error unless it is to be quiet.
 func word(e *console.Env, o *options, format string, args ...any) {
 	if !o.has("quiet") {
-		fmt.Fprintf(e.Stderr, progName(e)+": "+format+"\n", args...)
+		fmt.Fprintf(e.Stderr, e.Name()+": "+format+"\n", args...)
 	}
-}
-
-// progName is what messages begin with.
-func progName(e *console.Env) string {
-	if e.Prog == "" {
-		return "berth"
-	}
-	return e.Prog
 }
 
 // runOutside runs a command in a job of its own, and ends as that does.
@@ -211,10 +204,7 @@ func runSalloc(ctx context.Context, e *console.Env, c *client.Client, args []str
 func (a *allocation) command(e *console.Env, o *options) error {
 	args := o.command
 	if len(args) == 0 {
-		shell := e.Getenv("SHELL")
-		if shell == "" {
-			shell = "/bin/sh"
-		}
+		shell := cmp.Or(e.Getenv("SHELL"), "/bin/sh")
 		args = []string{shell}
 	}
 	steps, remove, err := a.steps()

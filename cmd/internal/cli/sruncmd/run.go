@@ -284,12 +284,12 @@ func (r *running) lost(ev event) error {
 }
 
 func (r *running) fault(format string, args ...any) {
-	fmt.Fprintf(r.e.Stderr, progName(r.e)+": error: "+format+"\n", args...)
+	fmt.Fprintf(r.e.Stderr, r.e.Name()+": error: "+format+"\n", args...)
 }
 
 func (r *running) word(format string, args ...any) {
 	if !r.set.quiet {
-		fmt.Fprintf(r.e.Stderr, progName(r.e)+": "+format+"\n", args...)
+		fmt.Fprintf(r.e.Stderr, r.e.Name()+": "+format+"\n", args...)
 	}
 }
 

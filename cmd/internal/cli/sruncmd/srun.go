@@ -331,7 +331,7 @@ func (s *stepRun) taskEnd(how ended) error {
 	if how.code == 0 {
 		return nil
 	}
-	fmt.Fprintf(s.e.Stderr, "%s: error: %s: task 0: %s\n", progName(s.e), s.l.places[0].node, how.text())
+	fmt.Fprintf(s.e.Stderr, "%s: error: %s: task 0: %s\n", s.e.Name(), s.l.places[0].node, how.text())
 	return &console.ExitError{Code: int(how.code)}
 }
 

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -120,9 +121,7 @@ func adviceText(a *apiv1.SharingAdvice) string {
 		return "no pair of jobs was measured yet"
 	}
 	text := map[string]string{"gains": "sharing gains", "loses": "sharing loses, nobody is laid beside others"}[a.GetVerdict()]
-	if text == "" {
-		text = "unsure whether sharing gains"
-	}
+	text = cmp.Or(text, "unsure whether sharing gains")
 	return fmt.Sprintf("%s: two jobs get %.2f ± %.2f times as much done as by turns (%s, %d below 1)",
 		text, a.GetMeanSum(), a.GetStdErr(), console.Plural(int(a.GetPairs()), "pair", "pairs"), a.GetLosing())
 }

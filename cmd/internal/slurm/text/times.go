@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -74,10 +75,7 @@ func strftime(t time.Time, form string) string {
 		case c == 't':
 			b.WriteByte('\t')
 		case goForms[c] != "" && bare:
-			text := strings.TrimLeft(t.Format(goForms[c]), "0 ")
-			if text == "" {
-				text = "0"
-			}
+			text := cmp.Or(strings.TrimLeft(t.Format(goForms[c]), "0 "), "0")
 			b.WriteString(text)
 		case goForms[c] != "":
 			b.WriteString(t.Format(goForms[c]))

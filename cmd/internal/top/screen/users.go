@@ -115,10 +115,7 @@ func userCells(r *userRow) []cell {
 			place = fmt.Sprintf("%d/%d", u.GetRank(), u.GetOf())
 		}
 	}
-	account := r.account
-	if account == "" {
-		account = "-"
-	}
+	account := cmp.Or(r.account, "-")
 	return []cell{
 		text(r.user), text(account), styled(green, strconv.Itoa(r.running)), styled(yellow, strconv.Itoa(r.waiting)), text(strconv.Itoa(r.gpus)),
 		text(gib(r.memMiB) + "G"), text(shares), text(use), text(hours), text(place),

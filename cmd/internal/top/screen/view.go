@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -123,9 +124,7 @@ func (s drawing) foot() string {
 		TabJobs: "Enter details  l logs  e shell  d cancel  Space fold  / filter  s sort  m mine  ? help  q quit",
 		TabGPUs: "Enter details  D drain  / filter  s sort  m mine  ? help  q quit", TabNodes: "Enter details  D drain  / filter  s sort  ? help  q quit",
 	}[s.tab]
-	if keys == "" {
-		keys = "/ filter  s sort  r backwards  ? help  q quit"
-	}
+	keys = cmp.Or(keys, "/ filter  s sort  r backwards  ? help  q quit")
 	if s.pane.size == paneLog {
 		keys = "Up, Down, PgUp, PgDn scroll  End newest  Esc back  q quit"
 	}

@@ -49,12 +49,8 @@ func Job(v *Viewer, j *apiv1.Job) slurm.Job {
 	s.InArray(j.GetArrayJobId(), client.TasksOf(j), j.GetArrayThrottle())
 	s.GPUs *= s.Nodes // asked for on each
 	s.Tasked = int64(s.Nodes) * int64(max(1, j.GetTasksPerNode()))
-	if s.Reason == "" {
-		s.Reason = "None"
-	}
-	if s.Partition == "" {
-		s.Partition = NoPartition
-	}
+	s.Reason = cmp.Or(s.Reason, "None")
+	s.Partition = cmp.Or(s.Partition, NoPartition)
 	if IsHeld(s.Reason) {
 		s.Priority = 0
 	}
@@ -115,9 +111,7 @@ func addSpec(v *Viewer, s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec) {
 			*f.to = console.Escape(path)
 		}
 	}
-	if s.Stderr == "" {
-		s.Stderr = s.Stdout
-	}
+	s.Stderr = cmp.Or(s.Stderr, s.Stdout)
 }
 
 // gresOf is what of cards a job asks for, in Slurm's words.
@@ -226,10 +220,7 @@ func slurmGres(gpus []*apiv1.GPU) (all, used string) {
 	var a, u []string
 	for _, t := range types {
 		a = append(a, fmt.Sprintf("gpu:%s:%d", t, count[t]))
-		at := strings.Join(busy[t], ",")
-		if at == "" {
-			at = "N/A"
-		}
+		at := cmp.Or(strings.Join(busy[t], ","), "N/A")
 		u = append(u, fmt.Sprintf("gpu:%s:%d(IDX:%s)", t, len(busy[t]), at))
 	}
 	return strings.Join(a, ","), strings.Join(u, ",")
