@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -33,9 +34,7 @@ type Access map[string][]string
 // With is a with another list in the place of one; without names the list goes.
 func (a Access) With(list string, names []string) Access {
 	out := Access{}
-	for k, v := range a {
-		out[k] = v
-	}
+	maps.Copy(out, a)
 	if delete(out, list); len(names) > 0 {
 		out[list] = slices.Compact(slices.Sorted(slices.Values(names)))
 	}

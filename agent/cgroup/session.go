@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,12 +21,7 @@ func (g *Group) Has(pid int) bool {
 	if err != nil {
 		return false
 	}
-	for _, p := range pids {
-		if p == pid {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(pids, pid)
 }
 
 // KillSession ends the processes of a session that are in the group, and waits

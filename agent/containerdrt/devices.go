@@ -47,8 +47,7 @@ func (b *builder) withDevices(l *launch.Launch) (oci.SpecOpts, error) {
 
 // deviceError says that it is the node's fault, and no retry's matter.
 func deviceError(err error) error {
-	var le *launch.Error
-	if errors.As(err, &le) {
+	if _, ok := errors.AsType[*launch.Error](err); ok {
 		return err
 	}
 	return &launch.Error{Code: 125, Reason: launch.ReasonCDI, Node: true, Err: err}

@@ -174,8 +174,7 @@ func (d *Damage) Unwrap() error { return d.err }
 // what the segment had is missing now, nil when it is kept no more, and err when
 // the fault is not in the file.
 func (s *Store) found(g *segment, err error) error {
-	var d *damaged
-	if !errors.As(err, &d) {
+	if _, ok := errors.AsType[*damaged](err); !ok {
 		if !errors.Is(err, os.ErrNotExist) {
 			s.cfg.Log.Error("history: cannot read a file", "file", filepath.Base(g.path), "err", err)
 			return err

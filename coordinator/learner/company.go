@@ -3,6 +3,7 @@ package learner
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 
@@ -95,12 +96,8 @@ func (c *Company) ForScheduler(nodes []*cluster.Node, jobs ...[]*cluster.Job) *d
 	if len(news) > 0 {
 		next := *c.numbers
 		next.Jobs = make(map[string]dispatch.Temper, len(c.numbers.Jobs)+len(news))
-		for sig, t := range c.numbers.Jobs {
-			next.Jobs[sig] = t
-		}
-		for sig, t := range news {
-			next.Jobs[sig] = t
-		}
+		maps.Copy(next.Jobs, c.numbers.Jobs)
+		maps.Copy(next.Jobs, news)
 		c.numbers = &next
 	}
 	return c.numbers

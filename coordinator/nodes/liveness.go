@@ -3,6 +3,7 @@ package nodes
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -152,9 +153,7 @@ func (l *liveness) last(node cluster.NodeID) (time.Time, map[cluster.GPUID]*node
 		return time.Time{}, nil
 	}
 	gpus := make(map[cluster.GPUID]*nodev1.GPUUsage, len(n.gpus))
-	for id, g := range n.gpus {
-		gpus[id] = g
-	}
+	maps.Copy(gpus, n.gpus)
 	return n.last, gpus
 }
 

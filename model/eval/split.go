@@ -119,11 +119,7 @@ func grouped(rows []Row, s Split) (part []int, n int) {
 		keys[i] = s.key(&rows[i])
 	}
 	names := slices.Compact(slices.Sorted(slices.Values(keys)))
-	if len(names) < groupFolds {
-		n = len(names)
-	} else {
-		n = groupFolds
-	}
+	n = min(len(names), groupFolds)
 	part = make([]int, len(rows))
 	for i, k := range keys {
 		if n < groupFolds {

@@ -8,6 +8,7 @@ package elastic
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -110,9 +111,7 @@ func Sized(snap *dispatch.Snapshot, sizes map[cluster.JobID]int) *dispatch.Snaps
 	out := *snap
 	out.Ledger, out.Waiting = snap.Ledger.Clone(), slices.Clone(snap.Waiting)
 	out.Queues = make(map[cluster.GPUID][]dispatch.Waiter, len(snap.Queues))
-	for id, q := range snap.Queues {
-		out.Queues[id] = q
-	}
+	maps.Copy(out.Queues, snap.Queues)
 	for i, j := range out.Waiting {
 		n, ok := sizes[j.ID]
 		if !ok {

@@ -48,10 +48,7 @@ func (x *explainer) tallyReserved(n *cluster.Node, count int) (left int) {
 // shift moves the time of the clearing to when reservations let the job start.
 func (c *clearing) shift() (ok bool) {
 	now := c.x.snap.Now
-	c.length = int64(c.x.job.LatestEnd(now)) - int64(now)
-	if c.length > rules.Forever/4 {
-		c.length = rules.Forever / 4
-	}
+	c.length = min(int64(c.x.job.LatestEnd(now))-int64(now), rules.Forever/4)
 	c.at, ok = c.shifted(c.at, c.length)
 	return ok
 }

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -44,9 +45,7 @@ func spread(snap *dispatch.Snapshot, more int) *dispatch.Snapshot {
 	}
 	out.Ledger = snap.Ledger.Clone()
 	out.Queues = make(map[cluster.GPUID][]dispatch.Waiter, len(snap.Queues))
-	for id, q := range snap.Queues {
-		out.Queues[id] = q
-	}
+	maps.Copy(out.Queues, snap.Queues)
 	return &out
 }
 

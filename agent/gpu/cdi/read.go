@@ -80,8 +80,7 @@ func (in *Injector) loadDir(set *specSet, dir string) error {
 			continue
 		}
 		spec, err := in.Parse(data)
-		var other *otherKind
-		if errors.As(err, &other) {
+		if _, ok := errors.AsType[*otherKind](err); ok {
 			set.others = append(set.others, file)
 			continue
 		}

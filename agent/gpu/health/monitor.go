@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -157,9 +158,7 @@ func (m *Monitor) Counts() map[Action]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make(map[Action]uint64, len(m.counts))
-	for a, n := range m.counts {
-		out[a] = n
-	}
+	maps.Copy(out, m.counts)
 	return out
 }
 

@@ -199,8 +199,7 @@ func deviceSpecs(_ context.Context, h *Host, s *Subject) []Line {
 // cdiLine splits an error of package cdi into what is wrong and what mends it.
 func cdiLine(h *Host, err error) Line {
 	l := Line{Status: Fail, Text: err.Error()}
-	var e *cdi.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*cdi.Error](err); ok {
 		l.Text, l.Fix = e.Text, e.Fix
 		if e.File != "" {
 			l.Text = e.File + ": " + e.Text

@@ -243,8 +243,7 @@ func hosts(text string) (cluster.HostList, error) {
 	if err == nil {
 		return list, nil
 	}
-	var ce *cluster.Error
-	if errors.As(err, &ce) {
+	if ce, ok := errors.AsType[*cluster.Error](err); ok {
 		return list, errors.New(ce.Msg)
 	}
 	return list, err

@@ -80,8 +80,7 @@ func controlCommand(who authorize.Caller, req *apiv1.ControlJobsRequest, id uint
 
 func blame(r *apiv1.ControlResult, err error) {
 	r.Fault, r.Message = "CONFLICT", err.Error()
-	var e *cluster.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*cluster.Error](err); ok {
 		r.Message = e.Msg
 		if f, ok := faults[e.Code]; ok {
 			r.Fault = f

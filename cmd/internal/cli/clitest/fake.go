@@ -85,8 +85,7 @@ func (f *Fake) Enter(ctx context.Context, method string) error {
 	f.Mu.Unlock()
 	if hook != nil {
 		if err := hook(ctx, method); err != nil {
-			var ce *cluster.Error
-			if errors.As(err, &ce) {
+			if ce, ok := errors.AsType[*cluster.Error](err); ok {
 				return apiconv.Status(ce).Err()
 			}
 			return err

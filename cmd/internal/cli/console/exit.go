@@ -90,8 +90,7 @@ func Classify(ctx context.Context, err error) (code int, msg string) {
 	if i, ok := errors.AsType[*Interruption](err); ok {
 		return 128 + int(i.Sig), ""
 	}
-	var exit *ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*ExitError](err); ok {
 		if exit.Err == nil {
 			return exit.Code, ""
 		}
@@ -100,16 +99,14 @@ func Classify(ctx context.Context, err error) (code int, msg string) {
 	if errors.Is(err, ErrQuiet) {
 		return ExitFailed, ""
 	}
-	var usage *UsageError
-	if errors.As(err, &usage) {
+	if usage, ok := errors.AsType[*UsageError](err); ok {
 		msg = usage.Error()
 		if usage.Cmd != "" {
 			msg += "\nRun '" + usage.Cmd + " --help' for what it takes."
 		}
 		return ExitUsage, msg
 	}
-	var ce *cluster.Error
-	if errors.As(err, &ce) {
+	if ce, ok := errors.AsType[*cluster.Error](err); ok {
 		if code, ok := exitCodes[ce.Code]; ok {
 			return code, err.Error()
 		}

@@ -56,8 +56,7 @@ func asSbatch(err error) error {
 	case errors.As(err, &exit):
 		return &console.ExitError{Code: console.ExitFailed, Err: exit.Err}
 	}
-	var u *console.UsageError
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*console.UsageError](err); ok {
 		return &console.ExitError{Code: console.ExitFailed, Err: u.Err}
 	}
 	for _, own := range []error{sbatch.ErrEmpty, sbatch.ErrNoInterpreter, sbatch.ErrDOS, errWrapArgs} {
