@@ -22,24 +22,20 @@ import (
 
 // NewEffCmd returns the command eff.
 func NewEffCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use:   "eff [JOB…]",
 		Short: "Show what jobs used of what they asked for",
 		Long: "Show how much of its GPUs, their memory, its cores and memory a job used, and what to ask for\n" +
 			"next time: what it took at most, with the margin that predictions have. The tasks of an array are\n" +
 			"shown together. Of a job that runs, it is what is known so far. Without an id, it is my latest job.",
 		Example: "  berth eff 12\n  berth eff 12-20 -o json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			args, err := client.OrLatest(cmd.Context(), e, c, args)
-			if err != nil {
-				return err
-			}
-			return runEff(cmd.Context(), e, c, console.Format(output), args)
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
-	return cmd
+	}, func(ctx context.Context, f console.Format, args []string) error {
+		args, err := client.OrLatest(ctx, e, c, args)
+		if err != nil {
+			return err
+		}
+		return runEff(ctx, e, c, f, args)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
 // effView is what -o json and yaml print.

@@ -64,16 +64,12 @@ func uidOf(e *console.Env, name string) (uid uint32, known string, err error) {
 }
 
 func newAccountListCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List accounts as a tree", Args: cobra.NoArgs,
 		Example: "  berth account list",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runAccounts(cmd.Context(), e, c, console.Format(output), &apiv1.ListStandingRequest{Usage: true}, false, true)
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
-	return cmd
+	}, func(ctx context.Context, f console.Format, _ []string) error {
+		return runAccounts(ctx, e, c, f, &apiv1.ListStandingRequest{Usage: true}, false, true)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 }
 
 func newAccountShowCmd(e *console.Env, c *client.Client) *cobra.Command {

@@ -26,17 +26,13 @@ func NewClusterCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func newClusterStatusCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "status", Short: "Show the coordinators and how many jobs there are",
 		Example: "  berth cluster status\n  berth cluster status -o json",
 		Args:    console.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runClusterStatus(cmd.Context(), e, c, console.Format(output))
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
-	return cmd
+	}, func(ctx context.Context, f console.Format, _ []string) error {
+		return runClusterStatus(ctx, e, c, f)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
 func runClusterStatus(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -59,17 +60,8 @@ func runGPUList(ctx context.Context, e *console.Env, c *client.Client, f console
 			views = append(views, gpuListView{Node: n.ID, GpuView: g})
 		}
 	}
-	if done, perr := console.PrintList(e, f, views); done {
-		if perr != nil {
-			return perr
-		}
-		return err
-	}
-	if f == console.FormatName {
-		for _, v := range views {
-			e.Printf("%s\n", console.Escape(v.UUID))
-		}
-		return err
+	if done, perr := console.PrintRows(e, f, views, func(v gpuListView) string { return v.UUID }); done {
+		return cmp.Or(perr, err)
 	}
 	t := &console.Table{Cols: []console.Column{
 		{Head: "GPU"}, {Head: "HEALTH", Paint: console.HealthColour}, {Head: "TYPE", Shrink: true, Drop: 3}, {Head: "GIVEN", Right: true, Drop: 1}, {Head: "SHARES", Right: true, Drop: 4},

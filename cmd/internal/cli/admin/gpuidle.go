@@ -15,18 +15,14 @@ import (
 )
 
 func newGPUIdleCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "idle", Short: "List jobs that leave their GPUs idle",
 		Long: "List running jobs that leave their GPUs idle, by the policy of their partition, which berth\n" +
 			"partition set --idle sets, and how far it has gone with them.",
 		Example: "  berth gpu idle", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runGPUIdle(cmd.Context(), e, c, console.Format(output))
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
-	return cmd
+	}, func(ctx context.Context, f console.Format, _ []string) error {
+		return runGPUIdle(ctx, e, c, f)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
 func runGPUIdle(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {

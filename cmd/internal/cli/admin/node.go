@@ -44,17 +44,13 @@ func newNodeListCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func newNodeShowCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "show NODE…", Short: "Show everything about nodes",
 		Example: "  berth node show n7",
 		Args:    console.SomeArgs("node"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runNodeShow(cmd.Context(), e, c, console.Format(output), args)
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
-	return cmd
+	}, func(ctx context.Context, f console.Format, args []string) error {
+		return runNodeShow(ctx, e, c, f, args)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
 func runNodeList(ctx context.Context, e *console.Env, c *client.Client, f console.Format, shape *console.Shape, ids []string) error {

@@ -31,30 +31,22 @@ func NewPartitionCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func newPartitionListCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "list [NAME…]", Aliases: []string{"ls"}, Short: "List partitions; * marks the default one",
 		Example: "  berth partition list\n  berth partition list -o json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runPartitionList(cmd.Context(), e, c, console.Format(output), args)
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
-	return cmd
+	}, func(ctx context.Context, f console.Format, args []string) error {
+		return runPartitionList(ctx, e, c, f, args)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 }
 
 func newPartitionShowCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "show NAME…", Short: "Show everything about partitions",
 		Example: "  berth partition show gpu",
 		Args:    console.SomeArgs("partition"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runPartitionShow(cmd.Context(), e, c, console.Format(output), args)
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
-	return cmd
+	}, func(ctx context.Context, f console.Format, args []string) error {
+		return runPartitionShow(ctx, e, c, f, args)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 }
 
 // getPartitions reads partitions by name, all when names is empty.
@@ -73,14 +65,8 @@ func runPartitionList(ctx context.Context, e *console.Env, c *client.Client, f c
 	if err != nil {
 		return err
 	}
-	if done, err := console.PrintList(e, f, viewPartitions(parts)); done {
+	if done, err := console.PrintRows(e, f, viewPartitions(parts), func(v partitionView) string { return v.Name }); done {
 		return err
-	}
-	if f == console.FormatName {
-		for _, p := range parts {
-			e.Printf("%s\n", console.Escape(p.GetName()))
-		}
-		return nil
 	}
 	if len(parts) == 0 {
 		e.Warnf("there are no partitions: every job may run on every node; berth partition set NAME --nodes LIST makes one")

@@ -72,14 +72,8 @@ func runQOSList(ctx context.Context, e *console.Env, c *client.Client, f console
 			return cluster.Errorf(cluster.CodeNotFound, "qos %q is not known; see: berth qos list", name)
 		}
 	}
-	if done, err := console.PrintList(e, f, list); done {
+	if done, err := console.PrintRows(e, f, list, func(v qosView) string { return v.Name }); done {
 		return err
-	}
-	if f == console.FormatName {
-		for _, v := range list {
-			e.Printf("%s\n", console.Escape(v.Name))
-		}
-		return nil
 	}
 	if len(list) == 0 {
 		e.Warnf("there are no qualities of service; berth qos add NAME makes one")

@@ -35,30 +35,22 @@ func NewReservationCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func newReservationListCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "list [NAME…]", Aliases: []string{"ls"}, Short: "List reservations that are open or to come",
 		Example: "  berth reservation list\n  berth reservation list -o json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runReservationList(cmd.Context(), e, c, console.Format(output), args)
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
-	return cmd
+	}, func(ctx context.Context, f console.Format, args []string) error {
+		return runReservationList(ctx, e, c, f, args)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 }
 
 func newReservationShowCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "show NAME…", Short: "Show everything about reservations",
 		Example: "  berth reservation show maint",
 		Args:    console.SomeArgs("reservation"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runReservationShow(cmd.Context(), e, c, console.Format(output), args)
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
-	return cmd
+	}, func(ctx context.Context, f console.Format, args []string) error {
+		return runReservationShow(ctx, e, c, f, args)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 }
 
 type reservationView struct {
@@ -100,14 +92,8 @@ func runReservationList(ctx context.Context, e *console.Env, c *client.Client, f
 	if err != nil {
 		return err
 	}
-	if done, err := console.PrintList(e, f, viewReservations(rs)); done {
+	if done, err := console.PrintRows(e, f, viewReservations(rs), func(v reservationView) string { return v.Name }); done {
 		return err
-	}
-	if f == console.FormatName {
-		for _, r := range rs {
-			e.Printf("%s\n", console.Escape(r.GetName()))
-		}
-		return nil
 	}
 	t := &console.Table{Cols: []console.Column{{Head: "NAME"}, {Head: "STATE"}, {Head: "START"}, {Head: "END"}, {Head: "REPEAT"}, {Head: "GPUS", Right: true}, {Head: "FOR"}, {Head: "NODES", Shrink: true}}}
 	for _, r := range rs {

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -38,6 +39,14 @@ func AddFormat(cmd *cobra.Command, p *string, known ...Format) {
 		}
 		return nil
 	}
+}
+
+// Formatted is cmd with -o, of which run is given the format.
+func Formatted(cmd *cobra.Command, run func(ctx context.Context, f Format, args []string) error, known ...Format) *cobra.Command {
+	var output string
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), Format(output), args) }
+	AddFormat(cmd, &output, known...)
+	return cmd
 }
 
 // AddFilter registers --jq where one of the formats that the flag named takes is JSON.
@@ -86,6 +95,17 @@ func PrintList(e *Env, f Format, v any) (bool, error) {
 	default:
 		return false, nil
 	}
+}
+
+// PrintRows is PrintList that prints the names of rows as well, one a line.
+func PrintRows[T any](e *Env, f Format, rows []T, name func(T) string) (bool, error) {
+	if f != FormatName {
+		return PrintList(e, f, rows)
+	}
+	for _, r := range rows {
+		e.Printf("%s\n", Escape(name(r)))
+	}
+	return true, nil
 }
 
 // KeyValues prints "key  value" lines, keys of one width; empty values are

@@ -73,22 +73,18 @@ func (o *imageOptions) on(ctx context.Context, f func(ImageStore) error) error {
 }
 
 func newImageListCmd(e *console.Env, o *imageOptions) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the images, their size and when each was last used", Args: console.NoArgs,
 		Example: "  berth image list\n  berth image list -o json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.on(cmd.Context(), func(s ImageStore) error {
-				list, err := s.List(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return printImages(e, console.Format(output), list)
-			})
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
-	return cmd
+	}, func(ctx context.Context, f console.Format, _ []string) error {
+		return o.on(ctx, func(s ImageStore) error {
+			list, err := s.List(ctx)
+			if err != nil {
+				return err
+			}
+			return printImages(e, f, list)
+		})
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 }
 
 // imageView is an image as JSON and YAML show it.
@@ -105,14 +101,8 @@ func printImages(e *console.Env, f console.Format, list []containerdrt.Image) er
 	for i, img := range list {
 		views[i] = imageView{img.Name, img.Digest, img.Bytes, img.Used.UTC().Format(time.RFC3339), img.Containers}
 	}
-	if done, err := console.PrintList(e, f, views); done {
+	if done, err := console.PrintRows(e, f, views, func(v imageView) string { return v.Name }); done {
 		return err
-	}
-	if f == console.FormatName {
-		for _, img := range list {
-			e.Printf("%s\n", console.Escape(img.Name))
-		}
-		return nil
 	}
 	if len(list) == 0 {
 		e.Printf("no images\n")

@@ -19,24 +19,20 @@ import (
 
 // NewWhyCmd returns the command why.
 func NewWhyCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use:   "why [JOB]",
 		Short: "Say in numbers why a job waits, or how it ended",
 		Long: "Say in numbers why a job waits, or how it ended; without an id, of my latest job. Of an array it is the\n" +
 			"first task that waits, where most of those that have not ended do.",
 		Example: "  berth why 12\n  berth why",
 		Args:    console.MaybeOneArg("job id"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			args, err := client.OrLatest(cmd.Context(), e, c, args)
-			if err != nil {
-				return err
-			}
-			return runWhy(cmd.Context(), e, c, console.Format(output), args[0])
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
-	return cmd
+	}, func(ctx context.Context, f console.Format, args []string) error {
+		args, err := client.OrLatest(ctx, e, c, args)
+		if err != nil {
+			return err
+		}
+		return runWhy(ctx, e, c, f, args[0])
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
 type whyView struct {

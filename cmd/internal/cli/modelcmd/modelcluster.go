@@ -58,17 +58,13 @@ func atMostOneVersion(_ *cobra.Command, args []string) error {
 }
 
 func newModelListCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the versions of the model that are kept, newest first",
 		Example: "  berth model list\n  berth model list -o json",
 		Args:    console.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runModelList(cmd.Context(), e, c, console.Format(output))
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
-	return cmd
+	}, func(ctx context.Context, f console.Format, _ []string) error {
+		return runModelList(ctx, e, c, f)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 }
 
 func runModelList(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
@@ -80,14 +76,8 @@ func runModelList(ctx context.Context, e *console.Env, c *client.Client, f conso
 	for _, m := range resp.GetModels() {
 		views = append(views, viewModel(m))
 	}
-	if done, err := console.PrintList(e, f, views); done {
+	if done, err := console.PrintRows(e, f, views, func(v modelView) string { return strconv.FormatUint(v.Version, 10) }); done {
 		return err
-	}
-	if f == console.FormatName {
-		for _, v := range views {
-			e.Printf("%d\n", v.Version)
-		}
-		return nil
 	}
 	t := &console.Table{Cols: []console.Column{
 		{Head: "VERSION", Right: true}, {Head: "STATE"}, {Head: "AGE", Right: true}, {Head: "SOURCE"}, {Head: "SAMPLES", Right: true},
@@ -102,20 +92,16 @@ func runModelList(ctx context.Context, e *console.Env, c *client.Client, f conso
 }
 
 func newModelShowCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "show [VERSION]", Short: "Show a version of the model, and how well this cluster is predicted now",
 		Long: "Show a version of the model, by default the one in use, and how what was predicted at\n" +
 			"placement compares with what the newest jobs took. What users declared themselves does not count.\n" +
 			"Then whether sharing pays on each type of GPU: how much two jobs get done there together, taking turns being 1.",
 		Example: "  berth model show\n  berth model show 3 -o yaml",
 		Args:    atMostOneVersion,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runModelShow(cmd.Context(), e, c, console.Format(output), args)
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
-	return cmd
+	}, func(ctx context.Context, f console.Format, args []string) error {
+		return runModelShow(ctx, e, c, f, args)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
 func runModelShow(ctx context.Context, e *console.Env, c *client.Client, f console.Format, args []string) error {

@@ -60,16 +60,12 @@ type mailView struct {
 }
 
 func newListCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List your webhooks, or all as an administrator",
 		Example: "  berth webhook list", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runList(cmd.Context(), e, c, console.Format(output))
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
-	return cmd
+	}, func(ctx context.Context, f console.Format, _ []string) error {
+		return runList(ctx, e, c, f)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
 func runList(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
@@ -199,16 +195,12 @@ type deadView struct {
 }
 
 func newDeadCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "dead", Short: "List what was given up, mail too, the newest first",
 		Example: "  berth webhook dead", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDead(cmd.Context(), e, c, console.Format(output))
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
-	return cmd
+	}, func(ctx context.Context, f console.Format, _ []string) error {
+		return runDead(ctx, e, c, f)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
 func runDead(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {

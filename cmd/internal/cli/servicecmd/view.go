@@ -317,19 +317,15 @@ func (s *shown) state() string {
 }
 
 func newShowCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "show NAME", Short: "Show a service and its replicas", Example: "  berth service show chat", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := one(cmd.Context(), e, c, args[0])
-			if err != nil {
-				return err
-			}
-			return s.print(e, console.Format(output))
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
-	return cmd
+	}, func(ctx context.Context, f console.Format, args []string) error {
+		s, err := one(ctx, e, c, args[0])
+		if err != nil {
+			return err
+		}
+		return s.print(e, f)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
 func (s *shown) print(e *console.Env, f console.Format) error {

@@ -21,19 +21,15 @@ import (
 
 // NewStatusCmd returns the command status.
 func NewStatusCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "status", Short: "Show at a glance how the cluster stands, and what of it is mine",
 		Long: "Show at a glance what GPUs there are and who holds them, how many jobs run and wait, my own\n" +
 			"and when the next of them is expected to start, and what is out of order. berth alone does the same.",
 		Example: "  berth status\n  berth status -o json",
 		Args:    console.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd.Context(), e, c, console.Format(output))
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
-	return cmd
+	}, func(ctx context.Context, f console.Format, _ []string) error {
+		return run(ctx, e, c, f)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
 // dialTime is how long a coordinator's socket has to take a connection.

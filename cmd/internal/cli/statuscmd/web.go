@@ -15,19 +15,15 @@ import (
 
 // NewWebCmd returns the command web.
 func NewWebCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return console.Formatted(&cobra.Command{
 		Use: "web", Short: "Open the cluster's web page as me",
 		Long: "Print a link that opens the cluster's web page as me. It works once, within a minute, and whoever opens\n" +
 			"it is me there until they log out, for twelve hours at most: give it to nobody.",
 		Example: "  berth web\n  xdg-open \"$(berth web -o name)\"",
 		Args:    console.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runWeb(cmd.Context(), e, c, console.Format(output))
-		},
-	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatName, console.FormatJSON, console.FormatYAML)
-	return cmd
+	}, func(ctx context.Context, f console.Format, _ []string) error {
+		return runWeb(ctx, e, c, f)
+	}, console.FormatTable, console.FormatName, console.FormatJSON, console.FormatYAML)
 }
 
 // webView is a link, as JSON has it.

@@ -79,14 +79,8 @@ func summaries(jobs []*apiv1.Job) []*summary {
 }
 
 func printStudies(e *console.Env, f console.Format, all []*summary) error {
-	if done, err := console.PrintList(e, f, all); done {
+	if done, err := console.PrintRows(e, f, all, func(v *summary) string { return strconv.FormatUint(v.ID, 10) }); done {
 		return err
-	}
-	if f == console.FormatName {
-		for _, s := range all {
-			e.Printf("%d\n", s.ID)
-		}
-		return nil
 	}
 	t := console.Table{Cols: []console.Column{
 		{Head: "STUDY", Right: true}, {Head: "NAME", Shrink: true}, {Head: "USER", Shrink: true}, {Head: "TRIALS", Right: true}, {Head: "WAITING", Right: true},
