@@ -153,7 +153,7 @@ func listenCoordinator(cfg *config.Coordinator, src *tlsconf.Source, log *slog.L
 		return nil, errors.Join(err, ln.Close())
 	}
 	p := &ports{mux: mux}
-	p.stream = tlsconf.NewStreamLayer[raft.ServerAddress](mux.Listener(tlsconf.ProtoRaft), src, advertise(cfg))
+	p.stream = tlsconf.NewStreamLayer[raft.ServerAddress](mux.Listener(tlsconf.ProtoRaft), src, cfg.AdvertiseAddr())
 	if p.socket, err = ListenSocket(cfg.Listen.Socket); err != nil {
 		_ = p.mux.Close()
 		return nil, fmt.Errorf("listen.socket: %w", err)
@@ -190,18 +190,6 @@ func ListenSocket(path string) (net.Listener, error) {
 	return ln, nil
 }
 
-func advertise(cfg *config.Coordinator) string {
-	if cfg.Listen.Advertise != "" {
-		return cfg.Listen.Advertise
-	}
-	for _, p := range cfg.Peers {
-		if p.ID == cfg.ID {
-			return p.Addr
-		}
-	}
-	return cfg.Listen.Addr
-}
-
 func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (*coordinator.Config, error) {
 	admins, err := resolveUIDs(cfg.Users.Admins)
 	if err != nil {
@@ -217,7 +205,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 	}
 	cc := &coordinator.Config{
 		ID: cfg.ID, ClusterID: cfg.Cluster.ID, ClusterName: cfg.Cluster.Name,
-		Dir: cfg.Data.Dir, Space: spaceOf(&cfg.Disk), Advertise: advertise(cfg), Timing: timing(cfg.Raft),
+		Dir: cfg.Data.Dir, Space: spaceOf(&cfg.Disk), Advertise: cfg.AdvertiseAddr(), Timing: timing(cfg.Raft),
 		Raft: p.stream, Listener: p.mux.Listener(tlsconf.ProtoGRPC), Joins: p.mux.Listener(tlsconf.ProtoJoin), Credentials: tlsconf.HandshakenCredentials(),
 		Web: page, Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name, InGroup: inGroup,
 		AllowRoot: cfg.Users.AllowRoot, MinUID: cluster.UID(cfg.Users.MinUID), Admins: admins,

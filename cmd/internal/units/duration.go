@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/escape"
 )
 
 // ParseDuration reads a time limit in one of Slurm's -t forms (minutes,
@@ -18,11 +20,11 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	switch {
 	case !ok:
-		return 0, fmt.Errorf("time %s: %s", quote(s), timeForms)
+		return 0, fmt.Errorf("time %s: %s", escape.Quote(s), timeForms)
 	case d < MinTime:
-		return 0, fmt.Errorf("time %s: too short: %s", quote(s), timeForms)
+		return 0, fmt.Errorf("time %s: too short: %s", escape.Quote(s), timeForms)
 	case d > MaxTime:
-		return 0, fmt.Errorf("time %s: too long: %s", quote(s), timeForms)
+		return 0, fmt.Errorf("time %s: too long: %s", escape.Quote(s), timeForms)
 	}
 	return d, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/escape"
 )
 
 // Bounds of what the parsers accept.
@@ -31,7 +32,9 @@ const (
 // ParseMiB reads an amount of memory as Slurm's --mem does: powers of 1024, also
 // with GB, and MiB where there is no unit. Units may be in lower case.
 func ParseMiB(s string) (int64, error) {
-	refuse := func(why string) (int64, error) { return 0, fmt.Errorf("memory %s: %s%s", quote(s), why, memForms) }
+	refuse := func(why string) (int64, error) {
+		return 0, fmt.Errorf("memory %s: %s%s", escape.Quote(s), why, memForms)
+	}
 	digits := strings.TrimRight(s, "KMGTIBkmgtib")
 	n, ok := wholeNumber(digits)
 	if !ok {
@@ -82,7 +85,7 @@ func HumanMiB(mib int64) string { return cluster.MemText(mib) }
 func ParsePercent(s string) (int, error) {
 	n, ok := wholeNumber(strings.TrimSuffix(s, "%"))
 	if !ok || n > 100 {
-		return 0, fmt.Errorf("percentage %s: %s", quote(s), pctForms)
+		return 0, fmt.Errorf("percentage %s: %s", escape.Quote(s), pctForms)
 	}
 	return int(n), nil
 }
@@ -91,7 +94,7 @@ func ParsePercent(s string) (int, error) {
 func ParseGPUs(s string) (int, error) {
 	n, ok := wholeNumber(s)
 	if !ok || n < MinGPUs || n > MaxGPUs {
-		return 0, fmt.Errorf("number of GPUs %s: %s", quote(s), countForms)
+		return 0, fmt.Errorf("number of GPUs %s: %s", escape.Quote(s), countForms)
 	}
 	return int(n), nil
 }
@@ -130,12 +133,4 @@ func digitsOf(s string) (int64, bool) {
 		n = n*10 + int64(c-'0')
 	}
 	return n, true
-}
-
-// quote keeps messages on one line and short, whatever was typed.
-func quote(s string) string {
-	if len(s) > 40 {
-		return fmt.Sprintf("%q… (%d bytes)", s[:40], len(s))
-	}
-	return strconv.Quote(s)
 }

@@ -152,18 +152,11 @@ func (s *jobServer) changeCommand(who authorize.Caller, w taskWish) (*logv1.Chan
 	}
 	ranks := tasks.In(&t)
 	if len(ranks) == 0 {
-		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "array %d has none of the tasks %s; its tasks are %s", w.id, shortText(t.String()), shortText(tasks.String()))
+		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "array %d has none of the tasks %s; its tasks are %s", w.id, clip(t.String()), clip(tasks.String()))
 	}
 	some := tasks.Select(ranks)
 	c.Runs = conv.RunsToLog(&some)
 	return c, ranks, nil
-}
-
-func shortText(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "..."
-	}
-	return s
 }
 
 // asked gathers commands of one call. What is asked of tasks of one array is one

@@ -59,7 +59,7 @@ func (f *filterFlags) filter(ctx context.Context, e *console.Env, c *client.Clie
 	if err != nil {
 		return nil, nil, err
 	}
-	q := &apiv1.HistoryFilter{Ids: refs.IDs(), Users: list(f.users), Accounts: list(f.accounts), Partitions: list(f.partitions), Names: list(f.names)}
+	q := &apiv1.HistoryFilter{Ids: refs.IDs(), Users: console.Items(f.users), Accounts: console.Items(f.accounts), Partitions: console.Items(f.partitions), Names: console.Items(f.names)}
 	if f.me {
 		me := e.User()
 		if me == "" {
@@ -67,7 +67,7 @@ func (f *filterFlags) filter(ctx context.Context, e *console.Env, c *client.Clie
 		}
 		q.Users = append(q.Users, me)
 	}
-	for _, s := range list(f.states) {
+	for _, s := range console.Items(f.states) {
 		st, err := cluster.ParseJobState(strings.ToUpper(s))
 		if err != nil || !st.Terminal() {
 			var known []string
@@ -123,16 +123,6 @@ func lastSpan(text string) (time.Duration, error) {
 		return 0, console.Usagef("--last %s: want a time such as 90m, 12h, 7d or 4w", console.ShortQuote(text))
 	}
 	return d, nil
-}
-
-func list(s string) []string {
-	var out []string
-	for part := range strings.SplitSeq(s, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			out = append(out, part)
-		}
-	}
-	return out
 }
 
 // bounded reports whether the filter says of which time jobs are wanted, or which.

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -120,7 +120,7 @@ func runReport(ctx context.Context, e *console.Env, c *client.Client, o *reportO
 	if err != nil {
 		return err
 	}
-	v := &reportView{By: o.by, From: instant(q.EndedFrom), Until: instant(q.EndedBefore), Lines: []lineView{}, Total: viewLine(r.GetTotal()), Incomplete: gaps.Incomplete, Behind: gaps.Behind}
+	v := &reportView{By: o.by, From: view.Stamp(q.EndedFrom), Until: view.Stamp(q.EndedBefore), Lines: []lineView{}, Total: viewLine(r.GetTotal()), Incomplete: gaps.Incomplete, Behind: gaps.Behind}
 	for _, l := range r.GetLines() {
 		v.Lines = append(v.Lines, viewLine(l))
 	}
@@ -137,14 +137,6 @@ func runReport(ctx context.Context, e *console.Env, c *client.Client, o *reportO
 	}
 	warnGaps(e, gaps)
 	return nil
-}
-
-func instant(t *timestamppb.Timestamp) *time.Time {
-	if t == nil {
-		return nil
-	}
-	at := t.AsTime()
-	return &at
 }
 
 func printReport(e *console.Env, f console.Format, v *reportView) error {

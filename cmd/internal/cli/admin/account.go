@@ -256,7 +256,7 @@ func (o *accountOptions) run(ctx context.Context, e *console.Env, c *client.Clie
 		a.Parent = o.parent
 	}
 	if said("qos") {
-		a.Qos = names(o.qos)
+		a.Qos = console.Items(o.qos)
 	}
 	if said("default-qos") {
 		a.DefaultQos = o.defaultQOS
@@ -291,16 +291,6 @@ func below(parent string) string {
 	return " below " + parent
 }
 
-func names(list string) []string {
-	var out []string
-	for n := range strings.SplitSeq(list, ",") {
-		if n = strings.TrimSpace(n); n != "" {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
 func (o *accountOptions) setUsers(ctx context.Context, e *console.Env, c *client.Client, name string, add bool, have *apiv1.ListStandingResponse, said func(string) bool) error {
 	if said("parent") || said("qos") || said("default-qos") {
 		return console.Usagef("--parent, --qos, --default-qos: are of an account and not of its users; leave out --user")
@@ -308,7 +298,7 @@ func (o *accountOptions) setUsers(ctx context.Context, e *console.Env, c *client
 	if !slices.ContainsFunc(have.GetAccounts(), func(x *apiv1.Account) bool { return x.GetName() == name }) {
 		return unknownAccount(name, have.GetAccounts(), ", and then put its users into it")
 	}
-	for _, who := range names(o.users) {
+	for _, who := range console.Items(o.users) {
 		uid, known, err := uidOf(e, who)
 		if err != nil {
 			return err
@@ -351,7 +341,7 @@ func newAccountRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 			if err := cluster.CheckAccountName(name); err != nil {
 				return console.Usagef("%w", err)
 			}
-			for _, who := range names(users) {
+			for _, who := range console.Items(users) {
 				uid, known, err := uidOf(e, who)
 				if err != nil {
 					return err

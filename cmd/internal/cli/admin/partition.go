@@ -277,10 +277,10 @@ func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.
 		req.Nodes = &o.nodes
 	}
 	if said("gpu-types") {
-		req.SetGpuTypes, req.GpuTypes = true, names(o.types)
+		req.SetGpuTypes, req.GpuTypes = true, console.Items(o.types)
 	}
 	if said("networks") {
-		req.SetNetworks, req.Networks = true, names(o.networks)
+		req.SetNetworks, req.Networks = true, console.Items(o.networks)
 	}
 	if err := o.unused(req, said); err != nil {
 		return nil, err

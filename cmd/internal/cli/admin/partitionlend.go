@@ -25,7 +25,7 @@ func (o *lendOptions) add(fs *pflag.FlagSet) {
 // request is what the flags change.
 func (o *lendOptions) request(req *apiv1.SetPartitionRequest, said func(string) bool) error {
 	if said("lend-to") {
-		req.SetLendTo, req.LendTo = true, names(o.to)
+		req.SetLendTo, req.LendTo = true, console.Items(o.to)
 		for _, name := range req.LendTo {
 			if err := cluster.CheckPartitionName(name); err != nil {
 				return console.Usagef("--lend-to: %w", err)

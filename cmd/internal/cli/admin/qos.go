@@ -113,7 +113,7 @@ func newQOSSetCmd(e *console.Env, c *client.Client, add bool) *cobra.Command {
 				q.Priority = priority
 			}
 			if said("preempts") {
-				q.Preempts = names(preempts)
+				q.Preempts = console.Items(preempts)
 			}
 			if said("grace") {
 				d, err := timeOrNone(grace)

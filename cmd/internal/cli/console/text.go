@@ -239,3 +239,14 @@ func BytesText(b int64) string {
 	}
 	return units.HumanMiB((b + 1<<20 - 1) >> 20)
 }
+
+// Items are what a list names, separated by commas.
+func Items(list string) []string {
+	var out []string
+	for item := range strings.SplitSeq(list, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			out = append(out, item)
+		}
+	}
+	return out
+}
