@@ -50,7 +50,6 @@ type meter struct {
 	pid     int
 }
 
-// begin begins to measure.
 func (m *meter) begin(rt runtime.Runtime, as *nodev1.Assignment, started time.Time) {
 	m.marks = m.power.Mark(as.GetGpus())
 	if len(as.GetGpus()) > 0 && m.release == nil {

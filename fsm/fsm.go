@@ -88,7 +88,6 @@ func New(o Options) *FSM {
 	return f
 }
 
-// holding returns a state machine that holds st.
 func holding(st *State) *FSM {
 	h := &held{st: st}
 	return &FSM{

@@ -79,5 +79,4 @@ func newState() *State {
 	return s
 }
 
-// hashNow returns the canonical hash of the state.
 func (s *State) hashNow() []byte { return s.hash.Now(s.metaRecord()) }

@@ -78,7 +78,6 @@ type learn struct {
 
 func newLearn(classes int) *learn { return &learn{mix: make([]fragment.Mix, classes)} }
 
-// add counts one job.
 func (l *learn) add(j *cluster.Job, f *fleet.Fleet, weight int64) {
 	cpu, host := rules.HostOf(j, f.Pol)
 	most := int64(0)

@@ -206,7 +206,6 @@ func (ts *turns) order() []rank {
 	return out
 }
 
-// compare orders ranks.
 func (a rank) compare(b rank) int {
 	switch {
 	case a.class != b.class:

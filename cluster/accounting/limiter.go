@@ -15,7 +15,6 @@ type Tally struct {
 	GPUMilli int64
 }
 
-// zero reports whether there is nothing.
 func (t *Tally) zero() bool { return *t == Tally{} }
 
 // Limiter holds jobs against the quotas of a cluster. The state machine keeps

@@ -44,7 +44,6 @@ func (a *accounts[T]) edit(i int) *T {
 	return &(*p).rows[i%blockLen]
 }
 
-// add appends an account.
 func (a *accounts[T]) add(r T) {
 	if a.n%blockLen == 0 {
 		a.blocks = append(a.blocks, &block[T]{})

@@ -28,7 +28,6 @@ const maxRungs = 40
 // brackets is how many Hyperband has.
 const brackets = 3
 
-// better reports whether a is better than b.
 func (s *Study) better(a, b float64) bool {
 	if s.Maximize {
 		return a > b

@@ -167,7 +167,6 @@ func scanHead(es []entry, q *Query, yield func(Result) bool) bool {
 	return true
 }
 
-// scanSegment reads one segment.
 func (s *Store) scanSegment(g *segment, q *Query, yield func(Result) bool) (bool, error) {
 	if !q.may(g) {
 		return true, nil

@@ -121,7 +121,6 @@ func (l *Leader) idleStep(j *cluster.Job, w *idle.Window, p cluster.IdlePolicy) 
 	return cmd
 }
 
-// nextStage is the stage after one that the policy has.
 func nextStage(p cluster.IdlePolicy, from cluster.IdleStage) cluster.IdleStage {
 	for _, s := range []struct {
 		stage cluster.IdleStage

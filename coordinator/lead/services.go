@@ -210,7 +210,6 @@ func (l *servants) carryOut(ctx context.Context, a *service.Action, rs []fsm.Rev
 	}
 }
 
-// endReplica ends a replica for good.
 func (l *servants) endReplica(j *cluster.Job, why string) {
 	l.ask = append(l.ask, &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: uint64(j.ID), Admin: true, Why: why}}})
 }

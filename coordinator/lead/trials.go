@@ -167,7 +167,6 @@ func endTasks(of []*cluster.Job, why string) *logv1.Command {
 	}}}
 }
 
-// endTrial ends a trial that runs.
 func (l *judges) endTrial(ctx context.Context, j *cluster.Job, why string) {
 	if j.Cancel != nil {
 		return

@@ -253,7 +253,6 @@ func (b *batch) add(key alike, es []cluster.Estimate, id cluster.JobID) int {
 	return b.jobs
 }
 
-// propose commits a batch.
 func (l *Learner) propose(ctx context.Context, b *batch) error {
 	if b.jobs == 0 {
 		return nil

@@ -45,7 +45,6 @@ type Mailer struct {
 // errForGood is a failure that another try does not mend.
 var errForGood = errors.New("not sent")
 
-// recipients are the addresses of a notice.
 func (m *Mailer) recipients(n *logv1.Notice) ([]string, error) {
 	to := cluster.Mail{To: cmp.Or(n.To, n.User)}
 	if err := to.Check(); err != nil || to.To == "" {

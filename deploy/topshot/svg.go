@@ -181,7 +181,6 @@ func phrase(run []cell) (words string, n int) {
 	return b.String(), len(run)
 }
 
-// styled are the attributes of a look.
 func styled(l look) string {
 	var b strings.Builder
 	if l.ink != ink {
@@ -223,7 +222,6 @@ func shapeOf(text string) (shape, bool) {
 	return shape{}, false
 }
 
-// isShape reports whether a cell is drawn as a shape.
 func isShape(c cell) bool {
 	_, ok := shapeOf(c.text)
 	return ok
@@ -255,7 +253,6 @@ func px(v float64) string {
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }
 
-// escaped is text as XML has it.
 func escaped(text string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes all

@@ -11,7 +11,6 @@ import (
 	"strings"
 )
 
-// readBounded reads all of r, at most limit bytes of it.
 func readBounded(r io.Reader, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {

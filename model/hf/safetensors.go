@@ -104,7 +104,6 @@ func (w *Weights) add(r io.Reader) error {
 	return nil
 }
 
-// tensor adds one tensor.
 func (w *Weights) tensor(o *object, name string) error {
 	if w.Tensors++; w.Tensors > MaxTensors {
 		return fmt.Errorf("more than %d tensors: %w", MaxTensors, ErrLimit)

@@ -127,7 +127,6 @@ func (g *ops) fc(x val, out int64) val {
 	return y
 }
 
-// pooled is global pooling.
 func (g *ops) pooled(x val) val { return g.flatten(g.gap(x)) }
 
 // classify is the last layer over rows: the classes of ImageNet.

@@ -65,7 +65,6 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// sortTenants returns the tenants by name.
 func sortTenants(ts []Tenant) []Tenant {
 	ts = slices.Clone(ts)
 	slices.SortStableFunc(ts, func(a, b Tenant) int { return cmp.Compare(a.Name, b.Name) })

@@ -48,7 +48,6 @@ func newPassWith(snap *dispatch.Snapshot, e *engine, led *dispatch.Ledger, m *me
 	return p
 }
 
-// run makes the plan of a pass.
 func (e *engine) run(p *pass) dispatch.Plan {
 	p.Rule = e.place.Make(p.Scene, p.turns)
 	ranked := e.opt.Evict == EvictRanked && e.order.Over != nil && e.opt.Tenants == nil

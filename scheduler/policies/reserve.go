@@ -93,7 +93,6 @@ func (k *keeper) keepHost(t *scene.Task, hi int32, until int64) {
 	h.KeptCPU, h.KeptMem, h.Until = t.CoresOn(h), t.MemOn(h), until
 }
 
-// keepCards keeps cards until a time.
 func (k *keeper) keepCards(cards []int32, until int64) {
 	for _, ci := range cards {
 		c := &k.Fleet.Cards[ci]

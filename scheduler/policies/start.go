@@ -106,7 +106,6 @@ func (st *starter) noteFailed(t *scene.Task) {
 	}
 }
 
-// place starts t on cards of one group.
 func (st *starter) place(t *scene.Task, cards []int32) {
 	g := &st.Fleet.Groups[st.Fleet.Cards[cards[0]].Group]
 	n := &t.Needs[g.Class]

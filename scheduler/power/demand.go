@@ -46,7 +46,6 @@ func KindOf(n *cluster.Node, parts []*cluster.Partition) Kind {
 	return Kind(kind)
 }
 
-// cardsOf are the cards of a node, by type.
 func cardsOf(n *cluster.Node) string {
 	if len(n.GPUs) == 0 {
 		return "no GPUs"

@@ -162,7 +162,6 @@ func (d *Daemon) killShims() error {
 	return errors.New("shims of the containerd do not end")
 }
 
-// shims returns the shims of this containerd.
 func (d *Daemon) shims() ([]shimproc.Shim, error) { return shimproc.All(d.Socket()) }
 
 func children(pid int) []int {

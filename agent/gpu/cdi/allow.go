@@ -72,7 +72,6 @@ func (in *Injector) given(c class, device string) bool {
 	}
 }
 
-// hostPath is where the node has a device.
 func hostPath(n *specs.DeviceNode) string {
 	return cmp.Or(n.HostPath, n.Path)
 }

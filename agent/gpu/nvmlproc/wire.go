@@ -195,7 +195,6 @@ func (e *remoteError) Error() string { return e.text }
 // Is makes a lost card known as one.
 func (e *remoteError) Is(target error) bool { return e.lost && target == gpu.ErrLost }
 
-// decodeHello reads a hello.
 func decodeHello(f frame) (hello, error) {
 	var h hello
 	if err := decode(f, &h); err != nil {
@@ -261,7 +260,6 @@ func decodeTune(f frame) (tune, error) {
 	return q, nil
 }
 
-// decodeEvent reads an event.
 func decodeEvent(f frame) (gpu.Event, error) {
 	var e gpu.Event
 	if err := decode(f, &e); err != nil {

@@ -347,7 +347,6 @@ func (b *bank) card(uuid string) *card {
 
 var errNoAttempt = errors.New("attempt is not admitted")
 
-// account reports the tallies of an attempt.
 func (b *bank) account(attempt string) ([]gpu.Account, error) {
 	gr, ok := b.grants[attempt]
 	if !ok {

@@ -32,7 +32,6 @@ var (
 // names are names of variables; a star at the end stands for any text.
 type names []string
 
-// has reports whether name is one of n.
 func (n names) has(name string) bool {
 	return slices.ContainsFunc(n, func(s string) bool {
 		begin, any := strings.CutSuffix(s, "*")

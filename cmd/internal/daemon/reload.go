@@ -123,7 +123,6 @@ func (r *reloader) schedulingOf(again *config.Loaded[config.Coordinator]) (*lead
 	return schedulingOf(&sched)
 }
 
-// refused says all that is wrong.
 func (r *reloader) refused(ctx context.Context, err error) {
 	r.reloads.WithLabelValues(reloadRefused).Inc()
 	r.last.Set(0)

@@ -31,7 +31,6 @@ func Escaped(raw []byte) []byte {
 // newline is a line's end and the indent of the next one, of any depth that is common.
 var newline = "\n" + strings.Repeat("  ", 16)
 
-// appendLine begins a line of a depth.
 func appendLine(dst []byte, depth int) []byte {
 	n := 1 + 2*depth
 	dst = append(dst, newline[:min(n, len(newline))]...)

@@ -143,7 +143,6 @@ func writeManual(root *cobra.Command, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "berth.1"), []byte(page), 0o644)
 }
 
-// writePage writes the page of a command, with those below it.
 func writePage(dir string, c *cobra.Command) error {
 	body := usageText(c)
 	for _, sub := range shown(c) {

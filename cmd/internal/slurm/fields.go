@@ -73,7 +73,6 @@ func fieldHeads[T any](l *Layout, b *strings.Builder, fields []field[T]) {
 	}
 }
 
-// fieldLine writes a line.
 func fieldLine[T any](l *Layout, b *strings.Builder, fields []field[T], value func(*field[T]) string) {
 	by := cmp.Or(l.Delimiter, "|")
 	for i := range fields {

@@ -99,7 +99,6 @@ type Job struct {
 	Step string
 }
 
-// waiting reports whether it has not started.
 func (j *Job) waiting() bool { return j.Code == "PD" }
 
 // over reports whether it has ended. An earlier attempt of a job that waits again may

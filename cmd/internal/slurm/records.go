@@ -17,7 +17,6 @@ type Record struct {
 	OneLine, Detail bool
 }
 
-// write prints lines as one record.
 func (r *Record) write(w io.Writer, lines []string, end string) error {
 	if r.OneLine {
 		_, err := io.WriteString(w, strings.Join(lines, " ")+" \n")

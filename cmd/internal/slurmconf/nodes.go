@@ -30,7 +30,6 @@ var nodeKeys = map[string]string{
 	"features":        "",
 }
 
-// nodeLine reads one NodeName line.
 func (s *Site) nodeLine(name string, l *line, defaults map[string]pair) {
 	of := "NodeName=" + name
 	if strings.EqualFold(name, "DEFAULT") {
@@ -183,7 +182,6 @@ func (n *NodeClass) readGres(v string) (Fate, string) {
 	return Taken, fmt.Sprintf("%s in each node, which its agent finds by itself%s", plural(n.CountGPUs(), "GPU"), note)
 }
 
-// downNodes reads a DownNodes line.
 func (s *Site) downNodes(names string, l *line) {
 	n := NodeClass{At: l.At, Names: names, State: "DOWN"}
 	of := "DownNodes=" + names

@@ -52,7 +52,6 @@ var accessKeys = map[string]string{
 	"allowqos": cluster.AllowQOS, "denyqos": cluster.DenyQOS, "allowgroups": cluster.AllowGroups,
 }
 
-// nodeSet reads a NodeSet line.
 func (s *Site) nodeSet(name string, l *line) {
 	of := "NodeSet=" + name
 	s.say(l.At, of, l.Pairs[0], Taken, "for the partitions that name it")
@@ -70,7 +69,6 @@ func (s *Site) nodeSet(name string, l *line) {
 	}
 }
 
-// partitionLine reads one PartitionName line.
 func (s *Site) partitionLine(name string, l *line, defaults map[string]pair) {
 	of := "PartitionName=" + name
 	if strings.EqualFold(name, "DEFAULT") {

@@ -76,7 +76,6 @@ func (f *feed) client(timeout time.Duration) *client.Client {
 	return c
 }
 
-// jobs follows the jobs.
 func (f *feed) jobs() {
 	c := f.client(answerIn)
 	defer c.Close()

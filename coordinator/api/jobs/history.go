@@ -195,7 +195,6 @@ func lineToAPI(l *history.Line) *apiv1.ReportLine {
 	}
 }
 
-// historyQuery reads a filter.
 func historyQuery(f *apiv1.HistoryFilter) (history.Query, error) {
 	q := history.Query{Users: f.GetUsers(), Accounts: f.GetAccounts(), Partitions: f.GetPartitions(), Names: f.GetNames()}
 	if n := len(q.Users) + len(q.Accounts) + len(q.Partitions) + len(q.Names) + len(f.GetIds()) + len(f.GetStates()); n > maxIDsPerFilter {

@@ -67,7 +67,6 @@ func (m *Memory) run(j *cluster.Job, at *int) *mirror.Run {
 	return nil
 }
 
-// byID returns jobs sorted by id.
 func byID(jobs []*cluster.Job) []*cluster.Job {
 	less := func(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) }
 	if slices.IsSortedFunc(jobs, less) {

@@ -103,7 +103,6 @@ func runQueues(ctx context.Context, c *Config, rep *Report, w *workload.Workload
 	return nil
 }
 
-// run runs a variant once.
 func (v *variant) run(ctx context.Context, c *Config, w *workload.Workload, f workload.Fleet, world slowdown.Interference, seed uint64) (*sim.Result, error) {
 	c.note("%s: %s", w.Name, v.name)
 	f.Islands = v.islands

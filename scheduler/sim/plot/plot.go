@@ -52,7 +52,6 @@ func (d *Drawing) size() (w, h vg.Length) {
 	return w, h
 }
 
-// draw draws all of it.
 func (d *Drawing) draw(c draw.Canvas) {
 	for ; d != nil; d = d.below {
 		at := margin(draw.Crop(c, 0, 0, c.Max.Y-c.Min.Y-d.h, 0))

@@ -41,7 +41,6 @@ func Learned(w *workload.Workload, f *workload.Fleet, world Interference) *dispa
 	return out
 }
 
-// speedBeside is the speed of a beside b.
 func speedBeside(world Interference, gpuType string, a, b *workload.Job) float64 {
 	out := []float64{1, 1}
 	world.Speeds(gpuType, []Load{LoadOf(a, gpuType), LoadOf(b, gpuType)}, out)

@@ -264,7 +264,6 @@ func (c *Capture) first(o CaptureOptions) (time.Time, error) {
 	return first, nil
 }
 
-// job makes one job.
 func (c *Capture) job(j *CaptureJob, o CaptureOptions, first time.Time) (workload.Job, error) {
 	out := workload.Job{ID: strconv.FormatUint(j.ID, 10), User: j.User, GPUs: j.GPUs, CPUMilli: j.CPUMilli, HostMemMiB: j.MemMiB}
 	switch {

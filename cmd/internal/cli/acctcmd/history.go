@@ -385,7 +385,6 @@ func rfc3339(t *timestamppb.Timestamp) string {
 
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
 
-// ended reports whether a job is over.
 func ended(j *apiv1.Job) bool {
 	st, err := cluster.ParseJobState(j.GetState())
 	return err == nil && st.Terminal()

@@ -103,7 +103,6 @@ func healthOn(n *apiv1.Node, g *apiv1.GPU) string {
 	return health
 }
 
-// reasonOn is gpuReason with that of its node.
 func reasonOn(n *apiv1.Node, g *apiv1.GPU) string {
 	why := gpuReason(g)
 	if why == "" && n.GetDrain() {

@@ -90,7 +90,6 @@ func (m Method[Q, A]) On(ctx context.Context, on *wire.Conn, req Q) (A, error) {
 	return a, nil
 }
 
-// empty is a new message.
 func empty[A proto.Message]() A {
 	var none A
 	return none.ProtoReflect().New().Interface().(A)

@@ -208,7 +208,6 @@ func SystemEnv() *Env {
 	}
 }
 
-// terminalHeight asks the terminal.
 func terminalHeight() int {
 	_, h, err := tty.Size(os.Stdout)
 	if err != nil || h < 4 {

@@ -67,7 +67,6 @@ func runCancel(ctx context.Context, e *console.Env, c *client.Client, o *cancelO
 	return nil
 }
 
-// cancelBatch is one request.
 func cancelBatch(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, tasks []console.TaskRef) ([]*apiv1.CancelResult, error) {
 	req := &apiv1.CancelJobsRequest{RequestId: e.RequestID(), Ids: ids, Tasks: client.ArrayTasks(tasks)}
 	resp, err := client.CancelJobs.Ask(ctx, c, client.Changes, req)

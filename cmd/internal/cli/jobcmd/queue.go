@@ -292,7 +292,6 @@ func sums(jobs []*apiv1.Job) string {
 	return text
 }
 
-// waitingIDs are those of the jobs that wait.
 func waitingIDs(jobs []*apiv1.Job) (ids []uint64) {
 	for _, j := range jobs {
 		if console.Waiting(j.GetState()) {

@@ -184,7 +184,6 @@ func (o *simOptions) runAll(ctx context.Context, e *console.Env, tasks []*simTas
 	return nil
 }
 
-// run runs one task.
 func (o *simOptions) run(ctx context.Context, t *simTask, say func(done, all int)) error {
 	p, f := t.point, t.point.fleet
 	planner, err := newPlanner(t.policy, p.order, t.seed, f.MaxShares)

@@ -203,7 +203,6 @@ func squeueRequest(q *slurm.Squeue, tasks []console.TaskRef) *apiv1.ListJobsRequ
 // mostFiltered is how much a coordinator takes of a choice at least.
 const mostFiltered = 900
 
-// knownToSlurm reports whether a state is one of Slurm's.
 func knownToSlurm(state string) bool {
 	_, err := cluster.ParseJobState(state)
 	return err == nil || slices.Contains(statesOfSlurm, state)

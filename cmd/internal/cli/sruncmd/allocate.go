@@ -59,7 +59,6 @@ func submit(ctx context.Context, e *console.Env, c *client.Client, o *options, n
 	return submitSession(ctx, e, c, args, name, session)
 }
 
-// submitSession submits the job of a session.
 func submitSession(ctx context.Context, e *console.Env, c *client.Client, args *jobspec.SpecArgs, name string, session hold.Session) (*allocation, error) {
 	if err := args.FromSession(e, name, session.Text()); err != nil {
 		return nil, err

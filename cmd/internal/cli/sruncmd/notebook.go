@@ -146,7 +146,6 @@ func runNotebook(ctx context.Context, e *console.Env, c *client.Client, args *jo
 	return a.carryNotebook(ctx, at, &o.local)
 }
 
-// newAttachCmd returns the command notebook attach.
 func newAttachCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o localOptions
 	cmd := &cobra.Command{

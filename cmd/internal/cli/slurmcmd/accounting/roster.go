@@ -136,7 +136,6 @@ func (t *roster) sorted(parent string) (out []*apiv1.Account) {
 	return out
 }
 
-// account is the association of an account.
 func (t *roster) account(a *apiv1.Account) slurm.Managed {
 	row := slurm.Managed{
 		"cluster": option.ClusterName, "account": console.Escape(a.GetName()), "name": console.Escape(a.GetName()), "parname": cmp.Or(console.Escape(a.GetParent()), slurm.Root),
@@ -188,7 +187,6 @@ func (t *roster) allQOS() string {
 	return strings.Join(names, ",")
 }
 
-// qualities are the qualities of service.
 func (t *roster) qualities() (rows []slurm.Managed) {
 	for _, q := range t.st.GetQos() {
 		if !t.o.picks("qos", q.GetName()) {

@@ -327,7 +327,6 @@ func acctWindow(from, to string, now time.Time, named bool) (w window, err error
 	return w, nil
 }
 
-// sacctJSON is sacct --json.
 func sacctJSON(e *console.Env, jobs []*apiv1.Job, steps bool) error {
 	v := terms.ViewFrom(e)
 	rows := make([]slurm.Job, len(jobs))

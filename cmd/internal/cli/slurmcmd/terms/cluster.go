@@ -64,7 +64,6 @@ func Job(v *Viewer, j *apiv1.Job) slurm.Job {
 	return s
 }
 
-// addSpec adds what stands in the spec.
 func addSpec(v *Viewer, s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec) {
 	s.GID, s.Group = v.group(j.GetUid())
 	now := v.now
