@@ -23,7 +23,7 @@ func TestBuiltinWeightsAreTheFit(t *testing.T) {
 		t.Skip("fits some 13,000 rows")
 	}
 	t.Parallel()
-	ours, err := Load(filepath.Join("..", "measured"))
+	ours, err := (&Loader{}).Load(filepath.Join("..", "measured"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func loadReal(t *testing.T) []Set {
 	if _, err := os.Stat(dir); err != nil {
 		t.Skipf("no measured data at hand (give them with -data): %v", err)
 	}
-	sets, err := Load(dir)
+	sets, err := (&Loader{}).Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

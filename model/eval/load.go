@@ -39,11 +39,8 @@ func readers() map[string]reader {
 	}
 }
 
-// Load reads all data sets under dir, one folder each. Folders and files that
-// are not known are left out; a Loader says which.
-func Load(dir string) ([]Set, error) { return (&Loader{}).Load(dir) }
-
-// Loader reads data sets. It remembers the layer tables that it has read, for
+// Loader reads data sets, one folder each. Folders and files that are not known are
+// left out. It remembers the layer tables that it has read, for
 // a later directory that has measurements of their models. Not for use by
 // several goroutines at once.
 type Loader struct {

@@ -246,7 +246,7 @@ func TestLoadTakesWhatItFinds(t *testing.T) {
 
 func TestLoadErrors(t *testing.T) {
 	for name, dir := range map[string]string{"missing": filepath.Join(t.TempDir(), "none"), "nothing known": t.TempDir()} {
-		if sets, err := Load(dir); err == nil {
+		if sets, err := (&Loader{}).Load(dir); err == nil {
 			t.Errorf("%s: %d sets and no error", name, len(sets))
 		}
 	}

@@ -282,14 +282,10 @@ func TestReplayKeepsWhatItsFirstTurnAllocated(t *testing.T) {
 		n := newNode(t, Spec{Type: "A100-SXM4-80GB", Count: 1})
 		defer n.down()
 		cfg := n.admit("j1-a1", shared(0, 3352))
-		events, err := simclient.ReadEvents(strings.NewReader(`
-			{"op":"alloc","id":1,"bytes":1073741824}
-			{"op":"alloc","id":2,"bytes":2000000000}
-			{"op":"compute","work_seconds":0.5,"util_milli":700}
-			{"op":"free","id":2}
-			{"op":"compute","work_seconds":0.5,"util_milli":100}`))
-		if err != nil {
-			t.Fatalf("read trace: %v", err)
+		events := []simclient.Event{
+			{Op: simclient.EventAlloc, ID: 1, Bytes: 1 << 30}, {Op: simclient.EventAlloc, ID: 2, Bytes: 2e9},
+			{Op: simclient.EventCompute, WorkSeconds: 0.5, UtilMilli: 700}, {Op: simclient.EventFree, ID: 2},
+			{Op: simclient.EventCompute, WorkSeconds: 0.5, UtilMilli: 100},
 		}
 		began := time.Now()
 		if err := (simclient.Job{Events: events, Steps: 10}).Run(t.Context(), cfg, io.Discard); err != nil {

@@ -58,16 +58,6 @@ func (p *Printer) Print(jobs []Job) error {
 	return err
 }
 
-// Print writes the jobs as sacct does. The error names a field that is not
-// known; then nothing was written.
-func (a *Sacct) Print(w io.Writer, jobs []Job) error {
-	p, err := a.Printer(w)
-	if err != nil {
-		return err
-	}
-	return p.Print(jobs)
-}
-
 func (a *Sacct) fields() ([]field[Job], error) {
 	list := cmp.Or(a.Format, acctFormat)
 	switch {

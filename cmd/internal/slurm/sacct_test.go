@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -63,4 +64,13 @@ func TestAccountedExits(t *testing.T) {
 			t.Errorf("%s (-want +got)\n%s", tc.state, d)
 		}
 	}
+}
+
+// Print writes the jobs with a printer that is made for them.
+func (a *Sacct) Print(w io.Writer, jobs []Job) error {
+	p, err := a.Printer(w)
+	if err != nil {
+		return err
+	}
+	return p.Print(jobs)
 }

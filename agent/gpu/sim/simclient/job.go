@@ -2,7 +2,6 @@ package simclient
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,16 +25,16 @@ const (
 
 // Event is one step of a recorded program.
 type Event struct {
-	Op Kind `json:"op"`
+	Op Kind
 	// ID and Bytes belong to alloc, ID alone to free. Allocating an id that is
 	// live does nothing: so a loop keeps the weights of its first turn.
-	ID    uint32 `json:"id,omitempty"`
-	Bytes int64  `json:"bytes,omitempty"`
+	ID    uint32
+	Bytes int64
 	// Card is the position of the card in the job's list.
-	Card int `json:"card,omitempty"`
+	Card int
 	// WorkSeconds is time on the reference card (A100) at UtilMilli of it.
-	WorkSeconds float64 `json:"work_seconds,omitempty"`
-	UtilMilli   int64   `json:"util_milli,omitempty"`
+	WorkSeconds float64
+	UtilMilli   int64
 }
 
 // Job is a program for simulated cards. It has two forms: with Events it
@@ -106,32 +105,6 @@ func (j Job) Validate() error {
 		bad("%d steps of %v s are more than %.0f s of work", j.Steps, sum, maxSeconds)
 	}
 	return errors.Join(errs...)
-}
-
-// maxTrace bounds a trace file.
-const maxTrace = 16 << 20
-
-// ReadEvents reads a trace: JSON values of type Event, one after another, at
-// most 16 MiB of them.
-func ReadEvents(r io.Reader) ([]Event, error) {
-	lim := &io.LimitedReader{R: r, N: maxTrace + 1}
-	dec := json.NewDecoder(lim)
-	dec.DisallowUnknownFields()
-	var events []Event
-	for {
-		var e Event
-		err := dec.Decode(&e)
-		if lim.N == 0 {
-			return nil, fmt.Errorf("trace: more than %d MiB", maxTrace>>20)
-		}
-		if errors.Is(err, io.EOF) {
-			return events, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("trace: event %d: %w", len(events), err)
-		}
-		events = append(events, e)
-	}
 }
 
 // Run does the job on cards reached by cfg and writes progress lines to out.

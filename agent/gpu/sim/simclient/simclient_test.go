@@ -1,7 +1,6 @@
 package simclient_test
 
 import (
-	"bytes"
 	"errors"
 	"math"
 	"strings"
@@ -60,22 +59,5 @@ func TestJobValidate(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestReadEvents(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct{ name, in, msg string }{
-		{"unknown key", `{"op":"alloc","size":1}`, "event 0"},
-		{"no JSON", `{"op":"free"} x`, "event 1"},
-		{"cut", `{"op":"fr`, "event 0"},
-	} {
-		if _, err := simclient.ReadEvents(strings.NewReader(tc.in)); err == nil || !strings.Contains(err.Error(), tc.msg) {
-			t.Errorf("%s: got %v, want %q", tc.name, err, tc.msg)
-		}
-	}
-	long := bytes.Repeat(append([]byte(`{"op":"free"}`), bytes.Repeat([]byte{' '}, 4<<10)...), 5<<10)
-	if _, err := simclient.ReadEvents(bytes.NewReader(long)); err == nil || !strings.Contains(err.Error(), "more than 16 MiB") {
-		t.Errorf("a trace past its bound: %v", err)
 	}
 }
