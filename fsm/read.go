@@ -450,12 +450,9 @@ func (f JobsReader) ArrayStates(id cluster.JobID) map[cluster.JobState]int {
 func (f JobsReader) AnyArray(ids []uint64) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	for _, id := range ids {
-		if len(f.st.roll.Arrays) > 0 && f.st.roll.Arrays[cluster.JobID(id)] != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ids, func(id uint64) bool {
+		return len(f.st.roll.Arrays) > 0 && f.st.roll.Arrays[cluster.JobID(id)] != nil
+	})
 }
 
 // Barred is why a waiting job may not be planned at a time, however much is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -100,12 +101,7 @@ func (a *Archive) fillFromPeers(ctx context.Context, s *history.Store, h history
 }
 
 func missing(s *history.Store, h history.Span) bool {
-	for _, x := range s.Holes() {
-		if x.From < h.To && h.From < x.To {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Holes(), func(x history.Span) bool { return x.From < h.To && h.From < x.To })
 }
 
 // giveUp forgets about the oldest hole when it is at the beginning of what is
@@ -162,12 +158,7 @@ func (a *Archive) fetch(ctx context.Context, s *history.Store, m raftnode.Member
 }
 
 func inHole(holes []history.Span, x history.Span) bool {
-	for _, h := range holes {
-		if h.From <= x.From && x.To <= h.To {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(holes, func(h history.Span) bool { return h.From <= x.From && x.To <= h.To })
 }
 
 // Send sends the finished jobs of a part of the log that are in the store, and how far

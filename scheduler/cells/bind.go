@@ -207,22 +207,18 @@ func (b *Binding) withinGuarantee(pl *place) []*resident {
 
 // inside reports whether a job lies wholly in cells of its tenant.
 func (pl *place) inside(r *resident) bool {
-	for _, g := range r.GPUs {
-		if i, ok := pl.f.leafAt[g]; ok && pl.label[i] != r.tenant {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.GPUs, func(g cluster.GPUID) bool {
+		i, ok := pl.f.leafAt[g]
+		return ok && pl.label[i] != r.tenant
+	})
 }
 
 // mayOwn reports whether a job lies in no cell of others.
 func (pl *place) mayOwn(r *resident) bool {
-	for _, g := range r.GPUs {
-		if i, ok := pl.f.leafAt[g]; ok && pl.label[i] != r.tenant && pl.label[i] != free {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.GPUs, func(g cluster.GPUID) bool {
+		i, ok := pl.f.leafAt[g]
+		return ok && pl.label[i] != r.tenant && pl.label[i] != free
+	})
 }
 
 // problem states the binding of the type as it is.

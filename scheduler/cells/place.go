@@ -205,12 +205,7 @@ func (q *query) usable(i int32, evict bool) bool {
 	if q.pl.f.leaves[i].gone || q.pl.claim[i] != free {
 		return false
 	}
-	for _, r := range q.pl.on[i] {
-		if r.own || !evict {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(q.pl.on[i], func(r *resident) bool { return r.own || !evict })
 }
 
 // options lists sets of cards, the best first: fewest victims, least lost

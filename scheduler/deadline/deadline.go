@@ -238,12 +238,10 @@ func (d *demand) may(j *cluster.Job) func(*slot) bool {
 		if shut || !j.Spec.Allows(d.node[s.node]) || own != nil && !own.Covers(s.node, s.gpu) {
 			return false
 		}
-		for _, r := range d.rs {
-			if _, bars := r.Bars(j, s.node, s.gpu, now, j.Spec.Deadline); bars {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(d.rs, func(r *dispatch.Reservation) bool {
+			_, bars := r.Bars(j, s.node, s.gpu, now, j.Spec.Deadline)
+			return bars
+		})
 	}
 }
 

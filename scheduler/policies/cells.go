@@ -127,12 +127,10 @@ func (g *guard) Allows(t *scene.Task, ci int32) bool {
 	case whose != of && (g.mode < modeAny || !g.lendable(t)):
 		return false
 	}
-	for _, r := range g.p.Fleet.Cards[ci].On {
-		if o := g.ten.Of(g.p.Fleet.Runs[r.Run].Job.Owner); (o == whose) != (of == whose) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(g.p.Fleet.Cards[ci].On, func(r mirror.Resident) bool {
+		o := g.ten.Of(g.p.Fleet.Runs[r.Run].Job.Owner)
+		return (o == whose) != (of == whose)
+	})
 }
 
 // allowsAll holds the choice of a placer that remembers scores against the
@@ -332,12 +330,9 @@ func (g *guard) holds(t *scene.Task, gpus []cluster.GPUID, victims []cluster.Job
 }
 
 func (g *guard) empty(gpus []cluster.GPUID) bool {
-	for _, id := range gpus {
-		if g.p.Fleet.Cards[g.p.Fleet.CardAt[id]].Use.Shares > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(gpus, func(id cluster.GPUID) bool {
+		return g.p.Fleet.Cards[g.p.Fleet.CardAt[id]].Use.Shares > 0
+	})
 }
 
 // clearFor proposes to end those in the way, and keeps the cards meanwhile.

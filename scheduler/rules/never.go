@@ -372,10 +372,7 @@ func (s *sieve) named(k ClassKey) bool {
 	if !w.Named() {
 		return true
 	}
-	for _, n := range s.able {
-		if w.Nodes.Holds(n.ID) && !slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool { return classOf(&g) == k && s.same(n, &g) >= s.job.Spec.GPUs }) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.able, func(n *cluster.Node) bool {
+		return w.Nodes.Holds(n.ID) && !slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool { return classOf(&g) == k && s.same(n, &g) >= s.job.Spec.GPUs })
+	})
 }

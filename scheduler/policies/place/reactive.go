@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -87,12 +88,7 @@ func (r reactive) Admits(p *scene.Scene, t *scene.Task, c *mirror.Card) bool {
 	if !r.knows(t.ID) {
 		return false
 	}
-	for _, o := range c.On {
-		if !r.knows(p.Fleet.Runs[o.Run].Job.ID) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c.On, func(o mirror.Resident) bool { return !r.knows(p.Fleet.Runs[o.Run].Job.ID) })
 }
 
 func (r reactive) Tag(t *scene.Task) int64 {

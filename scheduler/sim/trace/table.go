@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -107,12 +108,10 @@ func firstLine(r io.Reader) (string, io.Reader, error) {
 
 // has reports whether the head holds all names.
 func (t *table) has(names ...string) bool {
-	for _, n := range names {
-		if _, ok := t.cols[n]; !ok {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(names, func(n string) bool {
+		_, ok := t.cols[n]
+		return !ok
+	})
 }
 
 // next reads a row; io.EOF ends the file. Other errors of one row are bad

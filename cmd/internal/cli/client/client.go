@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -226,23 +227,16 @@ func afterUnknown(err *cluster.Error, unknown bool) error {
 
 // down reports whether nothing ever listened on any socket.
 func (c *Client) down() bool {
-	for _, cn := range c.conns {
-		if cn.reached.Load() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c.conns, func(cn *conn) bool { return cn.reached.Load() })
 }
 
 // absent reports whether not even a folder is there of any socket. A daemon that
 // starts again takes its socket away for a moment, never its folder.
 func (c *Client) absent() bool {
-	for _, cn := range c.conns {
-		if _, err := os.Stat(filepath.Dir(cn.socket)); !errors.Is(err, fs.ErrNotExist) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c.conns, func(cn *conn) bool {
+		_, err := os.Stat(filepath.Dir(cn.socket))
+		return !errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // giveUp lists what was tried, one socket a line.

@@ -2,6 +2,7 @@ package servicecmd
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -102,12 +103,7 @@ func partial(fs *pflag.FlagSet, e *console.Env, o *options, args []string) (*api
 
 // isModel reports whether a flag describes the model, which is said anew with any of them.
 func isModel(name string) bool {
-	for _, f := range jobspec.ModelFields() {
-		if f.Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(jobspec.ModelFields(), func(f jobspec.Field) bool { return f.Name == name })
 }
 
 // update submits what changes of a service.

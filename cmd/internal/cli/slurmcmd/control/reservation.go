@@ -81,12 +81,10 @@ func runScontrolChange(ctx context.Context, e *console.Env, c *client.Client, ar
 }
 
 func hasKey(args []string, key string) bool {
-	for _, a := range args {
-		if k, _, _ := strings.Cut(strings.ToLower(a), "="); k == key {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(args, func(a string) bool {
+		k, _, _ := strings.Cut(strings.ToLower(a), "=")
+		return k == key
+	})
 }
 
 // jobSettings are the fields of scontrol update jobid=.
