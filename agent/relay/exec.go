@@ -49,12 +49,9 @@ func (s *Server) exec(ctx context.Context, ln *link, v *Visit, ask *apiv1.Attach
 	if err != nil {
 		return err
 	}
-	x := &runtime.Exec{Terminal: ask.GetTerminal(), Window: window(ask.GetWindow()), Own: ask.GetOwn()}
-	for _, line := range ask.GetEnv() {
-		x.Env = append(x.Env, string(line))
-	}
-	for _, a := range ask.GetCommand() {
-		x.Args = append(x.Args, string(a))
+	x := &runtime.Exec{
+		Terminal: ask.GetTerminal(), Window: window(ask.GetWindow()), Own: ask.GetOwn(),
+		Env: apiconv.Texts[string](ask.GetEnv()), Args: apiconv.Texts[string](ask.GetCommand()),
 	}
 	if x.Terminal && ask.GetTerm() != "" {
 		x.Env = append(x.Env, "TERM="+ask.GetTerm())

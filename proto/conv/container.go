@@ -49,19 +49,3 @@ func warningToNode(w cluster.Warning) *nodev1.Warning {
 	}
 	return &nodev1.Warning{Signal: w.Signal, Before: apiconv.ToDuration(w.Before), First: w.First}
 }
-
-func networksFrom(names []string) []cluster.Network {
-	var out []cluster.Network
-	for _, n := range names {
-		out = append(out, cluster.Network(n))
-	}
-	return out
-}
-
-func networkNames(nets []cluster.Network) []string {
-	var out []string
-	for _, n := range nets {
-		out = append(out, string(n))
-	}
-	return out
-}

@@ -6,6 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 func berthsToLog(bs []cluster.Berth) []*logv1.Berth {
@@ -132,9 +133,6 @@ func GrownBerths(c *logv1.GrowAttempt) []cluster.Berth { return berthsFromLog(c.
 
 // Shrink is the command that has an attempt give up nodes, for a job or for nobody.
 func Shrink(id cluster.AttemptID, nodes []cluster.NodeID, of cluster.JobID, why string) *logv1.Command {
-	c := &logv1.ShrinkAttempt{Job: uint64(id.Job), Attempt: id.No, For: uint64(of), Why: clip(why, maxDetail)}
-	for _, n := range nodes {
-		c.Nodes = append(c.Nodes, string(n))
-	}
+	c := &logv1.ShrinkAttempt{Job: uint64(id.Job), Attempt: id.No, For: uint64(of), Why: clip(why, maxDetail), Nodes: apiconv.Texts[string](nodes)}
 	return &logv1.Command{Kind: &logv1.Command_ShrinkAttempt{ShrinkAttempt: c}}
 }

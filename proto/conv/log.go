@@ -26,7 +26,7 @@ func OwnerFromLog(m *logv1.Owner) cluster.Owner {
 func SpecToLog(s *cluster.Spec) *logv1.Spec {
 	m := specToLog(s)
 	env, script := s.Large()
-	m.Env, m.Script = apiconv.ToBytes(env), script
+	m.Env, m.Script = apiconv.Texts[[]byte](env), script
 	return m
 }
 
@@ -43,7 +43,7 @@ func SpecNaming(s *cluster.Spec) *logv1.Spec {
 // specToLog leaves environment and script out.
 func specToLog(s *cluster.Spec) *logv1.Spec {
 	return &logv1.Spec{
-		Name: s.Name, Command: apiconv.ToBytes(s.Command), Dir: []byte(s.Dir), Image: s.Image,
+		Name: s.Name, Command: apiconv.Texts[[]byte](s.Command), Dir: []byte(s.Dir), Image: s.Image,
 		Gpus: uint32(s.GPUs), Exclusive: s.Exclusive, GpuType: s.GPUType, Node: string(s.Node),
 		GpuMemMib: s.GPUMemMiB, GpuMilli: s.GPUMilli, DurationUs: s.Duration.Microseconds(),
 		MemMib: s.MemMiB, CpuMilli: s.CPUMilli, TimeLimitUs: s.TimeLimit.Microseconds(),
@@ -123,7 +123,7 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 	return &cluster.Spec{
 		Array: array,
 		Where: where,
-		Name:  m.GetName(), Command: apiconv.FromBytes(m.GetCommand()), Env: apiconv.FromBytes(m.GetEnv()), Dir: string(m.GetDir()), Image: m.GetImage(),
+		Name:  m.GetName(), Command: apiconv.Texts[string](m.GetCommand()), Env: apiconv.Texts[string](m.GetEnv()), Dir: string(m.GetDir()), Image: m.GetImage(),
 		GPUs: int(m.GetGpus()), Exclusive: m.GetExclusive(), GPUType: m.GetGpuType(), Node: cluster.NodeID(m.GetNode()),
 		GPUMemMiB: m.GetGpuMemMib(), GPUMilli: m.GetGpuMilli(), Duration: us(m.GetDurationUs()),
 		MemMiB: m.GetMemMib(), CPUMilli: m.GetCpuMilli(), TimeLimit: us(m.GetTimeLimitUs()),
@@ -311,7 +311,7 @@ func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
 		BootId: a.BootID, Estimate: EstimateToLog(a.Estimate), PlacedUs: int64(a.Placed), StartedUs: int64(a.Started), EndedUs: int64(a.Ended),
 		Why: a.Why, Overtook: a.Overtook, Gang: gangToLog(a.Gang), Port: uint32(a.Port), GpuMilli: a.GPUMilli, Marks: uint32(a.Marks), Idle: idleToLog(a.Idle), Resize: resizeToLog(a.Resize), Progress: progressToLog(a.Progress),
 		Secret: []byte(a.Secret), Power: cardPowerToLog(a.Power), Search: CapSearchToLog(a.Search), Serving: ServingToLog(a.Serving), Loan: a.Loan,
-		Changes: changesToLog(a.Changes),
+		Changes: changesToLog(a.Changes), Neighbours: apiconv.IDs[uint64](a.Neighbours),
 	}
 	if p := a.Preempt; p != nil {
 		m.Preempt = preemptRequestToLog(p)
@@ -321,9 +321,6 @@ func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
 	}
 	if a.Usage != (cluster.Usage{}) {
 		m.Usage = UsageToLog(a.Usage)
-	}
-	for _, n := range a.Neighbours {
-		m.Neighbours = append(m.Neighbours, uint64(n))
 	}
 	return m
 }
@@ -395,9 +392,7 @@ func attemptFromLog(m *logv1.Attempt) (cluster.Attempt, error) {
 	if m.Exit != nil {
 		a.Exit = &cluster.Exit{Code: m.Exit.Code, Signal: m.Exit.Signal}
 	}
-	for _, n := range m.Neighbours {
-		a.Neighbours = append(a.Neighbours, cluster.JobID(n))
-	}
+	a.Neighbours = apiconv.IDs[cluster.JobID](m.Neighbours)
 	var err error
 	a.Gang, err = gangFromLog(m.Gang)
 	return a, err

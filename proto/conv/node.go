@@ -191,12 +191,7 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 	if s.Service != nil {
 		command, env = service.Fill(command, a.Port), slices.Concat(env, replica(as, j, a))
 	}
-	for _, c := range command {
-		as.Command = append(as.Command, []byte(c))
-	}
-	for _, e := range env {
-		as.Env = append(as.Env, []byte(e))
-	}
+	as.Command, as.Env = apiconv.Texts[[]byte](command), apiconv.Texts[[]byte](env)
 	as.Ranks, as.Array = ranks(s, a, rank), arrayTask(j)
 	for i, g := range b.GPUs {
 		as.Gpus = append(as.Gpus, &nodev1.Share{

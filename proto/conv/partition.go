@@ -17,7 +17,7 @@ func PartitionToLog(p *cluster.Partition) *logv1.Partition {
 	return &logv1.Partition{
 		Name: p.Name, Revision: p.Revision, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default,
 		MaxTimeUs: p.MaxTime.Microseconds(), DefaultTimeUs: p.DefaultTime.Microseconds(), Down: p.Down,
-		Networks: networkNames(p.Networks), Idle: p.Idle.String(), Access: accessToLog(p.Access), SessionIdleUs: p.SessionIdle.Microseconds(),
+		Networks: apiconv.Texts[string](p.Networks), Idle: p.Idle.String(), Access: accessToLog(p.Access), SessionIdleUs: p.SessionIdle.Microseconds(),
 		Host: hostToLog(p.Host), Resize: string(p.Resize), MaxGpus: p.MaxGPUs, Preempt: string(p.Preempt), PowerCap: string(p.Power.Cap), GpuFreq: string(p.Power.Freq),
 		LendTo: p.Lend.To, LendShortUs: p.Lend.Short.Microseconds(),
 	}
@@ -67,7 +67,7 @@ func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 	p := &cluster.Partition{
 		Name: m.GetName(), Revision: m.GetRevision(), Nodes: nodes, GPUTypes: m.GetGpuTypes(), Default: m.GetDefault(),
 		MaxTime: us(m.GetMaxTimeUs()), DefaultTime: us(m.GetDefaultTimeUs()), Down: m.GetDown(),
-		Networks: networksFrom(m.GetNetworks()), Access: accessFrom(m.GetAccess()), SessionIdle: us(m.GetSessionIdleUs()),
+		Networks: apiconv.Texts[cluster.Network](m.GetNetworks()), Access: accessFrom(m.GetAccess()), SessionIdle: us(m.GetSessionIdleUs()),
 		Host: hostFromLog(m.GetHost()), Resize: cluster.ResizeMode(m.GetResize()), MaxGPUs: m.GetMaxGpus(), Preempt: cluster.PreemptMode(m.GetPreempt()),
 		Power: apiconv.PowerFrom(m), Lend: cluster.Lending{To: m.GetLendTo(), Short: us(m.GetLendShortUs())},
 	}
@@ -80,7 +80,7 @@ func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 // PartitionToAPI converts a partition for users; what is there now and the
 // policy are the caller's to add.
 func PartitionToAPI(p *cluster.Partition) *apiv1.Partition {
-	m := &apiv1.Partition{Name: p.Name, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default, Down: p.Down, Networks: networkNames(p.Networks), Idle: p.Idle.String(), Resize: string(p.Resize), MaxGpus: p.MaxGPUs, Preempt: string(p.Preempt), PowerCap: string(p.Power.Cap), GpuFreq: string(p.Power.Freq)}
+	m := &apiv1.Partition{Name: p.Name, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default, Down: p.Down, Networks: apiconv.Texts[string](p.Networks), Idle: p.Idle.String(), Resize: string(p.Resize), MaxGpus: p.MaxGPUs, Preempt: string(p.Preempt), PowerCap: string(p.Power.Cap), GpuFreq: string(p.Power.Freq)}
 	for _, list := range cluster.AccessLists() {
 		if len(p.Access[list]) > 0 {
 			m.Access = append(m.Access, &apiv1.AccessList{List: list, Names: p.Access[list]})

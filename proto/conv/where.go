@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 func whereFromLog(m *logv1.Where) (*cluster.Where, error) {
@@ -24,14 +25,11 @@ func whereToLog(w *cluster.Where) *logv1.Where {
 
 // ReservationToLog converts a reservation.
 func ReservationToLog(r *dispatch.Reservation) *logv1.Reservation {
-	m := &logv1.Reservation{
+	return &logv1.Reservation{
 		Name: r.Name, Revision: r.Revision, StartUs: int64(r.Start), DurationUs: r.Duration.Microseconds(), Repeat: string(r.Repeat),
 		Nodes: r.Nodes.String(), Users: r.Users, Accounts: r.Accounts, Maint: r.Maint, Features: r.Features, Comment: r.Comment,
+		Gpus: apiconv.Texts[string](r.GPUs),
 	}
-	for _, g := range r.GPUs {
-		m.Gpus = append(m.Gpus, string(g))
-	}
-	return m
 }
 
 // ReservationFromLog converts back. One that Reservation.Check refuses is an
@@ -44,9 +42,7 @@ func ReservationFromLog(m *logv1.Reservation) (*dispatch.Reservation, error) {
 	r := &dispatch.Reservation{
 		Name: m.GetName(), Revision: m.GetRevision(), Start: cluster.Time(m.GetStartUs()), Duration: us(m.GetDurationUs()), Repeat: dispatch.Repeat(m.GetRepeat()),
 		Nodes: nodes, Users: m.GetUsers(), Accounts: m.GetAccounts(), Maint: m.GetMaint(), Features: m.GetFeatures(), Comment: m.GetComment(),
-	}
-	for _, g := range m.GetGpus() {
-		r.GPUs = append(r.GPUs, cluster.GPUID(g))
+		GPUs: apiconv.Texts[cluster.GPUID](m.GetGpus()),
 	}
 	return r, r.Check()
 }

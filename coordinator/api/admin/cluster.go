@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // clusterServer answers administrators, and users who look around.
@@ -162,9 +163,7 @@ func (c *Admin) nodeView(n *cluster.Node) *apiv1.Node {
 		}
 	}
 	for _, g := range v.Gpus {
-		for _, id := range c.fsm.GPUJobs(cluster.GPUID(g.Uuid)) {
-			g.Jobs = append(g.Jobs, uint64(id))
-		}
+		g.Jobs = apiconv.IDs[uint64](c.fsm.GPUJobs(cluster.GPUID(g.Uuid)))
 		g.Detail = heard.Detail[cluster.GPUID(g.Uuid)]
 		if u := heard.Usage[cluster.GPUID(g.Uuid)]; u != nil {
 			g.MeasuredUsedMib, g.MeasuredUtilMilli = u.UsedMib, u.UtilMilli
@@ -191,14 +190,7 @@ func (s *clusterServer) FenceNode(ctx context.Context, req *apiv1.FenceNodeReque
 	if !ok {
 		return nil, noNode(req.Id)
 	}
-	resp := &apiv1.FenceNodeResponse{Node: s.c.nodeView(n)}
-	for _, id := range r.Lost {
-		resp.Lost = append(resp.Lost, uint64(id))
-	}
-	for _, id := range r.Requeued {
-		resp.Requeued = append(resp.Requeued, uint64(id))
-	}
-	return resp, nil
+	return &apiv1.FenceNodeResponse{Node: s.c.nodeView(n), Lost: apiconv.IDs[uint64](r.Lost), Requeued: apiconv.IDs[uint64](r.Requeued)}, nil
 }
 
 // RemoveNode forgets a node on which nothing runs, and its certificate is

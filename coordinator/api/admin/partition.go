@@ -16,6 +16,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
@@ -112,10 +113,7 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (p *cluster.
 		p.GPUTypes = slices.Compact(slices.Sorted(slices.Values(req.GpuTypes)))
 	}
 	if req.SetNetworks {
-		p.Networks = nil
-		for _, n := range req.Networks {
-			p.Networks = append(p.Networks, cluster.Network(n))
-		}
+		p.Networks = apiconv.Texts[cluster.Network](req.Networks)
 	}
 	if req.Default != nil {
 		p.Default = req.GetDefault()

@@ -200,9 +200,7 @@ func historyQuery(f *apiv1.HistoryFilter) (history.Query, error) {
 	if n := len(q.Users) + len(q.Accounts) + len(q.Partitions) + len(q.Names) + len(f.GetIds()) + len(f.GetStates()); n > maxIDsPerFilter {
 		return q, cluster.Errorf(cluster.CodeInvalid, "filter: has %d values, at most %d are allowed", n, maxIDsPerFilter)
 	}
-	for _, id := range f.GetIds() {
-		q.IDs = append(q.IDs, cluster.JobID(id))
-	}
+	q.IDs = apiconv.IDs[cluster.JobID](f.GetIds())
 	for _, name := range f.GetStates() {
 		st, err := cluster.ParseJobState(name)
 		if err != nil {

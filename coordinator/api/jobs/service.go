@@ -131,11 +131,7 @@ func checkSize(jobs []*apiv1.JobSpec) error {
 }
 
 func submitted(ids []cluster.JobID, index uint64) *apiv1.SubmitJobsResponse {
-	resp := &apiv1.SubmitJobsResponse{Index: index}
-	for _, id := range ids {
-		resp.Ids = append(resp.Ids, uint64(id))
-	}
-	return resp
+	return &apiv1.SubmitJobsResponse{Index: index, Ids: apiconv.IDs[uint64](ids)}
 }
 
 // bodyHash tells two requests with one id apart.

@@ -19,7 +19,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "job: is missing")
 	}
 	s := &cluster.Spec{
-		Name: m.GetName(), Command: FromBytes(m.GetCommand()), Env: FromBytes(m.GetEnv()),
+		Name: m.GetName(), Command: Texts[string](m.GetCommand()), Env: Texts[string](m.GetEnv()),
 		Dir: string(m.GetDir()), Image: m.GetImage(),
 		Exclusive: m.GetExclusive(), GPUType: m.GetGpuType(), Node: cluster.NodeID(m.GetNode()), Nodes: int(min(m.GetNodes(), MaxStored)), Tasks: int(min(m.GetTasksPerNode(), MaxStored)),
 		GPUMemMiB: m.GetGpuMemMib(), GPUMilli: m.GetGpuUtilMilli(),
@@ -126,7 +126,7 @@ func duration(field string, d *durationpb.Duration) (time.Duration, error) {
 // environment and script that lie outside of the spec.
 func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 	return &apiv1.JobSpec{
-		Name: s.Name, Command: ToBytes(s.Command), Env: ToBytes(s.Env),
+		Name: s.Name, Command: Texts[[]byte](s.Command), Env: Texts[[]byte](s.Env),
 		Dir: []byte(s.Dir), Image: s.Image, Gpus: uint32(max(0, s.GPUs)),
 		Exclusive: s.Exclusive, GpuType: s.GPUType, Node: string(s.Node), Nodes: uint32(max(0, s.Nodes)), TasksPerNode: uint32(max(0, s.Tasks)),
 		GpuMemMib: s.GPUMemMiB, GpuUtilMilli: s.GPUMilli, Expected: ToDuration(s.Duration),
@@ -222,7 +222,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 		return m
 	}
 	if a := j.Last(); a != nil && !j.State.Waiting() {
-		m.Measured, m.Neighbours = MeasuredToAPI(a.Usage), jobIDs(a.Neighbours)
+		m.Measured, m.Neighbours = MeasuredToAPI(a.Usage), IDs[uint64](a.Neighbours)
 	}
 	if predictedBy(j, d.GPU) == byAttempt {
 		m.Predicted = EstimateToAPI(j.Last().Estimate)
@@ -263,7 +263,7 @@ func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {
 		No: a.No, State: a.State.String(), Reason: string(a.Reason.Code), ReasonDetail: a.Reason.Detail,
 		Node: string(a.Berth.Node), Gpus: attemptShares(a, gpu),
 		Placed: ToTime(a.Placed), Started: ToTime(a.Started), Ended: ToTime(a.Ended),
-		Why: a.Why, Overtook: a.Overtook, Neighbours: jobIDs(a.Neighbours),
+		Why: a.Why, Overtook: a.Overtook, Neighbours: IDs[uint64](a.Neighbours),
 		Predicted: EstimateToAPI(a.Estimate), Measured: MeasuredToAPI(a.Usage), Token: uint64(a.Token),
 		Parts: partsToAPI(a, gpu), Port: uint32(a.Port), Progress: progressToAPI(a.Progress),
 		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB, Power: cardPowerToAPI(a, gpu), Search: capSearchToAPI(a.Search), Loan: a.Loan, Changes: changesToAPI(a.Changes),
@@ -373,28 +373,20 @@ func ToDuration(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-func jobIDs(ids []cluster.JobID) []uint64 {
-	var out []uint64
-	for _, id := range ids {
-		out = append(out, uint64(id))
+// IDs converts numbers of jobs and the like; nil for none.
+func IDs[To, From ~uint64](in []From) (out []To) {
+	for _, id := range in {
+		out = append(out, To(id))
 	}
 	return out
 }
 
-// ToBytes converts texts that need not be UTF-8.
-func ToBytes(in []string) [][]byte {
-	var out [][]byte
+type text interface{ ~string | ~[]byte }
+
+// Texts converts names and texts, of which those in bytes need not be UTF-8; nil for none.
+func Texts[To, From text](in []From) (out []To) {
 	for _, s := range in {
-		out = append(out, []byte(s))
-	}
-	return out
-}
-
-// FromBytes converts back.
-func FromBytes(in [][]byte) []string {
-	var out []string
-	for _, b := range in {
-		out = append(out, string(b))
+		out = append(out, To(s))
 	}
 	return out
 }

@@ -36,7 +36,7 @@ func specToAPI(m *apiv1.Job, j *cluster.Job, d JobDetail) {
 	m.Spec.Script = nil // a list of jobs would be as long as all their scripts
 	if j.Spec.Bulk != nil && d.Whole && !d.Redact {
 		env, _ := j.Spec.Large()
-		m.Spec.Env = ToBytes(env)
+		m.Spec.Env = Texts[[]byte](env)
 	}
 }
 

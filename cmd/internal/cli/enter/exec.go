@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 type execOptions struct {
@@ -69,10 +70,7 @@ func runExec(ctx context.Context, e *console.Env, c *client.Client, o execOption
 	if err != nil {
 		return err
 	}
-	x := &apiv1.AttachExec{Terminal: o.terminal}
-	for _, a := range command {
-		x.Command = append(x.Command, []byte(a))
-	}
+	x := &apiv1.AttachExec{Terminal: o.terminal, Command: apiconv.Texts[[]byte](command)}
 	if o.terminal {
 		x.Term = e.Getenv("TERM")
 	}

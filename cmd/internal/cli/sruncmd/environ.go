@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/step"
 	"github.com/berth-scheduler/berth/cluster/hostnames"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // nodeVars are of a node, or of this program, and do not travel to another.
@@ -75,7 +76,7 @@ func distribution(l *layout) string {
 // config is what the node of a place runs.
 func config(l *layout, p place, args []string, env []string, gpus []int) *step.Config {
 	lines := append(env, "SLURM_NODEID="+strconv.Itoa(p.id), "SLURM_GTIDS="+p.ranks())
-	cfg := &step.Config{Node: p.node, Umask: -1, Args: bytesOf(args), Env: bytesOf(lines)}
+	cfg := &step.Config{Node: p.node, Umask: -1, Args: apiconv.Texts[[]byte](args), Env: apiconv.Texts[[]byte](lines)}
 	for i := range p.tasks {
 		t := step.Task{GPUs: gpus, Env: [][]byte{[]byte("SLURM_PROCID=" + strconv.Itoa(p.first+i)), []byte("SLURM_LOCALID=" + strconv.Itoa(i))}}
 		if each := l.eachGPUs; each > 0 && len(gpus) >= (i+1)*each {
@@ -84,11 +85,4 @@ func config(l *layout, p place, args []string, env []string, gpus []int) *step.C
 		cfg.Tasks = append(cfg.Tasks, t)
 	}
 	return cfg
-}
-
-func bytesOf(list []string) (out [][]byte) {
-	for _, s := range list {
-		out = append(out, []byte(s))
-	}
-	return out
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/enter"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // stepKeep is how long a node keeps the tasks of a step whose srun lost its
@@ -87,10 +88,7 @@ func (n *remoteNode) Close() {
 
 // remotePty runs the command at this terminal on the first node.
 func (s *stepRun) remotePty(ctx context.Context, cfg *step.Config) error {
-	x := &apiv1.AttachExec{Terminal: true, Term: s.e.Getenv("TERM")}
-	for _, a := range s.o.command {
-		x.Command = append(x.Command, []byte(a))
-	}
+	x := &apiv1.AttachExec{Terminal: true, Term: s.e.Getenv("TERM"), Command: apiconv.Texts[[]byte](s.o.command)}
 	x.Env = append(append(x.Env, cfg.Env...), cfg.Tasks[0].Env...)
 	in := &enter.InsideJob{Open: &apiv1.AttachOpen{Job: s.j.id, Node: s.l.places[0].node, What: &apiv1.AttachOpen_Exec{Exec: x}}, Keep: stepKeep}
 	end, err := in.Run(ctx, s.e, s.c)

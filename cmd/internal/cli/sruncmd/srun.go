@@ -23,6 +23,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 const srunExamples = "  berth srun -G 1 -n 1 nvidia-smi\n" +
@@ -222,7 +223,7 @@ func (s *stepRun) run(ctx context.Context, set settings) error {
 		for t := range cfg.Tasks {
 			only, err := strconv.Atoi(set.input)
 			if o := s.o; o.each != nil {
-				cfg.Tasks[t].Args = bytesOf(o.each[p.first+t])
+				cfg.Tasks[t].Args = apiconv.Texts[[]byte](o.each[p.first+t])
 			}
 			cfg.Tasks[t].Reads = set.input != "none" && (err != nil || only == p.first+t)
 		}
