@@ -10,8 +10,8 @@ import (
 const block = 64 << 10
 
 // Max is how far back Offset looks: a file can be made of any size, with
-// no line in it, in no time.
-const Max = 1 << 30
+// no line in it, in no time, and its owner may ask for its end again and again.
+const Max = 64 << 20
 
 // Offset returns where the last lines of the first size bytes of f begin.
 // What follows the last line end counts as a line. When there are fewer in the
