@@ -75,6 +75,13 @@ func detect(mountinfo io.Reader) (Hierarchy, error) {
 	return h, nil
 }
 
+// Plain is h for groups that get no limit but of memory, weight and pids, by whoever makes
+// them: there are no directories of theirs elsewhere to look for.
+func (h Hierarchy) Plain() Hierarchy {
+	h.CPUSet, h.Block, h.Others = "", "", nil
+	return h
+}
+
 func (h *Hierarchy) addV1(point, options string) {
 	ours := false
 	for opt := range strings.SplitSeq(options, ",") {
@@ -165,8 +172,7 @@ func (g *Group) Add(pid int) error {
 func (g *Group) extra() []string {
 	var out []string
 	for _, m := range []string{g.h.CPUSet, g.h.Block} {
-		d := filepath.Join(m, g.path)
-		if st, err := os.Stat(d); m != "" && err == nil && st.IsDir() {
+		if d := filepath.Join(m, g.path); m != "" && isDir(d) {
 			out = append(out, d)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Limits caps a group. A zero field is no cap.
@@ -81,7 +83,11 @@ func (g *Group) Create(l Limits) error {
 		return fmt.Errorf("control group: %w", err)
 	}
 	for _, d := range g.dirs() {
-		if err := os.MkdirAll(d, 0o755); err != nil {
+		err := unix.Mkdir(d, 0o755)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINTR) {
+			err = os.MkdirAll(d, 0o755)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("make control group: %w", err)
 		}
 	}
@@ -294,33 +300,44 @@ func writeText(dir, file, text string) error {
 
 // Limits reads back what the kernel keeps the group to, but for weights and
 // I/O. What it keeps no count of is 0.
-func (g *Group) Limits() (Limits, error) {
-	var l Limits
-	var err error
-	if g.h.Unified != "" {
-		dir := filepath.Join(g.h.Unified, g.path)
-		if l.MemBytes, err = readCap(filepath.Join(dir, "memory.max")); err != nil {
-			return l, err
-		}
-		l.Pids, _ = readCap(filepath.Join(dir, "pids.max")) // no file: not counted
-		if text, err := readFile(filepath.Join(dir, "cpu.max")); err == nil {
-			q, period, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
-			l.CPUQuotaMilli = milli(q, period)
-		}
-		text, _ := readFile(filepath.Join(dir, "cpuset.cpus"))
-		l.CPUSet = strings.TrimSpace(string(text))
-		return l, nil
-	}
-	if l.MemBytes, err = readCap(filepath.Join(g.h.Memory, g.path, "memory.limit_in_bytes")); err != nil {
+func (g *Group) Limits() (l Limits, err error) {
+	if l.MemBytes, err = g.memCap(); err != nil {
 		return l, err
 	}
-	l.Pids, _ = readCap(filepath.Join(g.h.Pids, g.path, "pids.max"))
+	mount := g.h.Pids
+	if g.h.Unified != "" {
+		mount = g.h.Unified
+	}
+	l.Pids, _ = readCap(filepath.Join(mount, g.path, "pids.max")) // no file: not counted
+	l.CPUQuotaMilli, l.CPUSet = g.cpuCap(), g.processors()
+	return l, nil
+}
+
+func (g *Group) memCap() (int64, error) {
+	if g.h.Unified != "" {
+		return readCap(filepath.Join(g.h.Unified, g.path, "memory.max"))
+	}
+	return readCap(filepath.Join(g.h.Memory, g.path, "memory.limit_in_bytes"))
+}
+
+func (g *Group) cpuCap() int64 {
+	if g.h.Unified != "" {
+		text, _ := readFile(filepath.Join(g.h.Unified, g.path, "cpu.max"))
+		q, period, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+		return milli(q, period)
+	}
 	q, _ := readFile(filepath.Join(g.h.CPU, g.path, "cpu.cfs_quota_us"))
 	period, _ := readFile(filepath.Join(g.h.CPU, g.path, "cpu.cfs_period_us"))
-	l.CPUQuotaMilli = milli(strings.TrimSpace(string(q)), strings.TrimSpace(string(period)))
-	text, _ := readFile(filepath.Join(g.h.CPUSet, g.path, "cpuset.cpus"))
-	l.CPUSet = strings.TrimSpace(string(text))
-	return l, nil
+	return milli(strings.TrimSpace(string(q)), strings.TrimSpace(string(period)))
+}
+
+func (g *Group) processors() string {
+	mount := g.h.CPUSet
+	if g.h.Unified != "" {
+		mount = g.h.Unified
+	}
+	text, _ := readFile(filepath.Join(mount, g.path, "cpuset.cpus"))
+	return strings.TrimSpace(string(text))
 }
 
 // milli turns a quota in a period into thousandths of a core; "max" and -1 are
@@ -358,23 +375,24 @@ func readCap(path string) (int64, error) {
 // Verify reads back the caps of memory, and of the CPU's use and processors
 // where they were asked for: a cap that does not hold is an error.
 func (g *Group) Verify(l Limits) error {
-	if l.MemBytes <= 0 && l.CPUQuotaMilli <= 0 && l.CPUSet == "" {
-		return nil
-	}
-	got, err := g.Limits()
-	if err != nil {
-		return err
-	}
 	bad := func(what string, got, want any) error {
 		return fmt.Errorf("%s of %s is %v after %v was written", what, g.path, got, want)
 	}
-	page := int64(os.Getpagesize())
-	switch {
-	case l.MemBytes > 0 && (got.MemBytes == 0 || got.MemBytes > l.MemBytes || got.MemBytes < l.MemBytes-page):
-		return bad("memory cap", got.MemBytes, l.MemBytes)
-	case l.CPUQuotaMilli > 0 && got.CPUQuotaMilli != quota(l)*1000/cpuPeriod:
-		return bad("CPU cap", got.CPUQuotaMilli, l.CPUQuotaMilli)
-	case l.CPUSet != "" && got.CPUSet == "" && (g.h.Unified != "" || g.h.CPUSet != ""):
+	if page := int64(os.Getpagesize()); l.MemBytes > 0 {
+		got, err := g.memCap()
+		if err != nil {
+			return err
+		}
+		if got == 0 || got > l.MemBytes || got < l.MemBytes-page {
+			return bad("memory cap", got, l.MemBytes)
+		}
+	}
+	if l.CPUQuotaMilli > 0 {
+		if got := g.cpuCap(); got != quota(l)*1000/cpuPeriod {
+			return bad("CPU cap", got, l.CPUQuotaMilli)
+		}
+	}
+	if l.CPUSet != "" && (g.h.Unified != "" || g.h.CPUSet != "") && g.processors() == "" {
 		return bad("set of processors", "empty", l.CPUSet)
 	}
 	return nil

@@ -20,8 +20,6 @@ type Meter struct {
 	g    *Group
 	stat *os.File // memory.stat
 	buf  []byte
-	// stacked remembers which block devices are made of others.
-	stacked map[string]bool
 }
 
 // Meter returns a meter of the group, which must be there. The error wraps
@@ -35,7 +33,7 @@ func (g *Group) Meter() (*Meter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("measure control group: %w", err)
 	}
-	return &Meter{g: g, stat: f, buf: make([]byte, 8<<10), stacked: map[string]bool{}}, nil
+	return &Meter{g: g, stat: f, buf: make([]byte, 8<<10)}, nil
 }
 
 // Close lets go of the files. The group may be removed with or without.
@@ -85,32 +83,27 @@ func (m *Meter) CPUTime() time.Duration { return m.g.CPUTime() }
 // far as the kernel knows the group behind a request: under version 1 it
 // forgets that of writes through the page cache, and devices of the network
 // are none. ok is false where nothing is counted.
-func (m *Meter) Storage() (read, written int64, ok bool) {
-	path, count := filepath.Join(m.g.h.Block, m.g.path, "blkio.throttle.io_service_bytes_recursive"), countV1
+func (g *Group) Storage() (read, written int64, ok bool) {
+	path, count := filepath.Join(g.h.Block, g.path, "blkio.throttle.io_service_bytes_recursive"), countV1
 	switch {
-	case m.g.h.Unified != "":
-		path, count = filepath.Join(m.g.h.Unified, m.g.path, "io.stat"), countV2
-	case m.g.h.Block == "":
+	case g.h.Unified != "":
+		path, count = filepath.Join(g.h.Unified, g.path, "io.stat"), countV2
+	case g.h.Block == "":
 		return 0, 0, false
 	}
 	data, err := readFile(path)
 	if err != nil {
 		return 0, 0, false
 	}
-	read, written = count(string(data), m.isStacked)
+	read, written = count(string(data), isStacked)
 	return read, written, true
 }
 
 // isStacked reports whether a device, such as "253:0", is made of others, which
 // count the same bytes again.
-func (m *Meter) isStacked(dev string) bool {
-	is, known := m.stacked[dev]
-	if !known {
-		slaves, err := os.ReadDir(filepath.Join("/sys/dev/block", filepath.Base(dev), "slaves"))
-		is = err == nil && len(slaves) > 0
-		m.stacked[dev] = is
-	}
-	return is
+func isStacked(dev string) bool {
+	slaves, err := os.ReadDir(filepath.Join("/sys/dev/block", filepath.Base(dev), "slaves"))
+	return err == nil && len(slaves) > 0
 }
 
 // countV1 sums lines such as "8:0 Read 4096".

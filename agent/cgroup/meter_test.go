@@ -54,7 +54,7 @@ func TestMeter(t *testing.T) {
 					t.Errorf("resident: got %d, %v, want %d", n, err, c.resident)
 				}
 			}
-			if r, w, ok := m.Storage(); r != c.read || w != c.written || ok != c.io {
+			if r, w, ok := c.h.Open("/g").Storage(); r != c.read || w != c.written || ok != c.io {
 				t.Errorf("storage: got %d, %d, %v, want %d, %d, %v", r, w, ok, c.read, c.written, c.io)
 			}
 			if err := m.Close(); err != nil {

@@ -56,13 +56,13 @@ func (g *Group) oomEvents() (*os.File, error) {
 	}
 	events := os.NewFile(uintptr(fd), "oom events")
 	dir := filepath.Join(g.h.Memory, g.path)
-	control, err := os.Open(filepath.Join(dir, "memory.oom_control"))
+	control, err := open(filepath.Join(dir, "memory.oom_control"), unix.O_RDONLY)
 	if err != nil {
 		return nil, errors.Join(err, events.Close())
 	}
 	// The kernel needs the second file only to know which events are meant.
-	err = writeFile(filepath.Join(dir, "cgroup.event_control"), fmt.Appendf(nil, "%d %d", fd, control.Fd()))
-	if err = errors.Join(err, control.Close()); err != nil {
+	err = writeFile(filepath.Join(dir, "cgroup.event_control"), fmt.Appendf(nil, "%d %d", fd, control))
+	if err = errors.Join(err, unix.Close(control)); err != nil {
 		return nil, errors.Join(err, events.Close())
 	}
 	return events, nil

@@ -27,7 +27,10 @@ func (la *Launcher) room(dir string) error {
 }
 
 func makeRoom(dir string) error {
-	options := fmt.Sprintf("size=%dm,nr_inodes=64,mode=0711", RoomMiB)
+	return mountTmpfs(dir, fmt.Sprintf("size=%dm,nr_inodes=64,mode=0711", RoomMiB))
+}
+
+func mountTmpfs(dir, options string) error {
 	if err := unix.Mount("berth", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return &os.PathError{Op: "mount a file system of its own at", Path: dir, Err: err}
 	}
@@ -60,12 +63,32 @@ func leaveRoom(dir string) error {
 // CanRoom reports why attempts cannot have rooms of their own below a directory, which it
 // makes: an agent that is root in a container may not mount.
 func CanRoom(scripts string) error {
+	if err := os.MkdirAll(scripts, 0o711); err != nil {
+		return err
+	}
+	if err := floor(scripts); err != nil {
+		return err
+	}
 	dir := filepath.Join(scripts, ".room")
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err
 	}
 	err := makeRoom(dir)
 	return errors.Join(err, leaveRoom(dir), os.Remove(dir))
+}
+
+// floor gives the directories of attempts a file system in memory, too, where they would be on
+// a disk, which looks for a place for each, and nothing is there yet.
+func floor(scripts string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(scripts, &fs); err != nil || fs.Type == unix.TMPFS_MAGIC {
+		return err
+	}
+	entries, err := os.ReadDir(scripts)
+	if err != nil || len(entries) > 0 {
+		return err
+	}
+	return mountTmpfs(scripts, fmt.Sprintf("size=%dm,mode=0711", RoomMiB))
 }
 
 // removeDir removes a directory of an attempt with its room.
@@ -76,7 +99,7 @@ func removeDir(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// LeaveRooms takes away the rooms of all attempts below a directory, whose jobs have ended:
+// LeaveRooms takes away what was mounted at and below a directory, whose jobs have ended:
 // for clusters that go with their directory.
 func LeaveRooms(scripts string) error {
 	entries, err := os.ReadDir(scripts)
@@ -86,5 +109,5 @@ func LeaveRooms(scripts string) error {
 	for _, e := range entries {
 		err = errors.Join(err, leaveRoom(filepath.Join(scripts, e.Name())))
 	}
-	return err
+	return errors.Join(err, leaveRoom(scripts))
 }

@@ -92,10 +92,18 @@ func TestNobodyFillsTheScriptsOfOthers(t *testing.T) {
 			t.Errorf("there is something left: %v", err)
 		}
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil || bytes.Contains(mounts, []byte(la.cfg.Scripts)) {
-		t.Errorf("rooms of ended attempts are left: %v", err)
+	if mountedBelow(t, la.cfg.Scripts+"/") {
+		t.Error("rooms of ended attempts are left")
 	}
+}
+
+func mountedBelow(t *testing.T, path string) bool {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Contains(mounts, []byte(path))
 }
 
 type zeros struct{}
@@ -109,23 +117,40 @@ func (zeros) Read(p []byte) (int, error) {
 func TestLeaveRooms(t *testing.T) {
 	t.Parallel()
 	la := roomy(t)
-	dir := place(t, la, assigned(t, 3))
+	place(t, la, assigned(t, 3))
 	for range 2 {
 		if err := LeaveRooms(la.cfg.Scripts); err != nil {
 			t.Error(err)
 		}
 	}
-	if there, err := isRoom(dir); there || err != nil {
-		t.Errorf("a room is there: %v, %v", there, err)
+	if mountedBelow(t, la.cfg.Scripts) {
+		t.Error("something is mounted there")
 	}
 	if err := LeaveRooms(filepath.Join(la.cfg.Scripts, "none")); err != nil {
 		t.Error(err)
 	}
 	la.cfg.Rooms = false
-	if dir = place(t, la, assigned(t, 4)); dir == "" {
-		t.Fatal("no directory")
-	}
+	dir := place(t, la, assigned(t, 4))
 	if there, err := isRoom(dir); there || err != nil {
 		t.Errorf("a room is there where none is to be: %v, %v", there, err)
+	}
+}
+
+// TestScriptsLieInMemory: the directories of attempts lie in memory, but where there is
+// something on the disk already, which is not hidden.
+func TestScriptsLieInMemory(t *testing.T) {
+	t.Parallel()
+	la := roomy(t)
+	var at unix.Statfs_t
+	if err := unix.Statfs(la.cfg.Scripts, &at); err != nil || at.Type != unix.TMPFS_MAGIC {
+		t.Errorf("scripts lie on a file system of kind %x: %v", at.Type, err)
+	}
+	taken := t.TempDir()
+	earlier := filepath.Join(taken, "j1-a1")
+	if err := errors.Join(os.Mkdir(earlier, 0o711), CanRoom(taken)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(earlier); err != nil {
+		t.Errorf("what was there is hidden: %v", err)
 	}
 }

@@ -221,7 +221,7 @@ func receiveFiles(c net.Conn) ([]*os.File, error) {
 func (k *keeper) reapEntry(t *task, e *entry) {
 	defer close(e.done)
 	// Not reaped until nobody signals its number any more.
-	err := uninterrupted(func() error { return unix.Waitid(unix.P_PID, e.pid, nil, unix.WEXITED|unix.WNOWAIT, nil) })
+	err := ended(e.pid)
 	k.mu.Lock()
 	e.exited = true
 	t.entries = slices.DeleteFunc(t.entries, func(other *entry) bool { return other == e })

@@ -3,6 +3,7 @@ package processrt
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,43 +16,46 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// FuzzEndLog opens a log of ends that holds anything: it can be opened, a new
+// FuzzTaskLog opens a log of tasks that holds anything: it can be opened, a new
 // end is kept, and what was read once is read again.
-func FuzzEndLog(f *testing.F) {
-	body := `{"ID":{"Job":1,"No":1},"Phase":3,"ExitCode":7}`
+func FuzzTaskLog(f *testing.F) {
+	lines := lineOf([]byte(`{"Op":"create","Launch":{"ID":{"Job":1,"No":1},"Token":2}}`)) + lineOf([]byte(`{"Started":{"Job":1,"No":1}}`))
+	end := lineOf([]byte(`{"Ended":{"ID":{"Job":1,"No":1},"Token":2,"Phase":3,"ExitCode":7}}`))
 	f.Add([]byte(""))
-	f.Add([]byte(checksum(body) + " " + body + "\n"))
-	f.Add([]byte(checksum(body) + " " + body)) // torn before the newline
-	f.Add([]byte("00000000 {}\n\n \n" + checksum(body) + " " + body + "\n\x00\x00"))
+	f.Add([]byte(lines + end))
+	f.Add([]byte(lines + strings.TrimSuffix(end, "\n"))) // torn before the newline
+	f.Add([]byte("00000000 {}\n\n \n" + lines + "\x00\x00"))
+	f.Add([]byte(lines + end + lineOf([]byte(`{"Deleted":{"Job":1,"No":1}}`)) + lines))
 	f.Add(bytes.Repeat([]byte{0}, 2<<20)) // as some file systems leave it
 	f.Fuzz(func(t *testing.T, data []byte) {
-		path := filepath.Join(t.TempDir(), "ends.log")
+		path := filepath.Join(t.TempDir(), "tasks.log")
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		l, want, err := openEndLog(path)
-		if err != nil {
+		l, tasks, _ := openLog(t, path)
+		end := runtime.Task{ID: cluster.AttemptID{Job: 1 << 40, No: 9}, Token: 1, Phase: runtime.Stopped, ExitCode: 137, Signal: syscall.SIGKILL}
+		record(t, l, end.ID, end.Token)
+		if err := errors.Join(l.put(end), l.compact(), l.close()); err != nil {
 			t.Fatal(err)
 		}
-		end := runtime.Task{ID: cluster.AttemptID{Job: 1 << 40, No: 9}, Phase: runtime.Stopped, ExitCode: 137, Signal: syscall.SIGKILL}
-		if err := l.put(end); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.close(); err != nil {
-			t.Fatal(err)
-		}
+		want := states(tasks)
 		want[end.ID] = end
-		l, got, err := openEndLog(path)
-		if err != nil {
-			t.Fatal(err)
+		l, tasks, damaged := openLog(t, path)
+		if err := l.close(); err != nil || damaged > 0 {
+			t.Fatalf("%d damaged lines: %v", damaged, err)
 		}
-		if err := l.close(); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("ends (-want +got):\n%s", diff)
+		if diff := cmp.Diff(want, states(tasks)); diff != "" {
+			t.Errorf("tasks (-want +got):\n%s", diff)
 		}
 	})
+}
+
+func states(tasks map[cluster.AttemptID]*task) map[cluster.AttemptID]runtime.Task {
+	out := map[cluster.AttemptID]runtime.Task{}
+	for id, t := range tasks {
+		out[id] = t.state
+	}
+	return out
 }
 
 // FuzzReadFrame reads anything as a request, and what it can read again after

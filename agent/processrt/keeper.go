@@ -31,11 +31,11 @@ type keeper struct {
 	noCaps error // why control groups cannot be used, nil if they can
 	log    *slog.Logger
 	spawn  *spawner
-	ends   *endLog
+	record *taskLog
 
 	mu       sync.Mutex
 	tasks    map[cluster.AttemptID]*task
-	watchers map[chan cluster.AttemptID]struct{}
+	watchers map[chan runtime.Task]struct{}
 	quit     chan struct{}
 	quitting sync.Once
 	reapers  sync.WaitGroup
@@ -48,7 +48,8 @@ type task struct {
 	launch *launch.Launch
 	state  runtime.Task
 	// starting keeps a second call from starting it again: the agent may have
-	// given up on the first, which waits for a file server.
+	// given up on the first, which waits for a file server. It is set while the task is
+	// being recorded, too.
 	starting bool
 	// exited is set before the process is reaped: from then on its number may
 	// be another's.
@@ -58,9 +59,6 @@ type task struct {
 	entries  []*entry
 	entering int
 }
-
-// taskRecord is what a task's file holds.
-type taskRecord struct{ Launch *launch.Launch }
 
 // KeeperMain is the keeper's process: it serves until it is told to shut down
 // or another keeper holds the directory. Signals that end an agent do not end
@@ -89,7 +87,7 @@ func KeeperMain(_ context.Context, dir, parent, inside string) error {
 	}
 	k := &keeper{
 		dir: dir, parent: parent, inside: inside, log: log,
-		tasks: map[cluster.AttemptID]*task{}, watchers: map[chan cluster.AttemptID]struct{}{}, quit: make(chan struct{}),
+		watchers: map[chan runtime.Task]struct{}{}, quit: make(chan struct{}),
 	}
 	if k.groups, k.noCaps = k.probe(); k.noCaps != nil {
 		log.Warn("jobs run without control groups", "err", k.noCaps)
@@ -121,53 +119,26 @@ func KeeperMain(_ context.Context, dir, parent, inside string) error {
 		go k.serve(c)
 	}
 	k.reapers.Wait()
-	return k.ends.close()
+	return k.record.close()
 }
 
-func (k *keeper) taskFile(id cluster.AttemptID) string {
-	return filepath.Join(k.dir, "tasks", id.String()+".json")
-}
-
-// load finds the tasks of an earlier keeper. One that ran when that keeper
-// died is lost: its exit code went with its parent.
+// load finds the tasks of an earlier keeper, and ends what is left of those that ran when
+// it died.
 func (k *keeper) load() error {
-	if err := os.MkdirAll(filepath.Join(k.dir, "tasks"), 0o700); err != nil {
-		return err
-	}
 	var err error
-	var ends map[cluster.AttemptID]runtime.Task
-	if k.ends, ends, err = openEndLog(filepath.Join(k.dir, "ends.log")); err != nil {
-		return err
-	}
-	files, err := filepath.Glob(filepath.Join(k.dir, "tasks", "*.json"))
+	path := filepath.Join(k.dir, "tasks.log")
+	k.record, k.tasks, err = openTaskLog(path, func(line int) {
+		// Only ends are synced: a machine that lost power has damaged lines, and none
+		// of their processes.
+		k.log.Error("a line of the tasks' record is damaged and does not count", "file", path, "line", line)
+	})
 	if err != nil {
 		return err
 	}
-	for _, f := range files {
-		data, err := os.ReadFile(f)
-		if err != nil {
-			return err
-		}
-		var rec taskRecord
-		if err := json.Unmarshal(data, &rec); err != nil || rec.Launch == nil {
-			// Records are not synced: a machine that lost power has damaged
-			// ones, and none of their processes.
-			k.log.Error("a task's record is damaged and was put aside", "file", f+".damaged", "err", err)
-			if err := os.Rename(f, f+".damaged"); err != nil {
-				return err
-			}
-			continue
-		}
-		id := rec.Launch.ID
-		t := &task{launch: rec.Launch, state: runtime.Task{ID: id, Token: rec.Launch.Token, Phase: runtime.Created}}
-		// A deleted task's end may still be there when its id comes again.
-		if end, ok := ends[id]; ok && end.Token == rec.Launch.Token {
-			t.state = end
-		} else if _, err := os.Stat(k.taskFile(id) + ".started"); err == nil {
-			t.state.Phase = runtime.Lost
+	for id, t := range k.tasks {
+		if t.state.Phase == runtime.Lost {
 			k.killGroup(id)
 		}
-		k.tasks[id] = t
 	}
 	return nil
 }
@@ -198,7 +169,8 @@ func (k *keeper) serve(c net.Conn) {
 	defer c.Close()
 	for {
 		var req request
-		if err := readFrame(c, &req); err != nil {
+		body, err := readBody(c)
+		if err != nil || json.Unmarshal(body, &req) != nil {
 			return
 		}
 		switch req.Op {
@@ -209,7 +181,7 @@ func (k *keeper) serve(c net.Conn) {
 			k.enter(c, req)
 			return
 		}
-		resp := k.handle(req)
+		resp := k.handle(req, body)
 		if err := writeFrame(c, resp); err != nil {
 			return
 		}
@@ -220,12 +192,12 @@ func (k *keeper) serve(c net.Conn) {
 	}
 }
 
-func (k *keeper) handle(req request) *response {
+func (k *keeper) handle(req request, body []byte) *response {
 	resp := &response{}
 	var err error
 	switch req.Op {
 	case opCreate, opCreateAlone:
-		err = k.create(req)
+		err = k.create(req, body)
 	case opStart:
 		err = k.start(req.ID)
 	case opSignal:
@@ -263,8 +235,8 @@ func (k *keeper) list() []runtime.Task {
 	return out
 }
 
-// create makes the record and the control group of a task.
-func (k *keeper) create(req request) error {
+// create makes the control group of a task and records it: body is the request.
+func (k *keeper) create(req request, body []byte) error {
 	l := req.Launch
 	if l == nil || l.ID.Job == 0 || len(l.Args) == 0 {
 		return errors.New("create: the launch is incomplete")
@@ -282,21 +254,21 @@ func (k *keeper) create(req request) error {
 	} else if err := k.uncapped(req); err != nil {
 		return err
 	}
-	data, err := json.Marshal(taskRecord{l})
-	if err != nil {
-		return err
+	t := &task{launch: l, state: runtime.Task{ID: l.ID, Token: l.Token, Phase: runtime.Created}, starting: true}
+	k.mu.Lock()
+	if k.tasks[l.ID] != nil { // another call came first
+		k.mu.Unlock()
+		return nil
 	}
-	// A keeper that is killed leaves a whole record or none.
-	tmp := k.taskFile(l.ID) + ".new"
-	if err := errors.Join(os.WriteFile(tmp, data, 0o600), os.Rename(tmp, k.taskFile(l.ID))); err != nil {
-		return fmt.Errorf("record task: %w", err)
-	}
+	k.tasks[l.ID] = t
+	k.mu.Unlock()
+	err := k.record.create(l.ID, body)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.tasks[l.ID] == nil {
-		k.tasks[l.ID] = &task{launch: l, state: runtime.Task{ID: l.ID, Token: l.Token, Phase: runtime.Created}}
+	if t.starting = false; err != nil {
+		delete(k.tasks, l.ID)
 	}
-	return nil
+	return err
 }
 
 // start forks the first process of a task.
@@ -360,19 +332,14 @@ func (k *keeper) delete(id cluster.AttemptID) error {
 			return err
 		}
 	}
-	for _, f := range []string{k.taskFile(id), k.taskFile(id) + ".started"} {
-		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
 	k.mu.Lock()
 	delete(k.tasks, id)
 	k.mu.Unlock()
-	return k.ends.forget(id)
+	return k.record.forget(id)
 }
 
 func (k *keeper) watch(c net.Conn) {
-	ch := make(chan cluster.AttemptID, exitsQueue)
+	ch := make(chan runtime.Task, exitsQueue)
 	k.mu.Lock()
 	k.watchers[ch] = struct{}{}
 	k.mu.Unlock()
@@ -393,8 +360,8 @@ func (k *keeper) watch(c net.Conn) {
 			return
 		case <-k.quit:
 			return
-		case id := <-ch:
-			if writeFrame(c, response{Ended: &id}) != nil {
+		case end := <-ch:
+			if writeFrame(c, response{Ended: &end.ID, Tasks: []runtime.Task{end}}) != nil {
 				return
 			}
 		}

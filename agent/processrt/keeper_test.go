@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -179,118 +180,40 @@ func TestOOMScore(t *testing.T) {
 	}
 }
 
-func TestEndLog(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ends.log")
-	l, ends, err := openEndLog(path)
-	if err != nil || len(ends) != 0 {
-		t.Fatalf("new log: %v, %v", ends, err)
-	}
-	var wg sync.WaitGroup
-	for i := range 50 {
-		wg.Go(func() {
-			if err := l.put(runtime.Task{ID: cluster.AttemptID{Job: cluster.JobID(i + 1), No: 1}, Phase: runtime.Stopped, ExitCode: i}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if err := l.close(); err != nil {
+// TestTimers: a job's timers are the kernel's own, whatever those of the daemons are.
+func TestTimers(t *testing.T) {
+	runtimetest.Require(t, runtimetest.Root())
+	goruntime.LockOSThread() // never unlocked: no other goroutine gets this thread
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 4*timerSlack, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A crash may leave any part of the last line.
-	for cut := len(whole) - 120; cut <= len(whole); cut++ {
-		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
-			t.Fatal(err)
-		}
-		l, ends, err := openEndLog(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(ends) < 48 {
-			t.Fatalf("cut at %d of %d: read %d tasks", cut, len(whole), len(ends))
-		}
-		for id, task := range ends {
-			if task.ExitCode != int(id.Job)-1 {
-				t.Fatalf("cut at %d: %+v", cut, task)
-			}
-		}
-		next := cluster.AttemptID{Job: 99, No: 2}
-		if err := errors.Join(l.put(runtime.Task{ID: next, ExitCode: 7}), l.close()); err != nil {
-			t.Fatal(err)
-		}
-		l, ends, err = openEndLog(path)
-		if err != nil || ends[next].ExitCode != 7 {
-			t.Fatalf("cut at %d: the line after the torn one reads %+v, %v", cut, ends[next], err)
-		}
-		if err := l.close(); err != nil {
-			t.Fatal(err)
+	rt, dir := newTest(t) // the keeper inherits it
+	task := start(t, rt, newLaunch(1, "sleep", "1000"))
+	for pid, want := range map[int]int{listenerPID(t, dir): 4 * timerSlack, task.PID: timerSlack} {
+		got, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", pid))
+		if err != nil || strings.TrimSpace(string(got)) != strconv.Itoa(want) {
+			t.Errorf("process %d has %s (%v), want %d", pid, got, err, want)
 		}
 	}
 }
 
-// TestEndLogCompacts keeps the ends of tasks that are there, and not for ever
-// those of all that ever were.
-func TestEndLogCompacts(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ends.log")
-	l, _, err := openEndLog(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const n = 3 * compactSlack
-	id := func(i int) cluster.AttemptID { return cluster.AttemptID{Job: cluster.JobID(i + 1), No: 1} }
-	for i := range n {
-		if err := l.put(runtime.Task{ID: id(i), ExitCode: i % 256}); err != nil {
-			t.Fatal(err)
-		}
-		if i%100 != 0 {
-			if err := l.forget(id(i)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := l.close(); err != nil {
-		t.Fatal(err)
-	}
-	l, ends, err := openEndLog(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if l.written > 2*compactSlack {
-		t.Errorf("the log holds %d lines for %d tasks", l.written, n/100)
-	}
-	for i := 0; i < n; i += 100 {
-		if got, ok := ends[id(i)]; !ok || got.ExitCode != i%256 {
-			t.Errorf("task %d: got %+v, %v", i, got, ok)
-		}
-	}
-	if err := l.close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestDamagedRecord has one bad file not keep the keeper from all the others.
-func TestDamagedRecord(t *testing.T) {
-	rt, dir := newTest(t)
-	if err := rt.Create(t.Context(), newLaunch(1, "true")); err != nil {
-		t.Fatal(err)
-	}
-	bad := filepath.Join(dir, "tasks", "j2-a1.json")
-	if err := os.WriteFile(bad, []byte(`{"Launch":`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(listenerPID(t, dir), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the next keeper", func() bool {
-		tasks, err := rt.List(t.Context())
-		return err == nil && len(tasks) == 1 && tasks[0].Phase == runtime.Created
+// TestEndsOfDeletedTasks: an end that the keeper tells of late is not that of the next task.
+func TestEndsOfDeletedTasks(t *testing.T) {
+	rt, _ := newTest(t)
+	l := newLaunch(1, "true")
+	start(t, rt, l)
+	var end runtime.Task
+	until(t, "the end", func() bool {
+		var err error
+		end, err = rt.Inspect(t.Context(), l.ID)
+		return err == nil && end.Phase == runtime.Stopped
 	})
-	if _, err := os.Stat(bad + ".damaged"); err != nil {
-		t.Error(err)
+	if err := rt.Delete(t.Context(), l.ID); err != nil {
+		t.Fatal(err)
+	}
+	rt.noteEnd(end)
+	if got, err := rt.Inspect(t.Context(), l.ID); err != nil || got.Phase != runtime.Absent {
+		t.Errorf("got %+v (%v), want it absent", got, err)
 	}
 }
 

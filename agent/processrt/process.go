@@ -86,6 +86,7 @@ func (k *keeper) probe() (cgroup.Hierarchy, error) {
 	if err != nil {
 		return h, err
 	}
+	h = h.Plain()
 	g := h.Open(path.Join("/", k.parent, "probe-"+strconv.Itoa(os.Getpid())))
 	err = g.Create(cgroup.Limits{MemBytes: probeBytes})
 	return h, errors.Join(err, g.Remove())
@@ -127,14 +128,14 @@ func (k *keeper) launch(l *launch.Launch) (p *process, err error) {
 		p.watched = true
 	}
 	// From here on a keeper that dies leaves a task that may have run.
-	started := k.taskFile(l.ID) + ".started"
-	if err := os.WriteFile(started, nil, 0o600); err != nil {
+	undo, err := k.record.start(l.ID)
+	if err != nil {
 		return nil, errors.Join(err, p.disarm())
 	}
 	p.began = time.Now()
 	p.pid, err = k.spawn.start(spawnRequest{launch: l, group: p.group, prog: prog, inside: k.inside, files: files})
 	if err != nil {
-		return nil, errors.Join(err, os.Remove(started), p.disarm())
+		return nil, errors.Join(err, undo(), p.disarm())
 	}
 	return p, nil
 }
@@ -143,7 +144,7 @@ func (k *keeper) launch(l *launch.Launch) (p *process, err error) {
 func (k *keeper) await(t *task, pid int) (ws syscall.WaitStatus, io proc.IO, err error) {
 	// It stays a zombie, and its number its own, until nobody can send it a
 	// signal any more.
-	err = uninterrupted(func() error { return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) })
+	err = ended(pid)
 	k.mu.Lock()
 	t.exited = true
 	k.mu.Unlock()
@@ -166,6 +167,30 @@ func (k *keeper) await(t *task, pid int) (ws syscall.WaitStatus, io proc.IO, err
 		return err
 	})
 	return ws, io, err
+}
+
+// ended returns when a child has ended, which it does not reap. Go's poller waits for it: a
+// thread that waits in the kernel has the runtime watch it, every 20 µs at first.
+func ended(pid int) error {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil { // before Linux 5.10
+		return uninterrupted(func() error { return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) })
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	defer f.Close()
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var waited error
+	err = conn.Read(func(uintptr) bool {
+		var info unix.Siginfo
+		waited = uninterrupted(func() error {
+			return unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+		})
+		return waited != nil || info.Signo != 0
+	})
+	return errors.Join(err, waited)
 }
 
 func uninterrupted(call func() error) error {
@@ -215,7 +240,7 @@ func (k *keeper) reap(t *task, p *process) {
 	}
 	// On a full disk the exit is known as long as we live; a task that never
 	// ends would be worse.
-	if err := k.ends.put(end); err != nil {
+	if err := k.record.put(end); err != nil {
 		k.log.Error("cannot record an exit", "task", end.ID.String(), "err", err)
 	}
 	k.announce(t, end)
@@ -228,7 +253,7 @@ func (k *keeper) announce(t *task, end runtime.Task) {
 	t.state = end
 	for w := range k.watchers {
 		select {
-		case w <- end.ID:
+		case w <- end:
 		default: // the agent looks by itself from time to time
 		}
 	}

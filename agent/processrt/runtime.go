@@ -56,6 +56,11 @@ type Runtime struct {
 	// groups is where the keeper makes control groups, nil where it cannot.
 	groups *cgroup.Hierarchy
 	life   context.Context // of connections that last; stop ends it
+
+	mu sync.Mutex
+	// started are the tasks that were started here, and how they ended once the keeper has
+	// said so: an end is on disk then and changes no more.
+	started map[cluster.AttemptID]*runtime.Task
 }
 
 // Open connects to the keeper of cfg.Dir, starting one when none answers.
@@ -63,11 +68,12 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	r := &Runtime{cfg: cfg, exits: make(chan cluster.AttemptID, exitsQueue), idle: make(chan net.Conn, idleConns)}
+	r := &Runtime{cfg: cfg, exits: make(chan cluster.AttemptID, exitsQueue), idle: make(chan net.Conn, idleConns), started: map[cluster.AttemptID]*runtime.Task{}}
 	if err := r.ensureKeeper(ctx); err != nil {
 		return nil, err
 	}
 	if h, err := cgroup.Detect(); err == nil && os.Getuid() == 0 {
+		h = h.Plain()
 		r.groups = &h
 	}
 	wctx, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -150,6 +156,9 @@ func (r *Runtime) watchOnce(ctx context.Context) error {
 		if resp.Ended == nil {
 			continue
 		}
+		if len(resp.Tasks) == 1 {
+			r.noteEnd(resp.Tasks[0])
+		}
 		select {
 		case r.exits <- *resp.Ended:
 		case <-ctx.Done():
@@ -211,8 +220,29 @@ func (r *Runtime) Create(ctx context.Context, l *launch.Launch) error {
 
 // Start implements runtime.Runtime.
 func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
+	r.mu.Lock()
+	r.started[id] = nil // before: its end may come first
+	r.mu.Unlock()
 	_, err := r.call(ctx, request{Op: opStart, ID: id})
+	if err != nil {
+		r.forget(id)
+	}
 	return err
+}
+
+// noteEnd keeps how a task ended, unless it was deleted meanwhile.
+func (r *Runtime) noteEnd(end runtime.Task) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.started[end.ID]; ok {
+		r.started[end.ID] = &end
+	}
+}
+
+func (r *Runtime) forget(id cluster.AttemptID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.started, id)
 }
 
 // Signal implements runtime.Runtime.
@@ -229,6 +259,7 @@ func (r *Runtime) Broadcast(ctx context.Context, id cluster.AttemptID, sig sysca
 
 // Delete implements runtime.Runtime.
 func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
+	r.forget(id)
 	_, err := r.call(ctx, request{Op: opDelete, ID: id})
 	return err
 }
@@ -244,6 +275,12 @@ func (r *Runtime) List(ctx context.Context) ([]runtime.Task, error) {
 
 // Inspect implements runtime.Runtime.
 func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (runtime.Task, error) {
+	r.mu.Lock()
+	end := r.started[id]
+	r.mu.Unlock()
+	if end != nil {
+		return *end, nil
+	}
 	resp, err := r.call(ctx, request{Op: opInspect, ID: id})
 	if err != nil {
 		return runtime.Task{}, err

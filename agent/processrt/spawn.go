@@ -15,13 +15,15 @@ import (
 )
 
 // spawner forks from OS threads of its own, which enter the control groups of
-// what they fork. Their children are born traced, so that each stops before the
-// first instruction of its program; then what is left to do is done to it, and it
+// what they fork. Where something is left to do to a child it is born traced, so that it
+// stops before the first instruction of its program; then that is done, and it
 // is let go. Tracing is bound to the thread that forked, and so is no_new_privs,
 // which children inherit.
 type spawner struct {
 	reqs   chan spawnRequest
 	groups *cgroup.Hierarchy // nil without control groups
+	// shielded is whether this process is shielded from the kernel's OOM killer.
+	shielded bool
 }
 
 type spawnRequest struct {
@@ -40,7 +42,12 @@ type spawned struct {
 	err error
 }
 
-const spawnThreads = 2
+const (
+	spawnThreads = 2
+	// timerSlack is the kernel's own, in nanoseconds, for jobs: Berth's daemons are started
+	// with more.
+	timerSlack = 50_000
+)
 
 // hold opens the program berth-job for as long as the keeper lives, and returns a
 // path that leads there in each child of the keeper, whoever may reach the
@@ -63,7 +70,8 @@ func hold(program string) (string, error) {
 }
 
 func newSpawner(groups *cgroup.Hierarchy) *spawner {
-	s := &spawner{reqs: make(chan spawnRequest), groups: groups}
+	score, err := os.ReadFile("/proc/self/oom_score_adj")
+	s := &spawner{reqs: make(chan spawnRequest), groups: groups, shielded: err != nil || string(score) != "0\n"}
 	for range spawnThreads {
 		go cgroup.OnThread(s.serve)
 	}
@@ -72,17 +80,17 @@ func newSpawner(groups *cgroup.Hierarchy) *spawner {
 
 // serve forks for as long as the keeper lives, on a thread that is not as others.
 func (s *spawner) serve() {
-	err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	err := errors.Join(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0))
 	var f *cgroup.Forker
 	if s.groups != nil {
 		f, _ = cgroup.NewForker(*s.groups) // without one, processes are moved
 	}
 	for r := range s.reqs {
 		if err != nil {
-			r.resp <- spawned{err: fmt.Errorf("set no_new_privs: %w", err)}
+			r.resp <- spawned{err: fmt.Errorf("set what jobs inherit of a thread: %w", err)}
 			continue
 		}
-		pid, stuck, err := spawn(f, r)
+		pid, stuck, err := s.spawn(f, r)
 		r.resp <- spawned{pid, err}
 		if stuck { // the thread ends, and leaves the job's group so
 			go cgroup.OnThread(s.serve)
@@ -99,12 +107,12 @@ func (s *spawner) start(r spawnRequest) (int, error) {
 }
 
 // spawn runs on a spawner's thread. It reports stuck when that must end.
-func spawn(f *cgroup.Forker, r spawnRequest) (pid int, stuck bool, err error) {
+func (s *spawner) spawn(f *cgroup.Forker, r spawnRequest) (pid int, stuck bool, err error) {
 	l, g, files := r.launch, r.group, r.files
 	attr := &syscall.ProcAttr{
 		Dir: l.Dir, Env: l.Env,
 		Files: []uintptr{files.In.Fd(), files.Out.Fd(), files.Err.Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: r.terminal, Ptrace: g != nil},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: r.terminal, Ptrace: s.shielded && g != nil},
 	}
 	alone := l.Network == cluster.NetNone
 	if alone {
@@ -121,7 +129,7 @@ func spawn(f *cgroup.Forker, r spawnRequest) (pid int, stuck bool, err error) {
 	if err != nil {
 		return 0, stuck, asuser.ExecError(r.prog, err)
 	}
-	if g == nil && !alone {
+	if !attr.Sys.Ptrace {
 		return pid, stuck, nil
 	}
 	if born {
@@ -149,6 +157,7 @@ func fork(f *cgroup.Forker, g *cgroup.Group, prog string, args []string, attr *s
 			attr.Sys.UseCgroupFD = false
 		}
 	}
+	attr.Sys.Ptrace = attr.Sys.Ptrace || g != nil
 	pid, err = syscall.ForkExec(prog, args, attr)
 	return pid, false, stuck, err
 }

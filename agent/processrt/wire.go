@@ -27,7 +27,7 @@ const (
 	opBroadcast   op = "broadcast"
 	opList        op = "list"
 	opInspect     op = "inspect"
-	opWatch       op = "watch"    // answers with the id of each task that stops
+	opWatch       op = "watch"    // answers with each task that stops
 	opExec        op = "exec"     // the connection is the process's from then on
 	opShutdown    op = "shutdown" // ends all tasks, then the keeper
 )
@@ -47,7 +47,7 @@ type response struct {
 	Err    string             `json:",omitempty"`
 	Launch *launchFault       `json:",omitempty"`
 	Tasks  []runtime.Task     `json:",omitempty"`
-	Ended  *cluster.AttemptID `json:",omitempty"`
+	Ended  *cluster.AttemptID `json:",omitempty"` // answers watch, with its task beside
 	// These two answer exec.
 	NotRunning bool                `json:",omitempty"`
 	ExecEnd    *runtime.ProcessEnd `json:",omitempty"`
@@ -74,19 +74,25 @@ func writeFrame(w io.Writer, v any) error {
 }
 
 func readFrame(r io.Reader, v any) error {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return err
-	}
-	n := binary.BigEndian.Uint32(head[:])
-	if n > maxFrame {
-		return fmt.Errorf("message of %d bytes", n)
-	}
-	body := make([]byte, n)
-	if _, err := io.ReadFull(r, body); err != nil {
+	body, err := readBody(r)
+	if err != nil {
 		return err
 	}
 	return json.Unmarshal(body, v)
+}
+
+func readBody(r io.Reader) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > maxFrame {
+		return nil, fmt.Errorf("message of %d bytes", n)
+	}
+	body := make([]byte, n)
+	_, err := io.ReadFull(r, body)
+	return body, err
 }
 
 func (r *response) fail(err error) {

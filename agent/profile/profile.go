@@ -121,6 +121,7 @@ func (r *Recorder) Begin(a Attempt) {
 		return
 	}
 	t.live, t.group, t.pid, t.id = true, a.Group, a.PID, a.ID.String()
+	t.sampled = a.Started // at its very start there is nothing to see
 	for _, c := range t.Cards {
 		r.onCard[c.UUID] = append(r.onCard[c.UUID], t)
 	}
@@ -158,27 +159,22 @@ func (r *Recorder) End(id cluster.AttemptID, at time.Time) *Result {
 		return nil
 	}
 	r.close(t, at)
-	res := t.result()
 	group := t.group
+	t.group = nil
 	r.mu.Unlock()
-	if io, ok := storageOf(group); ok {
-		res.Profile.ReadBytes, res.Profile.WrittenBytes = max(res.Profile.ReadBytes, io.Read), max(res.Profile.WrittenBytes, io.Written)
-	}
-	return res
+	io := storageOf(group)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.Host.IO = t.Host.IO.Max(io)
+	return t.result()
 }
 
-// storageOf asks a group once more, while it is there.
-func storageOf(g *cgroup.Group) (proc.IO, bool) {
-	if g == nil {
-		return proc.IO{}, false
+// storageOf asks a group once more, while it is there. Without one it is nothing.
+func storageOf(g *cgroup.Group) (io proc.IO) {
+	if g != nil {
+		io.Read, io.Written, _ = g.Storage()
 	}
-	m, err := g.Meter()
-	if err != nil {
-		return proc.IO{}, false
-	}
-	defer m.Close()
-	read, written, ok := m.Storage()
-	return proc.IO{Read: read, Written: written}, ok
+	return io
 }
 
 // close ends the measuring of t, and the times that it lay beside others.
