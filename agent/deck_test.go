@@ -118,6 +118,7 @@ func TestCardsAreGivenBack(t *testing.T) {
 			t.Helper()
 			as := dealt(job, 3000, 0)
 			r.leader.Assign(as)
+			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
 			if last := r.leader.Last(id(job)); last.GetState() != running {
 				t.Fatalf("job %d is reported as %v", job, last)

@@ -27,8 +27,9 @@ type launching struct {
 	cuts      int       // how many starts were cut off before the first step
 }
 
-// firstLook is when a process that was started is looked at first, unless there is news.
-const firstLook = 100 * time.Millisecond
+// firstLook is when a process that was started is looked at first, and is said to run,
+// unless there is news: of one that has ended by then its end says it all.
+const firstLook = 20 * time.Millisecond
 
 const diedInStart = "the container runtime died while the job was being started; nobody knows whether it ran"
 
@@ -207,7 +208,7 @@ func (t *launching) start(ctx context.Context) error {
 		return t.startFailed(ctx, err)
 	}
 	t.runs(as, time.Now())
-	t.await(ctx, firstLook) // what ends before is looked at once
+	t.await(ctx, firstLook)
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/agenttest"
@@ -72,4 +74,28 @@ func TestTheJournalComesFirst(t *testing.T) {
 	r.rt.Exit(id(1), 3, true)
 	r.reported(1, nodev1.AttemptState_ATTEMPT_STATE_FAILED)
 	r.eventually("its deletion", func() bool { return r.rt.Phase(id(1)) == runtime.Absent })
+}
+
+// TestWhatIsOverAtOnceIsReportedOnce: a job that ends before anybody could look is reported
+// with its end, which says when it began; one that goes on is said to run soon.
+func TestWhatIsOverAtOnceIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := virtual(t, nil)
+		began := time.Now()
+		r.leader.Assign(assignment(1))
+		r.leader.Assign(assignment(2))
+		synctest.Wait()
+		r.rt.Exit(id(1), 0, true)
+		synctest.Wait()
+		got := r.leader.Reports(id(1))
+		if len(got) != 1 || got[0].State != completed || !got[0].Started.AsTime().Equal(began) {
+			t.Errorf("the short job is reported as %v", got)
+		}
+		time.Sleep(50 * time.Millisecond)
+		synctest.Wait()
+		if last := r.leader.Last(id(2)); last.GetState() != running {
+			t.Errorf("the other one is reported as %v", last)
+		}
+	})
 }

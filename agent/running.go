@@ -33,6 +33,7 @@ type running struct {
 	meter meter
 	idle  attempt.Idle
 	saver saver
+	said  bool // the leader has been told that it runs
 }
 
 // watch looks at a running attempt, ends it when it must end, and otherwise
@@ -53,6 +54,10 @@ func (t *running) watch(ctx context.Context) error {
 	}
 	if t.life.Started.IsZero() {
 		t.life.Started = s.Started
+	}
+	if !t.said { // also after a restart: whoever started it may have died before it could
+		t.said = true
+		t.sayRunning()
 	}
 	next, err := t.enforce(ctx)
 	if err != nil {

@@ -139,9 +139,6 @@ func (t *task) resumeAt(ctx context.Context, s runtime.Task, as *nodev1.Assignme
 		t.lives(as)
 		t.agent.cards.Mem.Hold(as)
 		t.power = powerToNode(t.agent.tuned.Of(t.id.String()))
-		if (as.GetRanks() != nil || t.power != nil) && s.Phase == runtime.Running {
-			t.sayRunning() // whoever started it may have died before it could
-		}
 	}
 	if as != nil && t.phase != phaseNew {
 		if _, err := t.agent.cards.Admit(ctx, as); err != nil {
@@ -176,7 +173,6 @@ func (t *task) step(ctx context.Context) (done bool, err error) {
 func (t *task) runs(as *nodev1.Assignment, since time.Time) {
 	t.life.Started, t.phase = since, phaseRunning
 	t.lives(as)
-	t.sayRunning()
 }
 
 // lives begins what is kept of a process while it lives.
