@@ -22,12 +22,13 @@ type launching struct {
 	*task
 	busySince time.Time // since when it waits for memory, see awaitMemory
 	ready     bool      // it said that it waits for the other nodes
+	batch     bool      // it is a script, for whose start nobody waits
 	failing   time.Time // since when its launch fails for what may pass, zero when it does not
 	unsure    error     // a start failed so that it may have happened all the same
 	cuts      int       // how many starts were cut off before the first step
 }
 
-// firstLook is when a process that was started is looked at first, and is said to run,
+// firstLook is when a batch job that was started is looked at first, and is said to run,
 // unless there is news: of one that has ended by then its end says it all.
 const firstLook = 20 * time.Millisecond
 
@@ -59,7 +60,7 @@ func (t *launching) create(ctx context.Context) error {
 	if err := t.rt.Create(ctx, l); err != nil {
 		return t.createFailed(ctx, err)
 	}
-	t.failing, t.phase = time.Time{}, phaseCreated
+	t.failing, t.phase, t.batch = time.Time{}, phaseCreated, len(as.Script) > 0 && l.Ranks == nil
 	return nil
 }
 
@@ -208,7 +209,9 @@ func (t *launching) start(ctx context.Context) error {
 		return t.startFailed(ctx, err)
 	}
 	t.runs(as, time.Now())
-	t.await(ctx, firstLook)
+	if t.batch {
+		t.await(ctx, firstLook)
+	}
 	return nil
 }
 

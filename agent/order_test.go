@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
 // ledgered is a runtime that looks into the agent's journal, as a crash would leave
@@ -76,15 +77,25 @@ func TestTheJournalComesFirst(t *testing.T) {
 	r.eventually("its deletion", func() bool { return r.rt.Phase(id(1)) == runtime.Absent })
 }
 
-// TestWhatIsOverAtOnceIsReportedOnce: a job that ends before anybody could look is reported
-// with its end, which says when it began; one that goes on is said to run soon.
+// TestWhatIsOverAtOnceIsReportedOnce: a batch job that ends before anybody could look is
+// reported with its end, which says when it began; one that goes on is said to run soon, and
+// what a user waits for at once.
 func TestWhatIsOverAtOnceIsReportedOnce(t *testing.T) {
 	t.Parallel()
+	script, err := plainconv.PackScript([]byte("#!/bin/sh\ntrue\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	synctest.Test(t, func(t *testing.T) {
-		r, _ := virtual(t, nil)
+		r, _ := virtual(t, func(c *agent.Config) { c.Scripts = t.TempDir() })
 		began := time.Now()
-		r.leader.Assign(assignment(1))
-		r.leader.Assign(assignment(2))
+		for job := range uint64(3) {
+			as := assignment(job + 1)
+			if job < 2 {
+				as.Uid, as.Gid, as.Script = uint32(os.Getuid()), uint32(os.Getgid()), script
+			}
+			r.leader.Assign(as)
+		}
 		synctest.Wait()
 		r.rt.Exit(id(1), 0, true)
 		synctest.Wait()
@@ -92,10 +103,13 @@ func TestWhatIsOverAtOnceIsReportedOnce(t *testing.T) {
 		if len(got) != 1 || got[0].State != completed || !got[0].Started.AsTime().Equal(began) {
 			t.Errorf("the short job is reported as %v", got)
 		}
+		if last := r.leader.Last(id(3)); last.GetState() != running {
+			t.Errorf("what a user waits for is reported as %v", last)
+		}
 		time.Sleep(50 * time.Millisecond)
 		synctest.Wait()
 		if last := r.leader.Last(id(2)); last.GetState() != running {
-			t.Errorf("the other one is reported as %v", last)
+			t.Errorf("the other batch job is reported as %v", last)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"syscall"
 
@@ -71,6 +72,8 @@ func KeeperMain(_ context.Context, dir, parent, inside string) error {
 	}
 	defer logFile.Close()
 	log := slog.New(slog.NewTextHandler(logFile, nil))
+	// What is live is a few launches, and each collection waits until threads can be stopped.
+	debug.SetGCPercent(400)
 	if err := inherit(); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ type spawnRequest struct {
 // timerSlack is by how many nanoseconds the kernel may be late with a timer of a daemon, as
 // TimerSlackNSec in the units: Go's runtime watches its threads every 20 µs, and that is
 // a large part of what jobs cost that do nothing.
-const timerSlack = 200_000
+const timerSlack = 1_000_000
 
 func newSpawner() *spawner {
 	s := &spawner{reqs: make(chan spawnRequest), done: make(chan struct{})}
