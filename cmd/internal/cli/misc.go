@@ -16,10 +16,9 @@ import (
 func newCompletionCmd(e *console.Env) *cobra.Command {
 	shells := strings.Join(complete.Shells(), "|")
 	return &cobra.Command{
-		Use: "completion " + shells, Short: "Print a completion script for the shell",
-		Long: "Print a script by which a shell completes what is typed after berth, and after those of\n" +
-			"Slurm's commands that are links to it: commands and options, and jobs, nodes, partitions,\n" +
-			"GPU types and the like as the cluster has them at that moment.",
+		Use: "completion " + shells, Short: "Print a shell completion script",
+		Long: "Print a script with which the shell completes commands and options of berth and of Slurm's commands\n" +
+			"linked to it, and jobs, nodes, partitions, GPU types and the like as the cluster has them right then.",
 		Example: "  source <(berth completion bash)\n  berth completion zsh > \"${fpath[1]}/_berth\"\n  berth completion fish | source",
 		Args:    console.OneArg("shell (" + shells + ")"),
 		RunE: func(cmd *cobra.Command, args []string) error {

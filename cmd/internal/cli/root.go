@@ -28,8 +28,8 @@ import (
 // Program is berth: what users and administrators type.
 func Program() frame.Program {
 	p := frame.Program{Name: programs.Users, Example: "berth queue", Bare: statuscmd.Bare, Complete: completed, Groups: []cobra.Group{
-		{ID: "start", Title: "Start something:"}, {ID: "jobs", Title: "Jobs:"}, {ID: "inside", Title: "Inside a running job:"}, {ID: "used", Title: "What was used:"},
-		{ID: "cluster", Title: "The cluster:"}, {ID: "policy", Title: "Who may do what, and how much:"}, {ID: "setup", Title: "Set up and keep:"},
+		{ID: "start", Title: "Submit:"}, {ID: "jobs", Title: "Jobs:"}, {ID: "inside", Title: "Inside a running job:"}, {ID: "used", Title: "Accounting:"},
+		{ID: "cluster", Title: "Cluster:"}, {ID: "policy", Title: "Accounts, limits and access:"}, {ID: "setup", Title: "Setup and maintenance:"},
 		{ID: "try", Title: "Try it without a cluster:"},
 	}}
 	for _, group := range [][]frame.Command{
@@ -68,7 +68,7 @@ func jobs() []frame.Command {
 		{Name: "update", New: jobcmd.NewUpdateCmd},
 		{Name: "study", New: studycmd.NewStudyCmd},
 		{Name: "service", New: servicecmd.NewServiceCmd},
-		frame.Away(programs.Daemon, "service proxy", "Serve one address that hands requests on to the replicas of a service"),
+		frame.Away(programs.Daemon, "service proxy", "Serve one address that forwards to a service's replicas"),
 		{Name: "webhook", New: notifycmd.NewWebhookCmd},
 	}
 }
@@ -152,11 +152,11 @@ func setup() []frame.Command {
 		{Name: "version", New: frame.Local(frame.NewVersionCmd)},
 		frame.Away(programs.Daemon, "coordinator", "Run a coordinator (daemon)"),
 		frame.Away(programs.Daemon, "agent", "Run the agent of this node (daemon)"),
-		frame.Away(programs.Daemon, "cluster init", "Make the certificates and configurations of a new cluster"),
-		frame.Away(programs.Daemon, "cluster snapshot", "Save the coordinators' state, and make a cluster of it again"),
+		frame.Away(programs.Daemon, "cluster init", "Create the certificates and configuration of a new cluster"),
+		frame.Away(programs.Daemon, "cluster snapshot", "Save and restore the coordinators' state"),
 		frame.Away(programs.Daemon, "config", "Check and show a daemon's configuration"),
-		frame.Away(programs.Daemon, "doctor", "Look for what stands in Berth's way on this machine"),
-		frame.Away(programs.Daemon, "image", "Look after the container images of this node (root)"),
+		frame.Away(programs.Daemon, "doctor", "Check this machine for problems and say how to fix them"),
+		frame.Away(programs.Daemon, "image", "Manage this node's container images (root)"),
 		frame.Away(programs.Daemon, "pam", ""),
 		frame.Away(programs.Daemon, "process-keeper", ""),
 	}
@@ -166,8 +166,8 @@ func try() []frame.Command {
 	return []frame.Command{
 		frame.Away(programs.Lab, "demo", "Show what Berth does, on simulated GPUs"),
 		frame.Away(programs.Lab, "dev", "Run a whole cluster on this machine"),
-		frame.Away(programs.Lab, "model eval", "Measure predictions against data sets of measured runs"),
-		frame.Away(programs.Lab, "model fit", "Learn a model from data sets of measured runs, and write it to FILE"),
+		frame.Away(programs.Lab, "model eval", "Evaluate predictions against data sets of measured runs"),
+		frame.Away(programs.Lab, "model fit", "Train a model on data sets of measured runs"),
 		frame.Away(programs.Lab, "sim", "Replay job traces against the scheduler in virtual time"),
 		frame.Away(programs.Lab, "sim-job", "Run a workload on simulated GPUs (inside a job)"),
 		frame.Away(programs.Lab, "reference", ""),

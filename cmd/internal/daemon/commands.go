@@ -56,7 +56,7 @@ type daemonOptions struct {
 
 func (o *daemonOptions) flags(cmd *cobra.Command, path string) {
 	cmd.Flags().StringVar(&o.config, "config", path, "configuration file")
-	cmd.Flags().StringArrayVar(&o.set, "set", nil, "set one key, as --set section.key=value; wins over file and environment")
+	cmd.Flags().StringArrayVar(&o.set, "set", nil, "set one key: --set section.key=value; overrides file and environment")
 }
 
 func (o *daemonOptions) sources() (config.Sources, error) {
@@ -88,8 +88,9 @@ func newCoordinatorCommand(version string) *cobra.Command {
 	var o daemonOptions
 	cmd := &cobra.Command{
 		Use: "coordinator", Short: "Run a coordinator (daemon)", Args: cobra.NoArgs,
-		Long: "Run a coordinator. SIGHUP makes it read its configuration again: what it says of policies\n" +
-			"takes effect from the next pass on; changes of other keys are named in the log and need a\nrestart. A file that is wrong changes nothing.",
+		Long: "Run a coordinator. On SIGHUP it reads its configuration again: changes to scheduling policies take\n" +
+			"effect with the next pass; changes to other keys are logged and need a restart. An invalid file\n" +
+			"changes nothing.",
 		Example: "  berth coordinator --config /etc/berth/coordinator.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			src, err := o.sources()
@@ -197,7 +198,7 @@ func newConfigCommand() *cobra.Command {
 	o.flags(show, "")
 	var c daemonOptions
 	check := &cobra.Command{
-		Use: "check coordinator|agent", Short: "Say what is wrong with a configuration, all at once", Args: cobra.ExactArgs(1),
+		Use: "check coordinator|agent", Short: "Check a configuration and report all its problems at once", Args: cobra.ExactArgs(1),
 		Example: "  berth config check coordinator\n  berth config check agent --config ./agent.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c.config == "" {
@@ -211,7 +212,7 @@ func newConfigCommand() *cobra.Command {
 		},
 	}
 	c.flags(check, "")
-	check.Flags().Lookup("config").Usage = "configuration file; /etc/berth/coordinator.yaml or agent.yaml unless said"
+	check.Flags().Lookup("config").Usage = "configuration file; by default /etc/berth/coordinator.yaml or agent.yaml"
 	cmd.AddCommand(show, check)
 	return cmd
 }

@@ -40,12 +40,13 @@ type doctorOptions struct {
 func newDoctorCommand() *cobra.Command {
 	var o doctorOptions
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Look for what stands in Berth's way on this machine",
-		Long: "Look at this machine and print a line for each finding: ok, warn or fail, and how to fix it. It\n" +
-			"changes nothing. What it looks at depends on what the machine is: a node where there is the\n" +
-			"configuration of an agent, a coordinator where there is that of one, else a login node. Run it as\n" +
-			"root on nodes and coordinators, or it cannot read their keys.\n\n" +
-			"Exits with 0 when nothing failed, warnings or not, and with 1 otherwise.",
+		Use: "doctor", Short: "Check this machine for problems and say how to fix them",
+		Long: "Check this machine and print one line per finding: ok, warn or fail, and how to fix it. Nothing is\n" +
+			"changed. What is checked depends on the machine: a node if it has an agent's configuration, a\n" +
+			"coordinator if it has a coordinator's, a login node otherwise. Run it as root on nodes and\n" +
+			"coordinators, or it cannot read their keys.\n" +
+			"\n" +
+			"Exits with 0 if nothing failed, even with warnings, and with 1 otherwise.",
 		Example: "  berth doctor\n  berth doctor -o json\n  berth doctor --role agent --agent-config ./agent.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -69,7 +70,7 @@ func newDoctorCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.agent, "agent-config", "/etc/berth/agent.yaml", "configuration of this machine's agent")
 	f.StringVar(&o.coordinator, "coordinator-config", "/etc/berth/coordinator.yaml", "configuration of this machine's coordinator")
-	f.StringArrayVar(&o.roles, "role", nil, "look at it as an agent, coordinator or login node, whatever files there are; may be given for each")
+	f.StringArrayVar(&o.roles, "role", nil, "check as an agent, coordinator or login node, whatever files exist; repeatable")
 	f.StringVarP(&o.output, "output", "o", "table", "output `FORMAT`: table or json")
 	return cmd
 }

@@ -30,7 +30,7 @@ type initOptions struct {
 // newClusterCommand is the part of `berth cluster` that needs no cluster yet;
 // the command line merges it with the rest.
 func newClusterCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "cluster", Short: "Set up and look at the cluster"}
+	cmd := &cobra.Command{Use: "cluster", Short: "Set up and inspect the cluster"}
 	cmd.AddCommand(newInitCommand())
 	return cmd
 }
@@ -40,11 +40,10 @@ func newClusterCommand() *cobra.Command {
 func newInitCommand() *cobra.Command {
 	var o initOptions
 	cmd := &cobra.Command{
-		Use: "init", Short: "Make the certificates and configurations of a new cluster", Args: cobra.NoArgs,
-		Long: `Make a new cluster: its certificate authority, its gossip key, and for each
-coordinator a directory with certificate and configuration, to be copied to
-/etc/berth on that machine. Keep the authority's key (ca.key) as you keep root's
-password: whoever has it is the cluster.`,
+		Use: "init", Short: "Create the certificates and configuration of a new cluster", Args: cobra.NoArgs,
+		Long: `Create a new cluster: its certificate authority, its gossip key, and for each coordinator a directory
+with its certificate and configuration, to be copied to /etc/berth on that machine. Guard the
+authority's key (ca.key) like root's password: whoever has it controls the cluster.`,
 		Example: "  berth cluster init --id hpc --dir ./berth-hpc --coordinator c1=head1:7070 --coordinator c2=head2:7070 --coordinator c3=head3:7070",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			peers, err := o.run()
@@ -67,7 +66,7 @@ password: whoever has it is the cluster.`,
 	f.StringVar(&o.id, "id", "", "name of the cluster, part of every certificate")
 	f.StringVar(&o.dir, "dir", "", "new directory for the files")
 	f.StringArrayVar(&o.coordinators, "coordinator", nil, "ID=HOST:PORT of a coordinator; give 1, 3 or 5")
-	f.StringVar(&o.etc, "etc", "/etc/berth", "where the files will lie on the coordinators")
+	f.StringVar(&o.etc, "etc", "/etc/berth", "directory of these files on the coordinators")
 	f.StringVar(&o.gossipPort, "gossip-port", "7072", "port for gossip")
 	return cmd
 }

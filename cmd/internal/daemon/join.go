@@ -35,10 +35,9 @@ const joinTimeout = 30 * time.Second
 func newJoinCommand() *cobra.Command {
 	var o joinOptions
 	cmd := &cobra.Command{
-		Use: "join", Short: "Make this machine a node of a cluster", Args: cobra.NoArgs,
-		Long: `Exchange a single-use token for a certificate and write the agent's
-configuration. The token carries the hash of the cluster's CA, so that the
-coordinator proves itself before anything is sent to it.`,
+		Use: "join", Short: "Join this machine to a cluster as a node", Args: cobra.NoArgs,
+		Long: `Exchange a single-use token for a certificate and write the agent's configuration. The token carries
+the hash of the cluster's CA, so the coordinator must prove itself before anything is sent to it.`,
 		Example: "  berth agent join --node n17 --coordinator head1:7070 --token berth-join-v1.…",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.node == "" {
@@ -55,9 +54,9 @@ coordinator proves itself before anything is sent to it.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.token, "token", "", "join token (or in BERTH_JOIN_TOKEN, which no process list shows)")
-	f.StringArrayVar(&o.coordinators, "coordinator", nil, "host:port of a coordinator; may be given for each")
-	f.StringVar(&o.node, "node", "", "name of this node, the one the token is for (default: the host's name)")
+	f.StringVar(&o.token, "token", "", "join token (or set BERTH_JOIN_TOKEN, which process lists do not show)")
+	f.StringArrayVar(&o.coordinators, "coordinator", nil, "host:port of a coordinator; repeatable")
+	f.StringVar(&o.node, "node", "", "name of this node, as given when the token was created (default: the host name)")
 	f.StringVar(&o.dir, "dir", "/etc/berth", "directory for certificate and configuration")
 	f.StringVar(&o.dataDir, "data-dir", config.DefaultAgent().Data.Dir, "directory for the agent's state")
 	return cmd

@@ -42,7 +42,7 @@ type pamOptions struct {
 
 // newPAMCommand is called by pam_exec when somebody logs in to a node.
 func newPAMCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "pam", Short: "Let those log in to a node who have a job there (run by pam_exec)", Hidden: true}
+	cmd := &cobra.Command{Use: "pam", Short: "Allow logins only to users with a job here (run by pam_exec)", Hidden: true}
 	var o pamOptions
 	sub := func(name, short string, run func(*pamOptions, io.Writer) error) *cobra.Command {
 		c := &cobra.Command{
@@ -54,8 +54,8 @@ func newPAMCommand() *cobra.Command {
 		}
 		f := c.Flags()
 		f.StringVar(&o.socket, "socket", "/var/lib/berth/agent/"+login.SocketName, "the agent's `SOCKET`, in its data.dir")
-		f.StringSliceVar(&o.exempt, "exempt", nil, "`GROUPS` whose members may always log in, and are moved nowhere")
-		f.BoolVar(&o.failOpen, "fail-open", false, "let everybody log in while the agent does not answer")
+		f.StringSliceVar(&o.exempt, "exempt", nil, "`GROUPS` whose members may always log in, outside any job")
+		f.BoolVar(&o.failOpen, "fail-open", false, "let everyone log in while the agent does not answer")
 		return c
 	}
 	cmd.AddCommand(

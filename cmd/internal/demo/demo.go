@@ -37,9 +37,8 @@ func NewCommand(stdout, stderr io.Writer) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show what Berth does, on simulated GPUs", Args: cobra.NoArgs,
-		Long: `Start a cluster with simulated GPUs on this machine, train 42 well-known models
-on it, or those of a directory of ONNX graphs, kill the leader half-way, and
-compare with the same jobs one to a GPU.`,
+		Long: `Start a cluster with simulated GPUs on this machine, train 42 well-known models on it, or those of a
+directory of ONNX graphs, kill the leader half-way, and compare with running the same jobs one per GPU.`,
 		Example: "  berth demo\n  berth demo --nodes 1x4xA100-SXM4-80GB",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)

@@ -27,10 +27,9 @@ func NewCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev [flags] [-- COMMAND [ARG...]]",
 		Short: "Run a whole cluster on this machine",
-		Long: `Run coordinators and agents on this machine, each a process of its own, with
-certificates and identities as a site has them. With a command, run it with
-BERTH_SOCKET set, stop the cluster when it ends, and exit with its status.
-Without one, stay until Ctrl-C.`,
+		Long: `Run coordinators and agents on this machine, each as a process of its own, with certificates and
+identities as on a real site. With a command, run it with BERTH_SOCKET set, stop the cluster when it
+ends, and exit with its status. Without one, stay until Ctrl-C.`,
 		Example: `  berth dev
   berth dev --coordinators 3 --nodes 4x2xA100-SXM4-80GB,1x4xT4
   berth dev -- sh -c 'berth submit --wait -- hostname'`,
@@ -41,11 +40,11 @@ Without one, stay until Ctrl-C.`,
 	}
 	f := cmd.Flags()
 	f.IntVar(&c.opts.Coordinators, "coordinators", 1, "number of coordinators, 1 to 7")
-	f.StringVar(&c.nodes, "nodes", "2x2xA100-SXM4-80GB", "nodes as NODESxGPUSxTYPE, nvml, or cpu, each with features behind an @ as @a+b; several with commas")
-	f.StringVar(&c.opts.Dir, "dir", "", "directory for state and logs, kept at the end (default a temporary one)")
+	f.StringVar(&c.nodes, "nodes", "2x2xA100-SXM4-80GB", "nodes: NODESxGPUSxTYPE, nvml or cpu, with features appended as @a+b; separate several with commas")
+	f.StringVar(&c.opts.Dir, "dir", "", "directory for state and logs, kept afterwards (default a temporary one)")
 	f.StringVar(&c.opts.Runtime, "runtime", "process", "what runs jobs: process or containerd")
 	f.BoolVar(&c.opts.Busybox, "busybox", false, "with --runtime containerd, import the image berth.test/busybox:static")
-	f.StringVar(&c.opts.Policy, "policy", "ffd", "scheduling policy as scheduling.policy has it, such as slot or bestfit+sjf")
+	f.StringVar(&c.opts.Policy, "policy", "ffd", "scheduling policy, as in scheduling.policy, such as slot or bestfit+sjf")
 	return cmd
 }
 

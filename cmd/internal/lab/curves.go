@@ -17,7 +17,7 @@ import (
 func newCurvesCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: "curves JOB", Short: "Draw what the GPUs of a job showed", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "curves JOB", Short: "Plot a job's GPU curves", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, task, err := console.ParseTask(args[0])
 			if err != nil {

@@ -26,7 +26,7 @@ import (
 func newReferenceCmd(e *console.Env, _ *client.Client) *cobra.Command {
 	var man, slurmMan string
 	cmd := &cobra.Command{
-		Use: "reference [--man DIR] [--slurm-man DIR]", Short: "Print the reference of all commands, as Markdown or manual pages", Hidden: true,
+		Use: "reference [--man DIR] [--slurm-man DIR]", Short: "Print the command reference as Markdown or man pages", Hidden: true,
 		Example: "  berth reference > reference.md\n  berth reference --man /usr/local/share/man/man1",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,8 +47,8 @@ func newReferenceCmd(e *console.Env, _ *client.Client) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&man, "man", "", "write a manual page for each command into `DIR`")
-	cmd.Flags().StringVar(&slurmMan, "slurm-man", "", "write a manual page for each of Slurm's names into `DIR`")
+	cmd.Flags().StringVar(&man, "man", "", "write a man page for each command to `DIR`")
+	cmd.Flags().StringVar(&slurmMan, "slurm-man", "", "write a man page for each of Slurm's names to `DIR`")
 	return cmd
 }
 

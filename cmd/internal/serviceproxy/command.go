@@ -22,20 +22,20 @@ import (
 )
 
 // Short says what the command does.
-const Short = "Serve one address that hands requests on to the replicas of a service"
+const Short = "Serve one address that forwards to a service's replicas"
 
 // NewCommand returns the command service of the program that runs proxies.
 func NewCommand(e *console.Env, c *client.Client) *cobra.Command {
-	cmd := &cobra.Command{Use: "service", Short: "Run servers that are kept healthy, replaced and scaled"}
+	cmd := &cobra.Command{Use: "service", Short: "Run servers with health checks, rolling updates and scaling"}
 	var listen, user, hold string
 	var queue int
 	proxy := &cobra.Command{
 		Use: "proxy NAME", Short: Short,
-		Long: Short + ". A request goes to the\n" +
-			"replica that is ready with the fewest in flight; one that nobody took goes to another. It runs\n" +
-			"until it is ended, as whoever starts it, and goes on with the replicas that it knows while no\n" +
-			"coordinator can be asked. It speaks plain HTTP, and asks nobody who they are: let it listen where\n" +
-			"those may reach it that may use the service.",
+		Long: Short + ". Each request goes to the\n" +
+			"ready replica with the fewest in flight; one that was not accepted goes to another. The proxy runs\n" +
+			"as whoever starts it, until it is ended, and keeps using the replicas it knows while no coordinator\n" +
+			"can be asked. It speaks plain HTTP without authentication: let it listen where only those who may\n" +
+			"use the service can reach it.",
 		Example: "  berth service proxy chat --listen 127.0.0.1:8000", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if user == "" {
@@ -62,9 +62,9 @@ func NewCommand(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	proxy.Flags().StringVar(&listen, "listen", "127.0.0.1:8000", "`ADDRESS` to listen on")
-	proxy.Flags().StringVar(&user, "user", "", "the service of this `USER`; without it yours")
-	proxy.Flags().StringVar(&hold, "hold", units.FormatDuration(DefaultHold), "a request to a service that has no replica while nobody asks waits for one for up to `TIME`")
-	proxy.Flags().IntVar(&queue, "queue", DefaultQueue, "up to `NUMBER` of requests wait at once; what comes then is answered 503")
+	proxy.Flags().StringVar(&user, "user", "", "the service of this `USER`; by default yours")
+	proxy.Flags().StringVar(&hold, "hold", units.FormatDuration(DefaultHold), "how long a request to a service scaled to none waits for a replica, a `TIME`")
+	proxy.Flags().IntVar(&queue, "queue", DefaultQueue, "at most this `NUMBER` of requests wait at once; more are answered 503")
 	cmd.AddCommand(proxy)
 	return cmd
 }

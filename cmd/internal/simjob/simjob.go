@@ -44,9 +44,9 @@ func NewCommand(out io.Writer) *cobra.Command {
 		Short: "Run a workload on simulated GPUs (inside a job)",
 		Long: `Run a workload on the simulated GPUs of the job it is started in.
 
-It takes memory through the simulated card, which refuses it when the card or
-the job's share is full, and computes for a number of seconds of work on the
-reference card (A100): slower cards and neighbours make it take longer.`,
+It allocates memory through the simulated GPU, which refuses when the GPU or the job's share is full,
+and computes for a number of seconds of work on the reference GPU (A100); slower GPUs and neighbours
+make it take longer.`,
 		Example: `  berth submit --gpus 1 -- berth sim-job --gpu-mem 6GiB --gpu-util 40 --seconds 20
   berth submit --gpus 1 --onnx m.onnx --batch 32 -- berth sim-job --onnx m.onnx --batch 32 --seconds 5`,
 		Args: cobra.NoArgs,
@@ -56,9 +56,9 @@ reference card (A100): slower cards and neighbours make it take longer.`,
 	f.StringVar(&o.gpuMem, "gpu-mem", "1GiB", "memory to hold on each GPU")
 	f.StringVar(&o.gpuUtil, "gpu-util", "50", "utilization of each GPU, in percent")
 	f.Float64Var(&o.seconds, "seconds", 10, "work, in seconds on an A100")
-	f.Float64Var(&o.step, "step", 0, "say a step in BERTH_PROGRESS after each of so many `SECONDS` of work; 0 says none")
+	f.Float64Var(&o.step, "step", 0, "report a step in BERTH_PROGRESS every so many `SECONDS` of work; 0 for none")
 	f.Float64Var(&o.ramp, "ramp", 0, "seconds over which memory grows to its peak")
-	f.StringVar(&o.onnx, "onnx", "", "take memory and utilization from a training of this ONNX graph")
+	f.StringVar(&o.onnx, "onnx", "", "use the memory and utilization of training this ONNX graph")
 	f.Int64Var(&o.batch, "batch", 1, "batch size, with --onnx")
 	f.StringVar(&o.optimizer, "optimizer", "sgd", "optimizer, with --onnx")
 	f.StringVar(&o.precision, "precision", "fp32", "precision, with --onnx")

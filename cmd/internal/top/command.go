@@ -36,17 +36,17 @@ func newTopCmd(e *console.Env, c *client.Client) *cobra.Command {
 	o := options{tab: tabs[screen.TabJobs]}
 	cmd := &cobra.Command{
 		Use: "top", Short: "Watch jobs, GPUs, nodes and users on a live screen",
-		Long: "Watch jobs, GPUs, nodes and users on a live screen, and act on them: l shows what a job writes,\n" +
-			"e opens a shell beside it, d cancels it, D drains a node or a GPU; ? lists all keys. Enter shows why\n" +
-			"a job waits or where it runs, its log, and ten minutes of its GPU, as far as the screen has been up.\n" +
-			"It follows one stream of changes, which any coordinator sends, and goes on by itself when that one\n" +
-			"is gone. NO_COLOR=1 leaves colours out; where the locale is not UTF-8 it draws with ASCII.",
+		Long: "Watch jobs, GPUs, nodes and users on a live screen, and act on them: l shows a job's output, e opens a\n" +
+			"shell beside it, d cancels it, D drains a node or a GPU; ? lists all keys. Enter shows why a job waits\n" +
+			"or where it runs, its log, and up to ten minutes of its GPU, since the screen was opened. It follows\n" +
+			"one stream of changes, from any coordinator, and switches to another when that one is gone.\n" +
+			"NO_COLOR=1 turns colours off; without a UTF-8 locale it draws in ASCII.",
 		Example: "  berth top\n  berth top --me\n  berth top --tab nodes",
 		Args:    console.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), e, c, o) },
 	}
 	o.flags(cmd)
-	cmd.Flags().StringVar(&o.tab, "tab", o.tab, "begin at this `TAB`: "+strings.Join(tabs, ", "))
+	cmd.Flags().StringVar(&o.tab, "tab", o.tab, "start at this `TAB`: "+strings.Join(tabs, ", "))
 	return cmd
 }
 
@@ -54,7 +54,7 @@ func newGPUCmd(e *console.Env, c *client.Client) *cobra.Command {
 	o := options{tab: tabs[screen.TabGPUs]}
 	cmd := &cobra.Command{
 		Use: "top", Short: "Watch the GPUs on a live screen",
-		Long:    "Watch the GPUs on a live screen: berth top, opened at them.",
+		Long:    "Watch the GPUs on a live screen: berth top, opened at the GPUs.",
 		Example: "  berth gpu top\n  berth gpu top --me",
 		Args:    console.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), e, c, o) },
@@ -66,8 +66,8 @@ func newGPUCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func (o *options) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.me, "me", false, "begin with my jobs alone, and the GPUs on which they are")
-	cmd.Flags().BoolVar(&o.ascii, "ascii", false, "draw with ASCII alone")
+	cmd.Flags().BoolVar(&o.me, "me", false, "start with only your jobs and the GPUs they are on")
+	cmd.Flags().BoolVar(&o.ascii, "ascii", false, "draw in ASCII")
 }
 
 // config checks that there is a terminal to draw on, and says how.

@@ -24,10 +24,10 @@ import (
 func NewEffCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
 		Use:   "eff [JOB…]",
-		Short: "Show what jobs used of what they asked for",
-		Long: "Show how much of its GPUs, their memory, its cores and memory a job used, and what to ask for\n" +
-			"next time: what it took at most, with the margin that predictions have. The tasks of an array are\n" +
-			"shown together. Of a job that runs, it is what is known so far. Without an id, it is my latest job.",
+		Short: "Show how much of what they asked for jobs used",
+		Long: "Show how much of its GPUs, GPU memory, cores and memory a job used, and what to request next time:\n" +
+			"its peak plus the margin used for predictions. Array tasks are shown together. For a running job,\n" +
+			"figures are those so far. Without an id, shows your latest job.",
 		Example: "  berth eff 12\n  berth eff 12-20 -o json",
 	}, func(ctx context.Context, f console.Format, args []string) error {
 		args, err := client.OrLatest(ctx, e, c, args)

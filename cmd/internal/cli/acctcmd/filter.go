@@ -21,7 +21,7 @@ import (
 type csvFlag struct{ raw bool }
 
 func (f *csvFlag) add(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.raw, "raw", false, "with -o csv: texts as they are; else control characters are shown by their\ncodes, and what a spreadsheet takes for a formula has a ' before it")
+	fs.BoolVar(&f.raw, "raw", false, "with -o csv, print text as is; by default control characters are escaped, and what a\nspreadsheet would take for a formula is prefixed with '")
 }
 
 func (f *csvFlag) cells(o console.Format) (console.Cells, error) {
@@ -43,11 +43,11 @@ type filterFlags struct {
 
 func (f *filterFlags) add(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.users, "user", "u", "", "only jobs of these users, a comma-separated `LIST` of names or numbers")
-	fs.BoolVar(&f.me, "me", false, "only jobs of mine")
+	fs.BoolVar(&f.me, "me", false, "only your own jobs")
 	fs.StringVarP(&f.accounts, "account", "A", "", "only jobs of these accounts, a comma-separated `LIST`")
 	fs.StringVarP(&f.partitions, "partition", "p", "", "only jobs of these partitions, a comma-separated `LIST`")
-	fs.StringVarP(&f.states, "state", "t", "", "only jobs that ended so, a comma-separated `LIST` of names or codes")
-	fs.StringVarP(&f.names, "name", "n", "", "only jobs of these names, a comma-separated `LIST`")
+	fs.StringVarP(&f.states, "state", "t", "", "only jobs that ended in these states, a comma-separated `LIST` of names or codes")
+	fs.StringVarP(&f.names, "name", "n", "", "only jobs with these names, a comma-separated `LIST`")
 	fs.StringVar(&f.since, "since", "", "only jobs that ended at this `TIME` or later: 2026-03-01, 2026-03-01T08:00, 08:00, today, now-2hours")
 	fs.StringVar(&f.until, "until", "", "only jobs that ended before this `TIME`")
 	fs.StringVar(&f.last, "last", "", "only jobs that ended in the last `TIME`, such as 12h, 7d, 4w")

@@ -35,9 +35,9 @@ func NewHistoryCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history [flags] [JOB…]",
 		Short: "List jobs that have ended",
-		Long: "List jobs that have ended, the newest first, as long as the cluster keeps them (by default\n" +
-			"90 days, and at least the last million). Any coordinator answers. A table of nothing in particular\n" +
-			"stops after 100 jobs; csv, json and jsonl (a JSON object a line) print all, however many they are.",
+		Long: "List jobs that have ended, newest first, for as long as the cluster keeps them (by default 90 days,\n" +
+			"and at least the last million). Any coordinator answers. An unfiltered table stops after 100 jobs;\n" +
+			"csv, json and jsonl (one JSON object per line) print them all.",
 		Example: "  berth history --me --last 7d\n  berth history --state FAILED,OUT_OF_MEMORY --since today\n  berth history --oldest-first -o csv > jobs.csv",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runHistory(cmd.Context(), e, c, &o, args, cmd.Flags().Changed("limit"))
@@ -46,9 +46,9 @@ func NewHistoryCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs := cmd.Flags()
 	o.filterFlags.add(fs)
 	o.csvFlag.add(fs)
-	fs.IntVarP(&o.limit, "limit", "l", 0, "at most so many, the first ones of the order; 0 is all")
-	fs.BoolVar(&o.oldestFirst, "oldest-first", false, "begin with the oldest")
-	fs.BoolVar(&o.noHeader, "no-header", false, "leave out the heads of the columns")
+	fs.IntVarP(&o.limit, "limit", "l", 0, "print at most this many; 0 for all")
+	fs.BoolVar(&o.oldestFirst, "oldest-first", false, "list the oldest first")
+	fs.BoolVar(&o.noHeader, "no-header", false, "omit the header line")
 	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, console.FormatJSONLines, console.FormatCSV, console.FormatName)
 	return cmd
 }

@@ -32,12 +32,12 @@ func NewReportCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
 		Use:   "report",
-		Short: "Add up what jobs held and used",
-		Long: "Add up jobs that have ended, by user, account, partition or type of GPU, of the last 7 days\n" +
-			"unless --since or --last says otherwise. ALLOCATED is hours of GPUs that jobs ran on, CHARGED the\n" +
-			"same times the share that they held, and USED times how busy they kept them, of those that were\n" +
-			"looked at. IDLE is hours of jobs that kept their GPUs below 5 % busy. The waste board names who\n" +
-			"held most GPU-hours without using them.",
+		Short: "Report GPU usage by user, account, partition or GPU type",
+		Long: "Summarize ended jobs by user, account, partition or GPU type, over the last 7 days unless --since\n" +
+			"or --last is given. ALLOCATED is GPU-hours on the GPUs that jobs ran on, CHARGED is ALLOCATED times\n" +
+			"the share of each GPU held, and USED is ALLOCATED times how busy the GPUs were, for jobs that were\n" +
+			"measured. IDLE is GPU-hours of jobs that kept their GPUs below 5 % busy. The waste board lists who\n" +
+			"held the most GPU-hours without using them.",
 		Example: "  berth report --by account --last 30d\n  berth report --by gpu-type --since 2026-03-01 --until 2026-04-01 -o csv",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runReport(cmd.Context(), e, c, &o) },
@@ -45,7 +45,7 @@ func NewReportCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs := cmd.Flags()
 	o.filterFlags.add(fs)
 	o.csvFlag.add(fs)
-	fs.StringVar(&o.by, "by", "user", "a line for each: user, account, partition or gpu-type")
+	fs.StringVar(&o.by, "by", "user", "group by user, account, partition or gpu-type")
 	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, console.FormatCSV, console.FormatYAML)
 	return cmd
 }

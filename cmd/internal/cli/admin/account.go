@@ -23,9 +23,9 @@ import (
 // NewAccountCmd returns the command account.
 func NewAccountCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "account", Short: "Add, change, list and remove accounts and their users",
-		Long: "An account is whom jobs are charged to. Accounts form a tree; each has shares beside those of the\n" +
-			"same parent, and users with shares among them. Without any, nobody is asked for one.",
+		Use: "account", Short: "Manage accounts and their users",
+		Long: "Jobs are charged to accounts. Accounts form a tree: each has shares relative to its siblings, and its\n" +
+			"users have shares among themselves. With no accounts defined, jobs need none.",
 		Example: "  berth account add bio --shares 3\n  berth account add bio --user ada,ben\n  berth account show bio --usage",
 	}
 	cmd.AddCommand(newAccountListCmd(e, c), newAccountShowCmd(e, c), newAccountSetCmd(e, c, true), newAccountSetCmd(e, c, false), newAccountRemoveCmd(e, c), newAccountPolicyCmd(e, c))
@@ -76,14 +76,14 @@ func newAccountShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
 	var usage bool
 	cmd := &cobra.Command{
-		Use: "show [NAME…]", Short: "Show accounts with their users, and who stands where",
-		Long:    "Show accounts with their users. With --usage also what each used, as sshare does: GPU-hours in all,\nwhat of them has not decayed, and the place in the order of fair shares.",
+		Use: "show [NAME…]", Short: "Show accounts with their users and fair share",
+		Long:    "Show accounts with their users. --usage adds what each used, like sshare: GPU-hours in total and\nafter decay, and the rank by fair share.",
 		Example: "  berth account show --usage\n  berth account show bio",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runAccounts(cmd.Context(), e, c, console.Format(output), &apiv1.ListStandingRequest{Accounts: args, Usage: usage}, true, usage)
 		},
 	}
-	cmd.Flags().BoolVar(&usage, "usage", false, "also who used how much, and stands where")
+	cmd.Flags().BoolVar(&usage, "usage", false, "also show usage and fair share")
 	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 	return cmd
 }
@@ -210,17 +210,17 @@ func newAccountSetCmd(e *console.Env, c *client.Client, add bool) *cobra.Command
 		},
 	}
 	if add {
-		cmd.Use, cmd.Short = "add NAME [flags]", "Make an account, or put users into one"
+		cmd.Use, cmd.Short = "add NAME [flags]", "Create an account, or add users to one"
 		cmd.Example = "  berth account add bio --parent science --shares 3\n  berth account add bio --user ada,1007"
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.users, "user", "", "of the account these users, a comma-separated `LIST` of names and numbers, in place of the account itself")
-	fs.Int64Var(&o.shares, "shares", 1, "its `NUMBER` of shares beside those of the same parent, or the users' beside each other")
-	fs.StringVar(&o.parent, "parent", "", "the `ACCOUNT` above it; \"\" for none")
-	fs.StringVar(&o.qos, "qos", "", "what qualities of service its jobs may have, a comma-separated `LIST`; \"\" for those of its parent, at the top all")
-	fs.StringVar(&o.defaultQOS, "default-qos", "", "the `QOS` of its jobs that name none; \"\" for its parent's")
-	fs.BoolVar(&o.standard, "default", false, "what its users submit is charged to it when they name no account")
-	fs.BoolVar(&o.coordinator, "coordinator", false, "its users may set quotas of the account's users")
+	fs.StringVar(&o.users, "user", "", "apply to these users of the account, a comma-separated `LIST` of names and numbers, not to the account itself")
+	fs.Int64Var(&o.shares, "shares", 1, "`NUMBER` of shares relative to its siblings, or the users' among themselves")
+	fs.StringVar(&o.parent, "parent", "", "parent `ACCOUNT`; \"\" for none")
+	fs.StringVar(&o.qos, "qos", "", "QOS that its jobs may use, a comma-separated `LIST`; \"\" for its parent's, or all at the top")
+	fs.StringVar(&o.defaultQOS, "default-qos", "", "default `QOS` of its jobs; \"\" for its parent's")
+	fs.BoolVar(&o.standard, "default", false, "make this the users' default account")
+	fs.BoolVar(&o.coordinator, "coordinator", false, "make the users coordinators, who may set quotas of the account's users")
 	fs.SortFlags = false
 	return cmd
 }
@@ -332,8 +332,8 @@ func (o *accountOptions) setUsers(ctx context.Context, e *console.Env, c *client
 func newAccountRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var users string
 	cmd := &cobra.Command{
-		Use: "remove NAME [--user LIST]", Short: "Forget an account of which no job waits or runs, or users of it",
-		Long:    "Forget an account with its users and quotas, or users of it. What was charged stays on record.",
+		Use: "remove NAME [--user LIST]", Short: "Remove an account with no active jobs, or some of its users",
+		Long:    "Remove an account with its users and quotas, or only some of its users. Past charges stay on record.",
 		Example: "  berth account remove bio\n  berth account remove bio --user ada",
 		Args:    console.OneArg("account"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -362,7 +362,7 @@ func newAccountRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&users, "user", "", "only these users of it, a comma-separated `LIST`")
+	cmd.Flags().StringVar(&users, "user", "", "remove only these users from it, a comma-separated `LIST`")
 	return cmd
 }
 
@@ -398,7 +398,7 @@ func newAccountPolicyCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var half, require, weights string
 	var core float64
 	cmd := &cobra.Command{
-		Use: "policy [flags]", Short: "Show or change how use is charged and decays", Args: cobra.NoArgs,
+		Use: "policy [flags]", Short: "Show or change how usage is charged and decays", Args: cobra.NoArgs,
 		Example: "  berth account policy\n  berth account policy --half-life 336h --require yes\n  berth account policy --gpu-weight T4=0.2,V100-SXM2-16GB=0.5",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			have, err := getStanding(cmd.Context(), c, &apiv1.ListStandingRequest{})
@@ -444,10 +444,10 @@ func newAccountPolicyCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&half, "half-life", "", "after this `TIME` use counts half; none for no decay (default 7 days)")
-	fs.StringVar(&weights, "gpu-weight", "", "what an hour of a GPU costs by type, a `LIST` such as A100-SXM4-80GB=1,T4=0.2; other types cost 1; none for 1 each")
-	fs.Float64Var(&core, "core-weight", 0.02, "what a core costs beside a GPU, a `PART`, for jobs without GPUs")
-	fs.StringVar(&require, "require", "", "`YES` refuses jobs of users without an account, no lets them run")
+	fs.StringVar(&half, "half-life", "", "`TIME` after which usage counts half; none for no decay (default 7 days)")
+	fs.StringVar(&weights, "gpu-weight", "", "charge per GPU-hour by type, a `LIST` such as A100-SXM4-80GB=1,T4=0.2; other types count 1; none for 1 each")
+	fs.Float64Var(&core, "core-weight", 0.02, "charge per core relative to a GPU, a `PART`, for jobs without GPUs")
+	fs.StringVar(&require, "require", "", "`YES` refuses jobs from users without an account; no lets them run")
 	fs.SortFlags = false
 	return cmd
 }

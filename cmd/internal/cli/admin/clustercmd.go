@@ -20,7 +20,7 @@ import (
 
 // NewClusterCmd returns the command cluster.
 func NewClusterCmd(e *console.Env, c *client.Client) *cobra.Command {
-	cmd := &cobra.Command{Use: "cluster", Short: "Look after the coordinators", Example: "  berth cluster status"}
+	cmd := &cobra.Command{Use: "cluster", Short: "Manage the coordinators", Example: "  berth cluster status"}
 	cmd.AddCommand(newClusterStatusCmd(e, c))
 	return cmd
 }
@@ -95,7 +95,7 @@ func hashText(m *apiv1.Member) string {
 // NewTokenCmd returns the command token.
 func NewTokenCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "token", Short: "Make tokens with which nodes join",
+		Use: "token", Short: "Create join tokens",
 		Example: "  berth token create --role agent --id n7",
 	}
 	cmd.AddCommand(newTokenCreateCmd(e, c))
@@ -109,9 +109,9 @@ type tokenOptions struct {
 func newTokenCreateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o tokenOptions
 	cmd := &cobra.Command{
-		Use: "create --role ROLE --id ID", Short: "Make a token that lets one machine join once",
-		Long: "Make a token that lets one machine join once. It is printed here and nowhere else, and is\n" +
-			"as good as a key: hand it over in a file that only root can read.",
+		Use: "create --role ROLE --id ID", Short: "Create a single-use token for one machine to join",
+		Long: "Create a token that lets one machine join once. It is printed only here and is as good as a key:\n" +
+			"hand it over in a file that only root can read.",
 		Example: "  berth token create --role agent --id n7 --ttl 1h > n7.token",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -119,9 +119,9 @@ func newTokenCreateCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.role, "role", "agent", "what it may join as: agent, coordinator or gate")
+	fs.StringVar(&o.role, "role", "agent", "role to join as: agent, coordinator or gate")
 	fs.StringVar(&o.id, "id", "", "`NAME` of the node or coordinator; required")
-	fs.StringVar(&o.ttl, "ttl", "1h", "how much `TIME` it may take to join")
+	fs.StringVar(&o.ttl, "ttl", "1h", "`TIME` for which the token is valid")
 	return cmd
 }
 

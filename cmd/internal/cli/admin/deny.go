@@ -14,11 +14,11 @@ import (
 // NewDenyCmd returns the command deny.
 func NewDenyCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "deny [node|gate|coordinator NAME | serial NUMBER]", Short: "Revoke the certificates of a daemon, or list what is revoked",
-		Long: "Revoke the certificates of a daemon: at once its connections are closed, it cannot connect again, and what it\n" +
-			"has is not renewed. What runs on a node whose certificate is revoked is lost with it after its lease; drain it\n" +
-			"first where that may wait. One certificate, of which there is a copy in other hands, is revoked by its serial\n" +
-			"number (openssl x509 -noout -serial -in FILE), and its daemon joins again with a new token. Without arguments:\n" +
+		Use: "deny [node|gate|coordinator NAME | serial NUMBER]", Short: "Revoke a daemon's certificates, or list what is revoked",
+		Long: "Revoke a daemon's certificates: its connections are closed at once, it cannot connect again, and its\n" +
+			"certificates are not renewed. Jobs on a node with a revoked certificate are lost once its lease expires;\n" +
+			"drain the node first if that can wait. To revoke a single leaked certificate, give its serial number\n" +
+			"(openssl x509 -noout -serial -in FILE); its daemon then joins again with a new token. Without arguments,\n" +
 			"list what is revoked.",
 		Example: "  berth deny node n7\n  berth deny serial 5f3a09c41b\n  berth deny",
 		Args:    cobra.MaximumNArgs(2),
@@ -38,9 +38,9 @@ func NewDenyCmd(e *console.Env, c *client.Client) *cobra.Command {
 // NewAllowCmd returns the command allow.
 func NewAllowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "allow node|gate|coordinator NAME | serial NUMBER", Short: "Let a daemon whose certificates were revoked in again",
-		Long: "Let a daemon whose certificates were revoked in again, also a node that was removed: with the certificate that\n" +
-			"it has, while that is valid, or with a new join token.",
+		Use: "allow node|gate|coordinator NAME | serial NUMBER", Short: "Let a daemon with revoked certificates connect again",
+		Long: "Let a daemon with revoked certificates connect again, or a node that was removed: with its existing\n" +
+			"certificate while that is valid, or with a new join token.",
 		Example: "  berth allow node n7\n  berth allow serial 5f3a09c41b",
 		Args:    cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

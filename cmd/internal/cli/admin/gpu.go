@@ -21,7 +21,7 @@ import (
 // NewGPUCmd returns the command gpu.
 func NewGPUCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "gpu", Short: "List, drain and resume single GPUs, and see which stand idle",
+		Use: "gpu", Short: "List, drain and resume single GPUs, and find idle ones",
 		Example: "  berth gpu list\n  berth gpu drain n7/2 --reason 'ECC errors'\n  berth gpu resume n7/2",
 	}
 	cmd.AddCommand(newGPUListCmd(e, c), newGPUDrainCmd(e, c), newGPUResumeCmd(e, c), newGPUIdleCmd(e, c), newGPUSharingCmd(e, c))
@@ -223,16 +223,16 @@ func ParseGPU(arg string) (node string, index *uint32, uuid string, err error) {
 func newGPUDrainCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: "drain NODE/INDEX|UUID --reason TEXT", Short: "Start no more jobs on one GPU; those that run go on",
-		Long: "Start no more jobs on one GPU. Those that run on it go on, and the other GPUs of its node take jobs as before.\n" +
-			"It stays so, also when the node boots again or the GPU is out for a while, until berth gpu resume.",
+		Use: "drain NODE/INDEX|UUID --reason TEXT", Short: "Drain one GPU: start no more jobs, let running ones finish",
+		Long: "Start no more jobs on one GPU. Jobs running on it continue, and the node's other GPUs take jobs as before.\n" +
+			"The drain lasts until berth gpu resume, even if the node reboots or the GPU disappears for a while.",
 		Example: "  berth gpu drain n7/2 --reason 'ECC errors, to be swapped on Monday'",
 		Args:    console.OneArg("GPU"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runGPUDrain(cmd.Context(), e, c, args[0], reason)
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that others will see; required")
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` shown to others (required)")
 	return cmd
 }
 
@@ -275,9 +275,9 @@ func printGPU(e *console.Env, n *apiv1.Node, uuid string) {
 
 func newGPUResumeCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "resume NODE/INDEX|UUID", Short: "Start jobs on a drained or failing GPU again",
-		Long: "Start jobs on a GPU again: a drain ends, and a fault that its node holds against it, such as an Xid, is\n" +
-			"forgotten. What still is so is found again: memory that is not back, a driver that does not answer.",
+		Use: "resume NODE/INDEX|UUID", Short: "Return a drained or failing GPU to service",
+		Long: "Return a GPU to service: this ends a drain and clears a fault the node holds against it, such as an\n" +
+			"Xid. Faults that persist, such as missing memory or a driver that does not answer, are detected again.",
 		Example: "  berth gpu resume n7/2",
 		Args:    console.OneArg("GPU"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,8 +17,8 @@ import (
 func newGPUIdleCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
 		Use: "idle", Short: "List jobs that leave their GPUs idle",
-		Long: "List running jobs that leave their GPUs idle, by the policy of their partition, which berth\n" +
-			"partition set --idle sets, and how far it has gone with them.",
+		Long: "List running jobs that leave their GPUs idle under their partition's policy (berth partition set\n" +
+			"--idle), and which of its steps each has reached.",
 		Example: "  berth gpu idle", Args: cobra.NoArgs,
 	}, func(ctx context.Context, f console.Format, _ []string) error {
 		return runGPUIdle(ctx, e, c, f)

@@ -240,7 +240,7 @@ func runNodeShow(ctx context.Context, e *console.Env, c *client.Client, f consol
 
 func newNodeResumeCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "resume NODE", Short: "Start jobs on a drained node again",
+		Use: "resume NODE", Short: "Return a drained node to service",
 		Example: "  berth node resume n7",
 		Args:    console.OneArg("node"),
 		RunE: func(cmd *cobra.Command, args []string) error {

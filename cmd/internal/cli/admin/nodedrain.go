@@ -19,10 +19,10 @@ type drainOptions struct{ reason, from, until string }
 func newNodeDrainCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o drainOptions
 	cmd := &cobra.Command{
-		Use: "drain NODE --reason TEXT", Short: "Start no more jobs on a node; those that run go on",
-		Long: "Start no more jobs on a node; those that run go on. With --until it takes jobs again by itself.\n" +
-			"With --from it begins later: until then only jobs start there whose time limit ends before, and it\n" +
-			"is kept as a reservation for maintenance, drain-NODE. berth node resume ends either.",
+		Use: "drain NODE --reason TEXT", Short: "Drain a node: start no more jobs, let running ones finish",
+		Long: "Drain a node: start no more jobs there and let running ones finish. With --until it returns to service\n" +
+			"by itself. With --from the drain begins later: until then, only jobs whose time limit ends before it\n" +
+			"start there, and it is kept as a maintenance reservation named drain-NODE. berth node resume ends either.",
 		Example: "  berth node drain n7 --reason 'GPU 2 reports ECC errors'\n" +
 			"  berth node drain n7 --reason 'new driver' --until now+2hours\n" +
 			"  berth node drain n7 --reason 'new driver' --from 2026-03-14T18:00 --until 2026-03-14T22:00",
@@ -32,9 +32,9 @@ func newNodeDrainCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.reason, "reason", "", "`TEXT` that others will see; required")
-	fs.StringVar(&o.until, "until", "", "`TIME` when it takes jobs again, such as 2026-03-14T22:00 or now+2hours (default until resumed)")
-	fs.StringVar(&o.from, "from", "", "`TIME` when it begins, with --until (default now)")
+	fs.StringVar(&o.reason, "reason", "", "`TEXT` shown to others (required)")
+	fs.StringVar(&o.until, "until", "", "`TIME` to return to service, such as 2026-03-14T22:00 or now+2hours (default until resumed)")
+	fs.StringVar(&o.from, "from", "", "`TIME` when the drain begins, with --until (default now)")
 	fs.SortFlags = false
 	return cmd
 }

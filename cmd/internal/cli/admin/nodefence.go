@@ -15,18 +15,18 @@ import (
 func newNodeFenceCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "fence NODE --yes", Short: "Give up a silent node: its jobs end, or wait again",
-		Long: "Give up a node that does not answer. Its jobs end as NODE_FAIL, or wait again when they were\n" +
-			"submitted with --requeue-on-loss. Make sure that it is off, or cut off, first: what still runs there\n" +
-			"goes on until the node reaches a coordinator, and a job that waits again may run twice.\n" +
-			"A node that comes back stops what is left of them and takes new jobs.",
+		Use: "fence NODE --yes", Short: "Give up an unreachable node: fail or requeue its jobs",
+		Long: "Give up a node that does not answer. Its jobs end as NODE_FAIL, or are requeued if they were submitted\n" +
+			"with --requeue-on-loss. First make sure that the node is off or cut off: its processes keep running until\n" +
+			"it reaches a coordinator, so a requeued job may run twice. If the node comes back, it stops what is left\n" +
+			"of those jobs and takes new ones.",
 		Example: "  berth node fence n7 --yes",
 		Args:    console.OneArg("node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runNodeFence(cmd.Context(), e, c, args[0], yes)
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return cmd
 }
 
@@ -57,16 +57,16 @@ func runNodeFence(ctx context.Context, e *console.Env, c *client.Client, id stri
 func newNodeRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "remove NODE --yes", Short: "Forget a node on which nothing runs, for good",
-		Long: "Forget a node on which nothing runs. Its certificate is refused from then on: to come back it\n" +
-			"must join under another name. Drain a node first, and fence one that is lost.",
+		Use: "remove NODE --yes", Short: "Remove an idle node for good",
+		Long: "Remove a node on which nothing runs. Its certificate is refused from then on: to come back, it must\n" +
+			"join under another name. Drain a healthy node first; fence a lost one.",
 		Example: "  berth node remove n7 --yes",
 		Args:    console.OneArg("node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runNodeRemove(cmd.Context(), e, c, args[0], yes)
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return cmd
 }
 

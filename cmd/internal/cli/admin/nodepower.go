@@ -15,9 +15,9 @@ import (
 func newNodePowerCmd(e *console.Env, c *client.Client, up bool) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: "power-down NODE", Short: "Power a node down on which no job runs, until it is powered up",
-		Long: "Power a node down on which no job runs, with the site's own program; see docs/power.md. It stays\n" +
-			"down until berth node power-up, whoever waits for it.",
+		Use: "power-down NODE", Short: "Power down an idle node until it is powered up again",
+		Long: "Power down an idle node with the site's own program; see docs/power.md. It stays down until\n" +
+			"berth node power-up, even if jobs wait for it.",
 		Example: "  berth node power-down n7 --reason 'moves to another rack'",
 		Args:    console.OneArg("node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -25,13 +25,13 @@ func newNodePowerCmd(e *console.Env, c *client.Client, up bool) *cobra.Command {
 		},
 	}
 	if up {
-		cmd.Use, cmd.Short = "power-up NODE", "Power up a node that is powered down"
+		cmd.Use, cmd.Short = "power-up NODE", "Power up a node"
 		cmd.Long = "Power up a node that was powered down, by Berth or by hand, or did not come back in time. It takes\n" +
 			"jobs once its agent has registered."
 		cmd.Example = "  berth node power-up n7"
 		return cmd
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that others will see")
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` shown to others")
 	return cmd
 }
 

@@ -22,8 +22,8 @@ import (
 func NewPartitionCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "partition", Short: "List, set and remove partitions",
-		Long: "A partition is a named part of the cluster with limits and a policy of its own. Nodes may belong\n" +
-			"to several. Without any, the cluster is one.",
+		Long: "A partition is a named set of nodes with limits and a policy of its own. Nodes may belong to several.\n" +
+			"With no partitions defined, the cluster acts as one.",
 		Example: "  berth partition list\n  berth partition set gpu --nodes 'gpu[01-04]' --default --max-time 24h",
 	}
 	cmd.AddCommand(newPartitionListCmd(e, c), newPartitionShowCmd(e, c), newPartitionSetCmd(e, c), newPartitionRemoveCmd(e, c))
@@ -216,10 +216,10 @@ type partitionOptions struct {
 func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o partitionOptions
 	cmd := &cobra.Command{
-		Use: "set NAME [flags]", Short: "Make a partition, or change one",
-		Long: "Make a partition, or change one: what is not named stays as it is. A new one needs --nodes. While a\n" +
-			"partition is down nothing starts there: its jobs wait, and what runs goes on. Its policy stands in\n" +
-			"scheduling.policies of the coordinators' configuration.",
+		Use: "set NAME [flags]", Short: "Create or change a partition",
+		Long: "Create or change a partition; settings not given stay as they are. A new partition needs --nodes.\n" +
+			"While a partition is down, nothing starts in it: its jobs wait and running ones continue. Its\n" +
+			"scheduling policy is set in scheduling.policies of the coordinators' configuration.",
 		Example: "  berth partition set gpu --nodes 'gpu[01-04]' --default --max-time 24h\n" +
 			"  berth partition set debug --nodes gpu01 --max-time 30m\n  berth partition set gpu --state down",
 		Args: console.OneArg("partition"),
@@ -233,19 +233,19 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.nodes, "nodes", "", "its nodes, a host `LIST` such as gpu[01-04,07],n1, or ALL")
-	fs.StringVar(&o.types, "gpu-types", "", "only cards of these types, a comma-separated `LIST`; \"\" for all")
-	fs.BoolVar(&o.standard, "default", false, "jobs that name no partition go here; takes that from another")
-	fs.StringVar(&o.maxTime, "max-time", "", "the most `TIME` that a job may ask for, or none")
-	fs.StringVar(&o.defaultTime, "default-time", "", "`TIME` of a job that asks for none; none is --max-time")
-	fs.StringVar(&o.maxGPUs, "max-gpus", "", "the most GPUs of a job, on all its nodes, a `NUMBER`, or none")
-	fs.StringVar(&o.networks, "networks", "", "what its jobs may see of the network, a comma-separated `LIST` of host and none, the first by default; \"\" leaves it to the nodes")
-	fs.StringVar(&o.idle, "idle", "", "`POLICY` for jobs whose GPUs stand idle, such as below=5%,window=30m,grace=10m,warn=1h,shrink=2h,end=4h,ok=8h, or none")
-	fs.StringVar(&o.sessionIdle, "session-idle", "", "end sessions (salloc, srun outside of jobs) that stand idle for so much `TIME`, or none")
-	fs.StringVar(&o.resize, "resize", "", "whether what its running jobs hold of GPUs is cut to what they use: `MODE`, off, conservative, eager, or default, which is conservative for jobs with --checkpoint and off for others")
-	fs.StringVar(&o.preempt, "preempt", "", "whether its running jobs with --checkpoint make room for those of it that wait and have much less left to do: `MODE`, off, or default, which is as scheduling.preempt_wait says; for deadlines and QOS they do in any case")
+	fs.StringVar(&o.types, "gpu-types", "", "only GPUs of these types, a comma-separated `LIST`; \"\" for all")
+	fs.BoolVar(&o.standard, "default", false, "make it the default partition, instead of any other")
+	fs.StringVar(&o.maxTime, "max-time", "", "maximum time limit of a job, a `TIME`, or none")
+	fs.StringVar(&o.defaultTime, "default-time", "", "default time limit of a job, a `TIME`; none for --max-time")
+	fs.StringVar(&o.maxGPUs, "max-gpus", "", "maximum GPUs of a job over all its nodes, a `NUMBER`, or none")
+	fs.StringVar(&o.networks, "networks", "", "network access allowed to its jobs, a comma-separated `LIST` of host and none, the first being the default; \"\" leaves it to the nodes")
+	fs.StringVar(&o.idle, "idle", "", "`POLICY` for jobs with idle GPUs, such as below=5%,window=30m,grace=10m,warn=1h,shrink=2h,end=4h,ok=8h, or none")
+	fs.StringVar(&o.sessionIdle, "session-idle", "", "end sessions (salloc, srun outside jobs) that are idle for this `TIME`, or none")
+	fs.StringVar(&o.resize, "resize", "", "whether running jobs' GPU shares shrink to what they use: `MODE` off, conservative, eager, or default, which is conservative for jobs with --checkpoint and off for others")
+	fs.StringVar(&o.preempt, "preempt", "", "whether running jobs with --checkpoint make room for its waiting jobs that have much less left to do: `MODE` off, or default, which follows scheduling.preempt_wait; deadlines and QOS preempt in any case")
 	o.lend.add(fs)
 	o.power.add(fs)
-	fs.StringVar(&o.state, "state", "", "`STATE`, up or down")
+	fs.StringVar(&o.state, "state", "", "`STATE`: up or down")
 	o.host.add(fs)
 	o.access = map[string]*string{}
 	for _, list := range cluster.AccessLists() {
@@ -257,11 +257,11 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 // accessHelp is what each list of who may use a partition is for.
 var accessHelp = map[string]string{
-	cluster.AllowAccounts: "only jobs of these accounts, and of those below them, a comma-separated `LIST`; \"\" for all",
-	cluster.DenyAccounts:  "no jobs of these accounts, nor of those below them, a comma-separated `LIST`",
+	cluster.AllowAccounts: "only jobs of these accounts and those below them, a comma-separated `LIST`; \"\" for all",
+	cluster.DenyAccounts:  "no jobs of these accounts or those below them, a comma-separated `LIST`",
 	cluster.AllowQOS:      "only jobs of these qualities of service, a comma-separated `LIST`; \"\" for all",
 	cluster.DenyQOS:       "no jobs of these qualities of service, a comma-separated `LIST`",
-	cluster.AllowGroups:   "only jobs of users in these groups of the coordinators' hosts, a comma-separated `LIST`; \"\" for all",
+	cluster.AllowGroups:   "only jobs of users in these groups, as known to the coordinators' hosts, a comma-separated `LIST`; \"\" for all",
 }
 
 // request is what the flags change.
@@ -381,7 +381,7 @@ func runPartitionSet(ctx context.Context, e *console.Env, c *client.Client, req 
 
 func newPartitionRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME", Short: "Forget a partition of which no job waits or runs",
+		Use: "remove NAME", Short: "Remove a partition with no waiting or running jobs",
 		Example: "  berth partition remove debug",
 		Args:    console.OneArg("partition"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,8 +18,8 @@ import (
 type lendOptions struct{ to, short string }
 
 func (o *lendOptions) add(fs *pflag.FlagSet) {
-	fs.StringVar(&o.to, "lend-to", "", "lend GPUs that its own jobs leave idle to jobs of these partitions that have --checkpoint or end soon, and get them back when a job of its own waits: a comma-separated `LIST`, those first that are served first; \"\" for none")
-	fs.StringVar(&o.short, "lend-short", "", "up to which `TIME` a job without --checkpoint must be expected to end, or be limited to, that borrows; none for no such job; a minute unless said")
+	fs.StringVar(&o.to, "lend-to", "", "lend idle GPUs to jobs of these partitions that have --checkpoint or end soon, and reclaim them when one of its own jobs waits: a comma-separated `LIST` in the order to serve them; \"\" for none")
+	fs.StringVar(&o.short, "lend-short", "", "longest expected run time or time limit of a borrowing job without --checkpoint, a `TIME`; none allows no such job (default 1m)")
 }
 
 // request is what the flags change.

@@ -18,10 +18,10 @@ import (
 type hostOptions struct{ memPerGPU, cpusPerGPU, leastMem, leastCPUs string }
 
 func (o *hostOptions) add(fs *pflag.FlagSet) {
-	fs.StringVar(&o.memPerGPU, "def-mem-per-gpu", "", "host memory for each GPU of a job that asks for none and of which nothing is predicted, a `SIZE`, or none (DefMemPerGPU)")
-	fs.StringVar(&o.cpusPerGPU, "def-cpus-per-gpu", "", "the same in cores, a `NUMBER`, or none (DefCpuPerGPU)")
-	fs.StringVar(&o.leastMem, "least-mem", "", "the least host memory that a prediction gives a job with GPUs, a `SIZE`; none is 2 GiB")
-	fs.StringVar(&o.leastCPUs, "least-cpus", "", "the same in cores, a `NUMBER`; none is 1")
+	fs.StringVar(&o.memPerGPU, "def-mem-per-gpu", "", "default host memory per GPU if none is requested or predicted, a `SIZE`, or none (DefMemPerGPU)")
+	fs.StringVar(&o.cpusPerGPU, "def-cpus-per-gpu", "", "default cores per GPU likewise, a `NUMBER`, or none (DefCpuPerGPU)")
+	fs.StringVar(&o.leastMem, "least-mem", "", "minimum predicted host memory of a job with GPUs, a `SIZE`; none is 2 GiB")
+	fs.StringVar(&o.leastCPUs, "least-cpus", "", "minimum predicted cores likewise, a `NUMBER`; none is 1")
 }
 
 // numbers adds what the flags change that are a number, or none.

@@ -14,8 +14,8 @@ import (
 type powerOptions struct{ cap, freq string }
 
 func (o *powerOptions) add(fs *pflag.FlagSet) {
-	fs.StringVar(&o.cap, "power-cap", "", "the most `POWER` that each whole GPU draws of jobs that say nothing of it: watts such as 250W, a part of the card's default limit such as 70%, or none")
-	fs.StringVar(&o.freq, "gpu-freq", "", "the `CLOCK` of each whole GPU of jobs that say nothing of it: MHz, low, medium, high, highm1, or none")
+	fs.StringVar(&o.cap, "power-cap", "", "default power limit of each whole GPU, a `POWER`: watts such as 250W, a percentage of the card's default limit such as 70%, or none")
+	fs.StringVar(&o.freq, "gpu-freq", "", "default `CLOCK` of each whole GPU: MHz, low, medium, high, highm1, or none")
 }
 
 // request is what the flags change.

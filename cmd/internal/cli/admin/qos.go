@@ -21,9 +21,9 @@ import (
 // NewQOSCmd returns the command qos.
 func NewQOSCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "qos", Short: "Add, change, list and remove qualities of service",
-		Long: "A quality of service says how soon jobs go, and whose jobs make room for them. Its limits are\n" +
-			"quotas: berth quota set --qos NAME.",
+		Use: "qos", Short: "Manage qualities of service (QOS)",
+		Long: "A quality of service (QOS) sets the priority of jobs, and which jobs make room for them. Its limits\n" +
+			"are quotas: berth quota set --qos NAME.",
 		Example: "  berth qos add scavenger --grace 60s\n  berth qos add high --priority 10 --preempts scavenger\n  berth submit --qos high -- python train.py",
 	}
 	cmd.AddCommand(newQOSListCmd(e, c, "list"), newQOSListCmd(e, c, "show"), newQOSSetCmd(e, c, true), newQOSSetCmd(e, c, false), newQOSRemoveCmd(e, c))
@@ -44,7 +44,7 @@ type qosView struct {
 func newQOSListCmd(e *console.Env, c *client.Client, use string) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: use + " [NAME…]", Short: "List qualities of service; * marks the default one", Example: "  berth qos " + use,
+		Use: use + " [NAME…]", Short: "List qualities of service; * marks the default", Example: "  berth qos " + use,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runQOSList(cmd.Context(), e, c, console.Format(output), args)
 		},
@@ -138,14 +138,14 @@ func newQOSSetCmd(e *console.Env, c *client.Client, add bool) *cobra.Command {
 		},
 	}
 	if add {
-		cmd.Use, cmd.Short, cmd.Example = "add NAME [flags]", "Make a quality of service", "  berth qos add high --priority 10 --preempts scavenger"
+		cmd.Use, cmd.Short, cmd.Example = "add NAME [flags]", "Create a quality of service", "  berth qos add high --priority 10 --preempts scavenger"
 	}
 	fs := cmd.Flags()
-	fs.Int64Var(&priority, "priority", 0, "its jobs go before all of a lower one, a `NUMBER` from 0 to 100; jobs without a QOS have 0")
-	fs.StringVar(&preempts, "preempts", "", "whose jobs make room for its jobs, a comma-separated `LIST` of QOS with a lower priority")
-	fs.StringVar(&grace, "grace", "", "how much `TIME` a job of it that makes room has after SIGTERM, such as 60s; --checkpoint of the job goes before it")
-	fs.StringVar(&mode, "mode", "requeue", "what becomes of a job of it that made room, a `MODE`: requeue or cancel")
-	fs.BoolVar(&standard, "default", false, "for jobs that name none where no account says otherwise")
+	fs.Int64Var(&priority, "priority", 0, "priority, a `NUMBER` from 0 to 100; jobs of a higher one go first, and jobs without a QOS have 0")
+	fs.StringVar(&preempts, "preempts", "", "QOS whose jobs it may preempt, a comma-separated `LIST`; their priority must be lower")
+	fs.StringVar(&grace, "grace", "", "`TIME` that its preempted jobs have after SIGTERM, such as 60s; a job's own --checkpoint takes precedence")
+	fs.StringVar(&mode, "mode", "requeue", "what happens to its preempted jobs, a `MODE`: requeue or cancel")
+	fs.BoolVar(&standard, "default", false, "make it the default where no account sets one")
 	fs.SortFlags = false
 	return cmd
 }
@@ -172,7 +172,7 @@ func findQOS(ctx context.Context, c *client.Client, name string, add bool) (*api
 
 func newQOSRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME", Short: "Forget a quality of service of which no job waits or runs", Example: "  berth qos remove scavenger", Args: console.OneArg("qos"),
+		Use: "remove NAME", Short: "Remove a QOS with no waiting or running jobs", Example: "  berth qos remove scavenger", Args: console.OneArg("qos"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := strings.ToLower(args[0])
 			if err := cluster.CheckQOSName(name); err != nil {

@@ -23,9 +23,9 @@ import (
 // NewQuotaCmd returns the command quota.
 func NewQuotaCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "quota", Short: "Set, show and list limits of accounts, users and QOS",
-		Long: "A quota bounds what an account with all below it, a user, each user, or a QOS may have. Half a GPU\n" +
-			"counts 0.5. Who waits for one is told which, by berth why; what never fits one is refused.",
+		Use: "quota", Short: "Set, show and list limits for accounts, users and QOS",
+		Long: "A quota limits what an account (with all accounts below it), a user, each user, or a QOS may use. Half\n" +
+			"a GPU counts 0.5. berth why names the quota a job waits for; a job that can never fit one is refused.",
 		Example: "  berth quota set --account bio --gpus 8 --gpu-hours 500/month\n  berth quota set --each-user --jobs 1000\n  berth quota list",
 	}
 	cmd.AddCommand(newQuotaListCmd(e, c, "list"), newQuotaListCmd(e, c, "show"), newQuotaSetCmd(e, c))
@@ -39,10 +39,10 @@ type quotaSubject struct {
 
 func (s *quotaSubject) flags(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&s.account, "account", "", "of this `ACCOUNT` and all below it")
-	fs.StringVar(&s.qos, "qos", "", "of this `QOS`")
-	fs.StringVar(&s.user, "user", "", "of this `USER`, alone or in the account")
-	fs.BoolVar(&s.each, "each-user", false, "of each user who has none of the kind, alone, in the account or in the QOS")
+	fs.StringVar(&s.account, "account", "", "this `ACCOUNT` and all below it")
+	fs.StringVar(&s.qos, "qos", "", "this `QOS`")
+	fs.StringVar(&s.user, "user", "", "this `USER`, in total or in the account")
+	fs.BoolVar(&s.each, "each-user", false, "each user without such a quota of their own, in total, in the account or in the QOS")
 	fs.SortFlags = false
 }
 
@@ -66,7 +66,7 @@ func newQuotaListCmd(e *console.Env, c *client.Client, use string) *cobra.Comman
 	var output string
 	var s quotaSubject
 	cmd := &cobra.Command{
-		Use: use, Short: "List quotas, and what of them is used", Args: cobra.NoArgs, Example: "  berth quota " + use,
+		Use: use, Short: "List quotas and how much of each is used", Args: cobra.NoArgs, Example: "  berth quota " + use,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runQuotas(cmd.Context(), e, c, console.Format(output), &s)
 		},
@@ -174,8 +174,8 @@ func newQuotaSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var gpus, hours, maxTime string
 	var running, jobs, maxGPUs int64
 	cmd := &cobra.Command{
-		Use: "set [flags]", Short: "Set limits of an account, a user, each user or a QOS", Args: cobra.NoArgs,
-		Long:    "Set limits; those that are not named stay. none takes one away, and a quota without any is forgotten.",
+		Use: "set [flags]", Short: "Set limits for an account, a user, each user or a QOS", Args: cobra.NoArgs,
+		Long:    "Set limits; those not given stay as they are. none removes a limit; a quota with no limits is removed.",
 		Example: "  berth quota set --account bio --gpus 8 --running 50\n  berth quota set --user ada --gpu-hours 100/week\n  berth quota set --qos high --each-user --running 2",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := s.quota(e)
@@ -217,12 +217,12 @@ func newQuotaSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	}
 	s.flags(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&gpus, "gpus", "", "`NUMBER` of GPUs held at once, such as 8 or 0.5, or none")
-	fs.Int64Var(&running, "running", 0, "`NUMBER` of jobs that run at once; 0 for no limit")
-	fs.Int64Var(&jobs, "jobs", 0, "`NUMBER` of jobs that wait or run; 0 for no limit")
-	fs.StringVar(&hours, "gpu-hours", "", "`BUDGET` of GPU-hours, such as 500 (of use that decays) or 500/month (day, week, month, quarter, year), or none")
-	fs.StringVar(&maxTime, "max-time", "", "the most `TIME` that a job may ask for, or none")
-	fs.Int64Var(&maxGPUs, "max-gpus", 0, "`NUMBER` of GPUs of one job; 0 for no limit")
+	fs.StringVar(&gpus, "gpus", "", "GPUs held at once, a `NUMBER` such as 8 or 0.5, or none")
+	fs.Int64Var(&running, "running", 0, "`NUMBER` of running jobs; 0 for no limit")
+	fs.Int64Var(&jobs, "jobs", 0, "`NUMBER` of waiting and running jobs; 0 for no limit")
+	fs.StringVar(&hours, "gpu-hours", "", "`BUDGET` of GPU-hours, such as 500 (of decaying usage) or 500/month (day, week, month, quarter, year), or none")
+	fs.StringVar(&maxTime, "max-time", "", "maximum time limit of a job, a `TIME`, or none")
+	fs.Int64Var(&maxGPUs, "max-gpus", 0, "`NUMBER` of GPUs per job; 0 for no limit")
 	return cmd
 }
 

@@ -22,10 +22,10 @@ import (
 // NewReservationCmd returns the command reservation.
 func NewReservationCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "reservation", Short: "List, make, change and remove reservations",
-		Long: "A reservation keeps nodes, or some GPUs, for certain users or accounts, or for maintenance, from\n" +
-			"a time on for a while. Jobs of others that might not have ended by then do not start there; jobs\n" +
-			"with --reservation NAME run inside.",
+		Use: "reservation", Short: "List, add, change and remove reservations",
+		Long: "A reservation keeps nodes or GPUs, for some time from a given start, for certain users or accounts or\n" +
+			"for maintenance. Other jobs do not start there if they might still run when it begins; jobs submitted\n" +
+			"with --reservation NAME run inside it.",
 		Example: "  berth reservation add maint --nodes 'gpu[01-04]' --start 2026-03-14T18:00 --duration 4h --maint\n" +
 			"  berth reservation add course --gpus 8 --start now --duration 2h --repeat weekly --users ann,bob\n" +
 			"  berth reservation list",
@@ -178,7 +178,7 @@ func newReservationSetCmd(e *console.Env, c *client.Client, isNew bool) *cobra.C
 	var o reservationOptions
 	cmd := &cobra.Command{
 		Use: "set NAME [flags]", Short: "Change a reservation",
-		Long:    "Change a reservation: what is not named stays as it is.",
+		Long:    "Change a reservation; settings not given stay as they are.",
 		Example: "  berth reservation set maint --duration 6h\n  berth reservation set course --users ann,bob,cy",
 		Args:    console.OneArg("reservation"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -191,7 +191,7 @@ func newReservationSetCmd(e *console.Env, c *client.Client, isNew bool) *cobra.C
 		},
 	}
 	if isNew {
-		cmd.Use, cmd.Short = "add NAME [flags]", "Make a reservation"
+		cmd.Use, cmd.Short = "add NAME [flags]", "Create a reservation"
 		cmd.Long = "Make a reservation of named nodes, of so many nodes (--nodes 4) or GPUs (--gpus 8), or of all that\n" +
 			"have certain features. What is not named is chosen now: what is free soonest. It is refused where\n" +
 			"jobs run that may not have ended by its start, unless --ignore-jobs."
@@ -201,19 +201,19 @@ func newReservationSetCmd(e *console.Env, c *client.Client, isNew bool) *cobra.C
 	fs := cmd.Flags()
 	fs.StringVar(&o.start, "start", "", "`TIME` when it begins, such as 2026-03-14T18:00 or now+2hours (default now)")
 	fs.StringVar(&o.end, "end", "", "`TIME` when it ends")
-	fs.StringVar(&o.duration, "duration", "", "how much `TIME` it lasts, such as 4h")
-	fs.StringVar(&o.repeat, "repeat", "", "again and again, `HOW`: daily or weekly; none for once")
-	fs.StringVar(&o.nodes, "nodes", "", "its nodes, a host `LIST` such as gpu[01-04] or ALL, or how many")
-	fs.Uint32Var(&o.gpus, "gpus", 0, "so many GPUs, a `NUMBER`, in place of whole nodes")
-	fs.StringVar(&o.gpuType, "gpu-type", "", "with --gpus, of this `TYPE` only")
+	fs.StringVar(&o.duration, "duration", "", "how long it lasts, a `TIME` such as 4h")
+	fs.StringVar(&o.repeat, "repeat", "", "`HOW` to repeat it: daily, weekly, or none for once")
+	fs.StringVar(&o.nodes, "nodes", "", "its nodes: a host `LIST` such as gpu[01-04], ALL, or a number of nodes")
+	fs.Uint32Var(&o.gpus, "gpus", 0, "`NUMBER` of GPUs, instead of whole nodes")
+	fs.StringVar(&o.gpuType, "gpu-type", "", "with --gpus, only GPUs of this `TYPE`")
 	fs.StringVarP(&o.features, "constraint", "C", "", "choose among nodes with these `FEATURES`, such as a100&nvlink")
 	fs.StringVar(&o.partition, "partition", "", "choose among the nodes of the partition `NAME`")
 	fs.StringVar(&o.users, "users", "", "users whose jobs may run inside, a comma-separated `LIST`")
 	fs.StringVar(&o.accounts, "accounts", "", "accounts whose jobs may run inside, a comma-separated `LIST`")
-	fs.BoolVar(&o.maint, "maint", false, "for maintenance: nodes show it, and it may lie over other reservations")
-	fs.BoolVar(&o.ignoreJobs, "ignore-jobs", false, "also where jobs run that may not have ended by then")
-	fs.BoolVar(&o.overlap, "overlap", false, "also over what other reservations hold")
-	fs.StringVar(&o.comment, "comment", "", "`TEXT` kept with it")
+	fs.BoolVar(&o.maint, "maint", false, "for maintenance: shown on nodes, and may overlap other reservations")
+	fs.BoolVar(&o.ignoreJobs, "ignore-jobs", false, "allow nodes with jobs that may still be running by then")
+	fs.BoolVar(&o.overlap, "overlap", false, "allow overlap with other reservations")
+	fs.StringVar(&o.comment, "comment", "", "`TEXT` to keep with it")
 	fs.SortFlags = false
 	return cmd
 }
@@ -280,7 +280,7 @@ func runReservationSet(ctx context.Context, e *console.Env, c *client.Client, re
 
 func newReservationRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME…", Aliases: []string{"rm"}, Short: "Remove reservations; jobs that run inside go on",
+		Use: "remove NAME…", Aliases: []string{"rm"}, Short: "Remove reservations; jobs running inside continue",
 		Example: "  berth reservation remove maint",
 		Args:    console.SomeArgs("reservation"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -21,7 +21,7 @@ type place struct {
 
 func (p *place) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.node, "node", "", "on all GPUs of this `NODE`")
-	cmd.Flags().StringVar(&p.partition, "partition", "", "on all GPUs of this `PARTITION`, those that it gets later, too")
+	cmd.Flags().StringVar(&p.partition, "partition", "", "on all GPUs of this `PARTITION`, including ones added later")
 	cmd.Flags().BoolVar(&p.cluster, "cluster", false, "on all GPUs of the cluster")
 }
 
@@ -56,7 +56,7 @@ func (p *place) request(args []string) (*apiv1.SetSharingRequest, error) {
 
 func newGPUSharingCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "sharing", Short: "Switch sharing of GPUs off at once, or on again",
+		Use: "sharing", Short: "Turn GPU sharing off at once, or on again",
 		Example: "  berth gpu sharing off n7/2 --reason 'caps do not hold'\n  berth gpu sharing off --partition train --reason 'benchmarks until Friday'\n" +
 			"  berth gpu sharing list\n  berth gpu sharing on n7/2",
 	}
@@ -68,10 +68,10 @@ func newSharingOffCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var p place
 	var reason string
 	cmd := &cobra.Command{
-		Use: "off [NODE/INDEX|UUID] --reason TEXT", Short: "Start no more jobs beside others on a GPU, a node, a partition or the cluster",
-		Long: "Start no more jobs beside others, from the very next decision on. What lies beside each other goes on to its\n" +
-			"end, and nobody joins it; GPUs on which nothing runs take one job each. It stays so, also when a node boots\n" +
-			"again, until berth gpu sharing on for the same place.",
+		Use: "off [NODE/INDEX|UUID] --reason TEXT", Short: "Stop placing jobs beside others on a GPU, node or partition",
+		Long: "Stop placing jobs beside others, effective with the next scheduling decision. Jobs that share now finish\n" +
+			"together, and none joins them; idle GPUs take one job each. This lasts, even if a node reboots, until\n" +
+			"berth gpu sharing on for the same place.",
 		Example: "  berth gpu sharing off n7/2 --reason 'caps do not hold'\n  berth gpu sharing off --cluster --reason 'driver 570 miscounts memory'",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -87,16 +87,16 @@ func newSharingOffCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	p.flags(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that others will see; required")
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` shown to others (required)")
 	return cmd
 }
 
 func newSharingOnCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var p place
 	cmd := &cobra.Command{
-		Use: "on [NODE/INDEX|UUID]", Short: "Let jobs share GPUs again where it was switched off",
-		Long: "Let jobs share GPUs again where it was switched off. What is off for another place, such as the partition of\n" +
-			"a GPU, stays off; berth gpu sharing list shows the places.",
+		Use: "on [NODE/INDEX|UUID]", Short: "Let jobs share GPUs again where sharing is off",
+		Long: "Let jobs share GPUs again where sharing was turned off. If it is also off at another level, such as the\n" +
+			"GPU's partition, that stays; berth gpu sharing list shows all of them.",
 		Example: "  berth gpu sharing on n7/2\n  berth gpu sharing on --partition train",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -113,7 +113,7 @@ func newSharingOnCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func newSharingListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the places where sharing is off",
+		Use: "list", Aliases: []string{"ls"}, Short: "List where GPU sharing is off",
 		Example: "  berth gpu sharing list", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runSharing(cmd.Context(), e, c, &apiv1.SetSharingRequest{Look: true})

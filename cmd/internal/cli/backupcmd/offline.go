@@ -29,7 +29,7 @@ const (
 // NewCoordinatorCmd returns the parts of the command coordinator that look at the
 // directory of a coordinator that does not run, and mend it.
 func NewCoordinatorCmd(e *console.Env) *cobra.Command {
-	cmd := &cobra.Command{Use: "coordinator", Short: "Look at the directory of a stopped coordinator, and mend it", Example: "  berth coordinator verify"}
+	cmd := &cobra.Command{Use: "coordinator", Short: "Inspect and repair the data of a stopped coordinator", Example: "  berth coordinator verify"}
 	cmd.AddCommand(newLogCmd(e), newVerifyCmd(e), newRecoverCmd(e))
 	return cmd
 }
@@ -49,8 +49,8 @@ func newLogCmd(e *console.Env) *cobra.Command {
 	var from uint64
 	var limit int
 	cmd := &cobra.Command{
-		Use: "log", Short: "Show the log in the directory of a stopped coordinator", Args: console.NoArgs,
-		Long:    "Show the log in the directory of a stopped coordinator: which commands each entry holds, not what they say.",
+		Use: "log", Short: "Show the log of a stopped coordinator", Args: console.NoArgs,
+		Long:    "Show the log of a stopped coordinator: the type of the commands in each entry, not their contents.",
 		Example: "  berth coordinator log --from 8812034 --limit 20",
 		RunE: func(*cobra.Command, []string) error {
 			if limit < 1 {
@@ -60,8 +60,8 @@ func newLogCmd(e *console.Env) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", defaultDir, "the coordinator's data `DIR`")
-	cmd.Flags().Uint64Var(&from, "from", 0, "begin at the entry of this `INDEX`; 0 begins at the oldest")
-	cmd.Flags().IntVar(&limit, "limit", logLimit, "show at most so many entries")
+	cmd.Flags().Uint64Var(&from, "from", 0, "start at the entry with this `INDEX`; 0 for the oldest")
+	cmd.Flags().IntVar(&limit, "limit", logLimit, "show at most this many entries")
 	return cmd
 }
 
@@ -126,10 +126,10 @@ func kindOf(c *logv1.Command) string {
 func newVerifyCmd(e *console.Env) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Check the directory of a stopped coordinator, or a copy of it", Args: console.NoArgs,
-		Long: "Check the directory of a stopped coordinator, or a copy of one: every entry of the log, the newest snapshot and\n" +
-			"the history, each byte under its checksum, and that this program can read all of it. Nothing is changed.\n" +
-			"The exit code is 0 when all is well.",
+		Use: "verify", Short: "Verify the data directory of a stopped coordinator", Args: console.NoArgs,
+		Long: "Verify the data directory of a stopped coordinator, or a copy of it: every log entry, the newest snapshot\n" +
+			"and the history, each byte against its checksum, and that this program can read all of it. Nothing is\n" +
+			"changed. Exits with 0 if all is well.",
 		Example: "  berth coordinator verify --dir /var/lib/berth/coordinator",
 		RunE: func(*cobra.Command, []string) error {
 			return withDir(dir, func(o *raftnode.Offline) error { return verify(e, dir, o) })
@@ -185,22 +185,24 @@ type recoverOptions struct {
 func newRecoverCmd(e *console.Env) *cobra.Command {
 	var o recoverOptions
 	cmd := &cobra.Command{
-		Use: "recover", Short: "Mend the directory of a stopped coordinator by hand", Args: console.NoArgs,
-		Long: "Mend the directory of a stopped coordinator by hand; docs/recovery.md says when and how.\n\n" +
-			"--skip-entry puts an entry that does nothing in the place of one that no coordinator can get past. What it asked\n" +
-			"for is lost. It must be done in the directory of every coordinator before any of them is started again.\n\n" +
-			"--peers makes the coordinators in FILE the only members, where most of the others are lost for good. FILE is a\n" +
-			"JSON list as [{\"id\": \"c1\", \"address\": \"10.0.0.1:7070\"}].",
+		Use: "recover", Short: "Repair the data of a stopped coordinator by hand", Args: console.NoArgs,
+		Long: "Repair the data directory of a stopped coordinator by hand; docs/recovery.md says when and how.\n" +
+			"\n" +
+			"--skip-entry replaces a log entry that no coordinator can get past with one that does nothing. What the\n" +
+			"entry asked for is lost. Do this on every coordinator before you start any of them again.\n" +
+			"\n" +
+			"--peers makes the coordinators in FILE the only members, for when most of the others are lost for good.\n" +
+			"FILE is a JSON list such as [{\"id\": \"c1\", \"address\": \"10.0.0.1:7070\"}].",
 		Example: "  berth coordinator recover --skip-entry 8812034 --i-skip-it-on-every-coordinator\n" +
 			"  berth coordinator recover --peers peers.json --i-know-the-others-are-lost",
 		RunE: func(*cobra.Command, []string) error { return runRecover(e, &o) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", defaultDir, "the coordinator's data `DIR`")
-	f.Uint64Var(&o.skip, "skip-entry", 0, "skip the entry of this `INDEX`")
-	f.BoolVar(&o.everywhere, "i-skip-it-on-every-coordinator", false, "needed by --skip-entry")
-	f.StringVar(&o.peers, "peers", "", "the only members from now on, a JSON `FILE`")
-	f.BoolVar(&o.last, "i-know-the-others-are-lost", false, "needed by --peers")
+	f.Uint64Var(&o.skip, "skip-entry", 0, "skip the entry with this `INDEX`")
+	f.BoolVar(&o.everywhere, "i-skip-it-on-every-coordinator", false, "required by --skip-entry")
+	f.StringVar(&o.peers, "peers", "", "JSON `FILE` with the only members from now on")
+	f.BoolVar(&o.last, "i-know-the-others-are-lost", false, "required by --peers")
 	f.SortFlags = false
 	return cmd
 }

@@ -30,20 +30,20 @@ type restoreOptions struct {
 func newRestoreCmd(e *console.Env) *cobra.Command {
 	var o restoreOptions
 	cmd := &cobra.Command{
-		Use: "restore FILE", Short: "Make this coordinator's data directory of a saved state",
-		Long: "Make this coordinator's data directory of a saved state. No coordinator of the cluster may run, and the\n" +
-			"directory must be empty or missing. Run it on every coordinator with the same FILE, then start them:\n" +
-			"docs/backups.md has the steps. What happened after FILE was saved is lost; the agents end jobs that\n" +
-			"it does not know. Ids that may have been given to such jobs are left out (--skip-jobs).",
+		Use: "restore FILE", Short: "Restore this coordinator's data from a snapshot",
+		Long: "Restore this coordinator's data directory from a snapshot. No coordinator of the cluster may be running,\n" +
+			"and the directory must be empty or missing. Run it on every coordinator with the same FILE, then start\n" +
+			"them; docs/backups.md has the steps. Whatever happened after FILE was saved is lost: agents end jobs that\n" +
+			"FILE does not know, and ids that may have been given to such jobs are skipped (--skip-jobs).",
 		Example: "  berth cluster snapshot restore /var/backups/berth.snap\n" +
 			"  berth cluster snapshot restore berth.snap --config /etc/berth/coordinator.yaml --data /var/lib/berth/coordinator",
 		Args: console.OneArg("file"),
 		RunE: func(_ *cobra.Command, args []string) error { return runRestore(e, args[0], &o) },
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.config, "config", "/etc/berth/coordinator.yaml", "this coordinator's configuration `FILE`, for its name, its cluster and the other coordinators")
+	fs.StringVar(&o.config, "config", "/etc/berth/coordinator.yaml", "this coordinator's configuration `FILE`, for the names of it, its cluster and the other coordinators")
 	fs.StringVar(&o.data, "data", "", "data `DIR`, by default the configuration's data.dir")
-	fs.Uint64Var(&o.skip, "skip-jobs", skipJobs, "leave out so many `IDS` of jobs; more than were submitted since FILE was saved, and the same everywhere")
+	fs.Uint64Var(&o.skip, "skip-jobs", skipJobs, "skip this many job `IDS`: more than were submitted since FILE was saved, and the same on every coordinator")
 	fs.SortFlags = false
 	return cmd
 }

@@ -26,7 +26,7 @@ func NewClusterCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func newSnapshotCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "snapshot", Short: "Save the coordinators' state, and make a cluster of it again",
+		Use: "snapshot", Short: "Save and restore the coordinators' state",
 		Example: "  berth cluster snapshot save /var/backups/berth.snap\n  berth cluster snapshot show /var/backups/berth.snap",
 	}
 	cmd.AddCommand(newSaveCmd(e, c), newShowCmd(e), newRestoreCmd(e))
@@ -35,9 +35,9 @@ func newSnapshotCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func newSaveCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "save FILE", Short: "Save the state of the coordinators into a file",
-		Long: "Save the state of the coordinators into a file: all that was acknowledged before, from the leader,\n" +
-			"while the cluster goes on. FILE is replaced only by a whole copy, and only its owner may read it: it\n" +
+		Use: "save FILE", Short: "Save the coordinators' state to a file",
+		Long: "Save the coordinators' state to a file: everything acknowledged so far, read from the leader while the\n" +
+			"cluster keeps running. FILE is replaced only by a complete copy and is readable only by its owner: it\n" +
 			"holds the jobs' commands and the webhooks' secrets. docs/backups.md says what else to keep.",
 		Example: "  berth cluster snapshot save /var/backups/berth-$(date +%F).snap",
 		Args:    console.OneArg("file"),
@@ -115,7 +115,7 @@ func check(f *os.File) (h backup.Header, size int64, err error) {
 func newShowCmd(e *console.Env) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: "show FILE", Short: "Check a saved state and show what it is of",
+		Use: "show FILE", Short: "Check a snapshot and show what it holds",
 		Example: "  berth cluster snapshot show /var/backups/berth.snap\n  berth cluster snapshot show /var/backups/berth.snap -o json",
 		Args:    console.OneArg("file"),
 		RunE:    func(_ *cobra.Command, args []string) error { return runShow(e, args[0], console.Format(output)) },

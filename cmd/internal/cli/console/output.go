@@ -55,7 +55,7 @@ func AddFilter(cmd *cobra.Command, p *string, flag string, known ...Format) {
 		return
 	}
 	var expr string
-	cmd.Flags().StringVar(&expr, "jq", "", "print what this `EXPRESSION` of jq makes of the JSON, texts as they are")
+	cmd.Flags().StringVar(&expr, "jq", "", "filter the JSON with this jq `EXPRESSION` and print strings raw")
 	_ = cmd.RegisterFlagCompletionFunc("jq", cobra.NoFileCompletions) // the flag is there
 	check := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {

@@ -28,7 +28,7 @@ const colsPrefix = "cols="
 func AddShape(cmd *cobra.Command, p *string, s *Shape, known ...Format) {
 	AddFormat(cmd, p, known...)
 	cmd.Flags().Lookup("output").Usage += ", or cols=A,B: these columns"
-	cmd.Flags().StringVar(&s.sort, "sort", "", "sort a table by this `COLUMN`, or -COLUMN for the largest first")
+	cmd.Flags().StringVar(&s.sort, "sort", "", "sort the table by this `COLUMN`, or -COLUMN for descending order")
 	check := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if list, ok := strings.CutPrefix(*p, colsPrefix); ok {

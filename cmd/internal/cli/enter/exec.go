@@ -23,16 +23,16 @@ func NewExecCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o execOptions
 	cmd := &cobra.Command{
 		Use:   "exec (JOB|ARRAY_TASK) [--] COMMAND [ARG...]",
-		Short: "Run a command inside of a running job",
-		Long: "Run a command inside of a job of yours: on its node, as its user, with its environment, in its\n" +
-			"directory, its container and its limits. What it uses counts as the job's: at the job's cap of\n" +
-			"memory both end. It ends with the job, and does not keep the job alive. Standard input, output\n" +
-			"and signals are passed on.\n\n" +
-			"The exit code is the command's, 128 and the number of a signal that ended it, 127 if there is no\n" +
-			"such command and 126 if it cannot be run. Berth's own errors print a line that begins with\n" +
-			"\"berth: \" and have the codes that they have everywhere: 1 refused, 2 wrong usage, 3 no such job,\n" +
-			"4 the node or the coordinators do not answer, 75 the connection broke while it ran; then the\n" +
-			"command is ended.",
+		Short: "Run a command inside a running job",
+		Long: "Run a command inside one of your jobs: on its node, as its user, in its environment, directory,\n" +
+			"container and limits. What the command uses counts as the job's; at the job's memory limit both end.\n" +
+			"The command ends with the job and does not keep it alive. Standard input, output and signals are\n" +
+			"passed on.\n" +
+			"\n" +
+			"The exit code is the command's; 128+n if signal n ended it; 127 if there is no such command and 126 if\n" +
+			"it cannot be run. Berth's own errors are prefixed with \"berth: \" and use the usual codes: 1 refused,\n" +
+			"2 wrong usage, 3 no such job, 4 the node or the coordinators do not answer, 75 the connection broke\n" +
+			"while it ran (the command is then ended).",
 		Example: "  berth exec 12 nvidia-smi\n  berth exec 12 -- sh -c 'ps aux | head'\n  berth exec -t 12 -- top",
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -50,8 +50,8 @@ func NewExecCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs := cmd.Flags()
 	fs.SetInterspersed(false) // what follows the job is the command's
 	fs.BoolVarP(&o.terminal, "tty", "t", false, "give the command a terminal")
-	fs.StringVar(&o.node, "node", "", "which node of a job on several; the first by default")
-	fs.BoolVarP(&o.noInput, "no-input", "n", false, "do not read standard input, as in a loop that reads it itself")
+	fs.StringVar(&o.node, "node", "", "node to use if the job has several; by default the first")
+	fs.BoolVarP(&o.noInput, "no-input", "n", false, "do not read standard input, for use in loops that read it themselves")
 	return cmd
 }
 

@@ -25,12 +25,11 @@ func NewLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o logsOptions
 	cmd := &cobra.Command{
 		Use:   "logs [JOB|ARRAY_TASK]",
-		Short: "Print what a job has written",
-		Long: "Print the output file of a job. The agent of the job's node reads it, as the job's user, and\n" +
-			"sends it through the coordinators; on that node itself it is read directly. With --follow it\n" +
-			"goes on until the job has ended, also over a change of the leader, and over the job's next\n" +
-			"attempts if it has any. Where the node cannot be asked and a file of that name is here, that\n" +
-			"one is shown, and a line says so. Without an id, it is my latest job.",
+		Short: "Print a job's output",
+		Long: "Print a job's output file. The agent on the job's node reads it as the job's user and sends it through\n" +
+			"the coordinators; on that node itself it is read directly. --follow continues until the job has ended,\n" +
+			"across changes of leader and the job's further attempts. If the node cannot be reached and a file\n" +
+			"of that name exists here, that one is shown, with a note. Without an id, shows your latest job.",
 		Example: "  berth logs 12\n  berth logs -f 12\n  berth logs --tail 20 30_7\n  berth logs --since-offset 4096 12",
 		Args:    console.MaybeOneArg("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,12 +49,12 @@ func NewLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.BoolVarP(&o.follow, "follow", "f", false, "go on until the job has ended")
-	fs.BoolVarP(&o.stderr, "stderr", "e", false, "the file of standard error instead")
-	fs.BoolVar(&o.path, "path", false, "print the name of the file only")
-	fs.BoolVar(&o.local, "local", false, "read the file on this machine, whatever the job's node is")
-	fs.Int64VarP(&o.tail, "tail", "n", -1, "begin with the last N lines; 0 is what comes from now on")
-	fs.Int64Var(&o.offset, "since-offset", 0, "begin at this byte of the file")
+	fs.BoolVarP(&o.follow, "follow", "f", false, "continue until the job has ended")
+	fs.BoolVarP(&o.stderr, "stderr", "e", false, "print the standard error file instead")
+	fs.BoolVar(&o.path, "path", false, "print only the file's name")
+	fs.BoolVar(&o.local, "local", false, "read the file on this machine, whichever node the job ran on")
+	fs.Int64VarP(&o.tail, "tail", "n", -1, "start with the last N lines; 0 for new output only")
+	fs.Int64Var(&o.offset, "since-offset", 0, "start at this byte of the file")
 	return cmd
 }
 

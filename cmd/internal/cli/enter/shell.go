@@ -28,14 +28,15 @@ func NewShellCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o shellOptions
 	cmd := &cobra.Command{
 		Use:   "shell (JOB|ARRAY_TASK)",
-		Short: "Open a shell inside of a running job, or take one up again",
-		Long: "Open your shell ($SHELL as the job has it) inside of a job of yours, as berth exec runs a command\n" +
-			"there, with a terminal if standard input and output are one.\n\n" +
-			"With a terminal the shell outlives the connection: when that breaks, or another coordinator\n" +
-			"becomes leader, it goes on by itself where it was; when this program or its machine dies, the\n" +
-			"same command takes the shell up again, with what it printed last. Leave it by ~d at the\n" +
-			"beginning of a line. The shell ends with the job, when the node's agent is restarted, and when\n" +
-			"nobody came back for as long as the node keeps it (jobs.detached, 12 hours by default).",
+		Short: "Open a shell inside a running job, or reattach to one",
+		Long: "Open a shell (the job's $SHELL) inside one of your jobs, like berth exec, with a terminal if standard\n" +
+			"input and output are one.\n" +
+			"\n" +
+			"With a terminal, the shell outlives the connection: if that breaks or the leader changes, it continues\n" +
+			"where it was; if this program or its machine dies, the same command reattaches and shows the latest\n" +
+			"output. Type ~d at the beginning of a line to detach. The shell ends with the job, when the node's\n" +
+			"agent restarts, and when nobody reattaches for as long as the node keeps it (jobs.detached, 12 hours\n" +
+			"by default).",
 		Example: "  berth shell 12\n  berth shell --list 12\n  echo 'nvidia-smi; free -m' | berth shell 12",
 		Args:    console.OneArg("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,10 +44,10 @@ func NewShellCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.node, "node", "", "which node of a job on several; the first by default")
-	fs.BoolVar(&o.list, "list", false, "list the shells and commands of the job that are kept on the node")
-	fs.StringVar(&o.session, "attach", "", "take up this `SESSION`, as --list shows it, wherever it is shown now")
-	fs.BoolVar(&o.fresh, "new", false, "open a new shell, even if one was left")
+	fs.StringVar(&o.node, "node", "", "node to use if the job has several; by default the first")
+	fs.BoolVar(&o.list, "list", false, "list the job's shells and commands kept on the node")
+	fs.StringVar(&o.session, "attach", "", "reattach to this `SESSION` (see --list), even if it is attached elsewhere")
+	fs.BoolVar(&o.fresh, "new", false, "open a new shell, even if there is one to reattach to")
 	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, console.FormatYAML)
 	return cmd
 }

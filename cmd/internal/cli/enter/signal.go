@@ -19,10 +19,9 @@ func NewSignalCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "signal SIGNAL (JOB|ARRAY_TASK)…",
 		Short: "Send a signal to the processes of running jobs",
-		Long: "Send a signal, such as USR1 or its number, to the processes of running jobs of yours, on all of\n" +
-			"their nodes: to every process, but not to the shell that runs a batch script. A signal is sent\n" +
-			"once, also when the coordinators have to be asked again since an answer was lost. KILL is\n" +
-			"refused: berth cancel ends jobs.",
+		Long: "Send a signal, by name (USR1) or number, to the processes of your running jobs on all their nodes: to\n" +
+			"every process except the shell that runs a batch script. A signal is delivered once, even if a\n" +
+			"request is retried because its answer was lost. KILL is refused: use berth cancel to end jobs.",
 		Example: "  berth signal USR1 12\n  berth signal --first HUP 12 14 40_3",
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -44,8 +43,8 @@ func NewSignalCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&first, "first", false, "to the job's first process alone, such as the shell that runs its script")
-	fs.BoolVar(&all, "all", false, "to that shell, too")
+	fs.BoolVar(&first, "first", false, "signal only the job's first process, such as the shell that runs its script")
+	fs.BoolVar(&all, "all", false, "signal that shell, too")
 	return cmd
 }
 

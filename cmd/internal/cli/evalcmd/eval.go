@@ -23,11 +23,11 @@ func newModelEvalCmd(e *console.Env) *cobra.Command {
 	var o evalOptions
 	cmd := &cobra.Command{
 		Use:   "eval --train DIR [--test DIR]",
-		Short: "Measure predictions against data sets of measured runs",
-		Long: "Measure predictions against data sets of measured runs, one folder each with csv files.\n" +
-			"Without --test each data set is cross-validated: by lines at random, and leaving out whole\n" +
-			"models, families of models and GPU types. With --test all of --train is trained on and the\n" +
-			"rows of --test are scored that hold what was never trained on. A row that was is refused.",
+		Short: "Evaluate predictions against data sets of measured runs",
+		Long: "Evaluate predictions against data sets of measured runs, one folder of CSV files each. Without --test,\n" +
+			"each data set is cross-validated: by random rows, and by leaving out whole models, model families and\n" +
+			"GPU types. With --test, everything in --train is trained on, and those rows of --test are scored that\n" +
+			"hold something never trained on. A row that was trained on is refused.",
 		Example: "  berth model eval --train data\n" +
 			"  berth model eval --train data --test held-out --target memory --split family -o json",
 		Args: console.NoArgs,
@@ -35,11 +35,11 @@ func newModelEvalCmd(e *console.Env) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.train, "train", "", "`DIR` of the data sets to learn from")
-	f.StringVar(&o.test, "test", "", "`DIR` of the data sets to score; by default those of --train, cross-validated")
+	f.StringVar(&o.test, "test", "", "`DIR` of the data sets to score; by default --train is cross-validated")
 	f.StringSliceVar(&o.targets, "target", nil, "what to predict: memory, memory_summary, util, time; by default all")
-	f.StringSliceVar(&o.splits, "split", nil, "what to leave out: random, model, family, gpu, model_gpu; by default all that apply")
+	f.StringSliceVar(&o.splits, "split", nil, "splits to test: random, model, family, gpu, model_gpu; by default all that apply")
 	f.StringSliceVar(&o.with, "with", eval.DefaultTrainers(), "predictors to compare: "+strings.Join(eval.TrainerNames(), ", "))
-	f.StringVar(&o.plot, "plot", "", "`DIR` for drawings (SVG) of predictions beside measurements and of errors by split")
+	f.StringVar(&o.plot, "plot", "", "`DIR` for SVG plots of predictions against measurements, and of errors by split")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the random split")
 	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, console.FormatYAML)
 	return cmd

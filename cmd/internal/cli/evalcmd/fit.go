@@ -27,10 +27,9 @@ func newModelFitCmd(e *console.Env) *cobra.Command {
 	var o fitOptions
 	cmd := &cobra.Command{
 		Use:   "fit --train DIR FILE",
-		Short: "Learn a model from data sets of measured runs, and write it to FILE",
-		Long: "Learn a model from data sets of measured runs, in the layout of berth model eval, and write it\n" +
-			"to FILE. Equal data give an equal file, on every machine. Give the file to a cluster with\n" +
-			"berth model import.",
+		Short: "Train a model on data sets of measured runs",
+		Long: "Train a model on data sets of measured runs, laid out as for berth model eval, and write it to FILE.\n" +
+			"Equal data give an equal file on every machine. Give the file to a cluster with berth model import.",
 		Example: "  berth model fit --train data ours.weights\n" +
 			"  berth model fit --train data --only schedtune,neusight,litgpt,timm_speed default.weights",
 		Args: console.OneArg("file to write"),
@@ -42,7 +41,7 @@ func newModelFitCmd(e *console.Env) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.train, "train", "", "`DIR` of the data sets to learn from")
 	f.StringSliceVar(&o.only, "only", nil, "names of the data sets to learn from; by default all")
-	f.Uint64Var(&o.seed, "seed", 0, "seed of the sampling of rows")
+	f.Uint64Var(&o.seed, "seed", 0, "seed for sampling rows")
 	return cmd
 }
 

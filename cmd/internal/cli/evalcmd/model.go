@@ -12,7 +12,7 @@ import (
 // cluster.
 func NewModelCmd(e *console.Env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "model", Short: "Evaluate the model that predicts what jobs need",
+		Use: "model", Short: "Evaluate the model that predicts jobs' needs",
 		Example: "  berth model eval --train data --test held-out",
 	}
 	cmd.AddCommand(newModelEvalCmd(e), newModelFitCmd(e))

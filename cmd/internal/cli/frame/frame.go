@@ -148,11 +148,11 @@ func Tree(env *console.Env, c *client.Client, p Program, others ...Program) *cob
 func newRoot(env *console.Env, c *client.Client, p Program, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   p.Name,
-		Short: "Run GPU jobs beside each other",
-		Long: "Berth runs GPU jobs on your own machines and lays several on one GPU when they fit.\n" +
+		Short: "Run GPU jobs side by side",
+		Long: "Berth runs GPU jobs on your own machines, and several on one GPU when they fit.\n" +
 			"It talks to the coordinators named in $BERTH_SOCKET (a comma-separated list of unix\n" +
 			"sockets), by default " + console.DefaultSocket + " or the cluster that your berth dev runs.\n" +
-			"Slurm's commands are here, too: berth sbatch --help.",
+			"Slurm's commands work, too: berth sbatch --help.",
 		SilenceErrors: true, SilenceUsage: true, TraverseChildren: false,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
@@ -163,7 +163,7 @@ func newRoot(env *console.Env, c *client.Client, p Program, args []string) *cobr
 			return console.UnknownCommand(cmd, args[0])
 		},
 	}
-	root.PersistentFlags().DurationVar(&c.Timeout, "timeout", client.DefaultTimeout, "how long to go on asking for a definite answer")
+	root.PersistentFlags().DurationVar(&c.Timeout, "timeout", client.DefaultTimeout, "how long to retry until the coordinators answer")
 	for i := range p.Groups {
 		root.AddGroup(&p.Groups[i])
 	}

@@ -44,9 +44,9 @@ func NewCommand(e *console.Env) *cobra.Command {
 func NewCommandOn(e *console.Env, open func(context.Context, containerdrt.ImagesConfig) (ImageStore, error)) *cobra.Command {
 	o := &imageOptions{open: open}
 	cmd := &cobra.Command{
-		Use: "image", Short: "Look after the container images of this node (root)",
-		Long: "Look after the container images of this node. They are in containerd, so this needs root, on the\n" +
-			"node itself. A job whose image is here needs no registry.",
+		Use: "image", Short: "Manage this node's container images (root)",
+		Long: "Manage this node's container images. They are kept in containerd, so run this as root on the node\n" +
+			"itself. A job whose image is here needs no registry.",
 		Example: "  berth image list\n  berth image import torch.tar",
 	}
 	cmd.PersistentFlags().StringVar(&o.socket, "socket", "/run/containerd/containerd.sock", "containerd's socket, as runtime.containerd.socket in agent.yaml")
@@ -124,8 +124,8 @@ func shortDigest(d string) string {
 
 func newImagePullCmd(e *console.Env, o *imageOptions) *cobra.Command {
 	return &cobra.Command{
-		Use: "pull IMAGE...", Short: "Fetch images from their registries",
-		Long: "Fetch images from their registries, also those that are here already: a tag may have moved.\n" +
+		Use: "pull IMAGE...", Short: "Pull images from their registries",
+		Long: "Pull images from their registries, even if they are here already: a tag may have moved.\n" +
 			"A name with a digest always means the same content.",
 		Example: "  berth image pull registry.example.org/lab/torch:2.9\n  berth image pull registry.example.org/lab/torch@sha256:…",
 		Args:    console.SomeArgs("image"),
@@ -151,9 +151,9 @@ func sayImage(e *console.Env, what string, img containerdrt.Image) {
 func newImageImportCmd(e *console.Env, o *imageOptions) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
-		Use: "import FILE", Short: "Read images from an archive, for nodes without a registry",
-		Long: "Read images from an archive: a tar file of an OCI image layout, or one that \"docker save\" or\n" +
-			"\"podman save\" wrote, gzip'd or not. FILE - is standard input.",
+		Use: "import FILE", Short: "Import images from an archive, without a registry",
+		Long: "Import images from an archive: a tar file with an OCI image layout, or one written by \"docker save\" or\n" +
+			"\"podman save\", optionally gzipped. FILE - is standard input.",
 		Example: "  berth image import torch.tar\n  ssh head1 cat torch.tar.gz | berth image import - --name lab.example.org/torch:2.9",
 		Args:    console.OneArg("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -175,7 +175,7 @@ func newImageImportCmd(e *console.Env, o *imageOptions) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "call the one image of the archive `NAME`, as registry/repository:tag")
+	cmd.Flags().StringVar(&name, "name", "", "`NAME` for the archive's single image, as registry/repository:tag")
 	return cmd
 }
 
@@ -183,9 +183,9 @@ func newImagePruneCmd(e *console.Env, o *imageOptions) *cobra.Command {
 	var yes bool
 	var unused time.Duration
 	cmd := &cobra.Command{
-		Use: "prune", Short: "Delete images that no job has",
-		Long: "Delete images that no job of this node has and that were not used for some time. The agent does so by\n" +
-			"itself when containerd's disk is 85 % full.",
+		Use: "prune", Short: "Delete images that no job uses",
+		Long: "Delete images that no job on this node uses and that have not been used for some time. The agent does\n" +
+			"so by itself when containerd's disk is 85 % full.",
 		Example: "  berth image prune --yes\n  berth image prune --unused 720h --yes",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -207,7 +207,7 @@ func newImagePruneCmd(e *console.Env, o *imageOptions) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&unused, "unused", 24*time.Hour, "only images that were not used for so long")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().DurationVar(&unused, "unused", 24*time.Hour, "only images not used for this long")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return cmd
 }

@@ -24,7 +24,7 @@ type Runner func(ctx context.Context, args []string) error
 func NewImportCmd(e *console.Env, c *client.Client, run Runner) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "import",
-		Short:   "Take over what another scheduler was set up with",
+		Short:   "Import another scheduler's setup",
 		Example: "  berth import slurm --conf /etc/slurm/slurm.conf",
 	}
 	cmd.AddCommand(newSlurmCmd(e, c, run))
@@ -49,12 +49,12 @@ func newSlurmCmd(e *console.Env, c *client.Client, run Runner) *cobra.Command {
 	var o slurmOptions
 	cmd := &cobra.Command{
 		Use:   "slurm [flags]",
-		Short: "Take over partitions, limits and history of a Slurm site",
-		Long: "Read slurm.conf and gres.conf, and say what is taken and what is dropped, with the line, the key\n" +
-			"and why; then the commands that set the same up here, and what agent.yaml should say on each\n" +
-			"kind of node. Nothing is changed without --apply, which runs these commands. Slurm's own files\n" +
-			"are only read. Runs in a history (--sacct) predict jobs of the same owner and name that have not\n" +
-			"run here yet; of what they took only what Slurm measured is known.",
+		Short: "Import a Slurm site's partitions, limits and history",
+		Long: "Read slurm.conf and gres.conf and report what is imported and what is dropped, with line, key and\n" +
+			"reason; then list the commands that set up the same here, and what agent.yaml should say on each kind\n" +
+			"of node. Nothing is changed without --apply, which runs these commands; Slurm's own files are only\n" +
+			"read. Runs from a history (--sacct) help predict jobs of the same owner and name that have not run\n" +
+			"here yet, as far as Slurm measured them.",
 		Example: "  berth import slurm\n" +
 			"  berth import slurm --conf slurm.conf --gres gres.conf --partition gpu --script setup.sh\n" +
 			"  sacctmgr dump tux file=tux.dump; sacctmgr -P show qos > qos.txt\n" +
@@ -65,16 +65,16 @@ func newSlurmCmd(e *console.Env, c *client.Client, run Runner) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSlurm(cmd.Context(), e, c, &o, run) },
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.files.Conf, "conf", DefaultConf, "slurm.conf; `FILE`s that it includes are read too")
-	fs.StringVar(&o.files.Gres, "gres", "", "gres.conf; by default the `FILE` of that name beside slurm.conf, if there")
-	fs.StringVar(&o.files.Topology, "topology", "", "topology.conf, to see what of the `FILE` is dropped")
-	fs.StringVar(&o.files.Dump, "dump", "", "say what to type for the accounts and users in a `FILE` that sacctmgr dump wrote")
-	fs.StringVar(&o.files.QOS, "qos", "", "say what to type for the qualities of service in a `FILE` of sacctmgr -P show qos")
-	fs.StringVar(&o.sacct, "sacct", "", "teach the predictor the jobs in a `FILE` that sacct -P wrote")
-	fs.StringVar(&o.gpuType, "gpu-type", "", "the cluster's `TYPE` of the GPUs of which the history does not tell it")
-	fs.StringArrayVar(&o.partitions, "partition", nil, "only the partition `NAME`; may be given several times")
-	fs.StringVar(&o.script, "script", "", "write the commands to this `FILE`, - for standard output alone")
-	fs.BoolVar(&o.all, "all", false, "also what is taken, key by key")
+	fs.StringVar(&o.files.Conf, "conf", DefaultConf, "slurm.conf; included `FILE`s are read too")
+	fs.StringVar(&o.files.Gres, "gres", "", "gres.conf; by default the `FILE` next to slurm.conf, if there is one")
+	fs.StringVar(&o.files.Topology, "topology", "", "topology.conf, to report what is dropped from the `FILE`")
+	fs.StringVar(&o.files.Dump, "dump", "", "list the commands for the accounts and users in a `FILE` from sacctmgr dump")
+	fs.StringVar(&o.files.QOS, "qos", "", "list the commands for the QOS in a `FILE` from sacctmgr -P show qos")
+	fs.StringVar(&o.sacct, "sacct", "", "teach the predictor the jobs in a `FILE` from sacct -P")
+	fs.StringVar(&o.gpuType, "gpu-type", "", "GPU `TYPE` in this cluster for jobs whose history does not name one")
+	fs.StringArrayVar(&o.partitions, "partition", nil, "only the partition `NAME`; repeatable")
+	fs.StringVar(&o.script, "script", "", "write the commands to this `FILE`; - prints only them, on standard output")
+	fs.BoolVar(&o.all, "all", false, "also show what is imported, key by key")
 	fs.BoolVar(&o.apply, "apply", false, "run the commands")
 	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, console.FormatYAML)
 	fs.SortFlags = false

@@ -16,11 +16,10 @@ func NewCancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o cancelOptions
 	cmd := &cobra.Command{
 		Use:   "cancel [JOB…]",
-		Short: "End jobs, or take them out of the queue",
-		Long: "End jobs, or take them out of the queue: those that are named, of which all are read before any is\n" +
-			"touched, or those that options choose. Several options choose what all of them say; of my own jobs,\n" +
-			"unless --all is among them. The id of an array is all its tasks.\n" +
-			"Jobs that had ended before stay as they are, which is no error.",
+		Short: "Cancel waiting or running jobs",
+		Long: "Cancel waiting or running jobs: those named (all ids are checked before any job is touched), or those\n" +
+			"that match every filter given; only your own, unless --all is given. An array's id means all its tasks.\n" +
+			"Jobs that have already ended are left alone, which is no error.",
 		Example: "  berth cancel 12\n  berth cancel 12,14 20-30\n  berth cancel '40_[3-9]' 41_7\n  berth cancel --me --state PD\n" +
 			"  berth cancel --name sweep --partition debug\n  berth queue --me -o name | xargs -r berth cancel",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -28,12 +27,12 @@ func NewCancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&o.me, "me", false, "all jobs of mine")
-	fs.BoolVar(&o.all, "all", false, "everybody's jobs; only administrators may end those of others")
-	fs.StringVar(&o.names, "name", "", "jobs of these names, a comma-separated `LIST`")
+	fs.BoolVar(&o.me, "me", false, "all your jobs")
+	fs.BoolVar(&o.all, "all", false, "everyone's jobs; only administrators may cancel those of others")
+	fs.StringVar(&o.names, "name", "", "jobs with these names, a comma-separated `LIST`")
 	fs.StringVarP(&o.states, "state", "t", "", "jobs in these states, a comma-separated `LIST` of names or codes")
 	fs.StringVarP(&o.partitions, "partition", "p", "", "jobs of these partitions, a comma-separated `LIST`")
-	fs.BoolVarP(&o.yes, "yes", "y", false, "with --all: do not ask")
+	fs.BoolVarP(&o.yes, "yes", "y", false, "with --all, do not ask for confirmation")
 	return cmd
 }
 

@@ -19,15 +19,15 @@ func NewHoldCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hold JOB…",
 		Short: "Keep jobs from starting",
-		Long: "Keep jobs from starting until they are released. What runs goes on, and is held once it waits\n" +
-			"again. What an administrator holds, only administrators release, unless with --as-user.",
+		Long: "Keep jobs from starting until they are released. A running job continues, and is held if it is queued\n" +
+			"again. A job held by an administrator can be released only by administrators, unless --as-user was used.",
 		Example: "  berth hold 12\n  berth hold 12,14 20-30",
 		Args:    console.SomeArgs("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runControl(cmd.Context(), e, c, args, apiv1.JobAction_JOB_ACTION_HOLD, asUser)
 		},
 	}
-	cmd.Flags().BoolVar(&asUser, "as-user", false, "the owner may release it, even if an administrator holds it")
+	cmd.Flags().BoolVar(&asUser, "as-user", false, "let the owner release it, even if an administrator holds it")
 	return cmd
 }
 
@@ -35,7 +35,7 @@ func NewHoldCmd(e *console.Env, c *client.Client) *cobra.Command {
 func NewReleaseCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
 		Use:     "release JOB…",
-		Short:   "Let held jobs start again",
+		Short:   "Release held jobs",
 		Example: "  berth release 12\n  berth release 12,14 20-30",
 		Args:    console.SomeArgs("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,9 +49,9 @@ func NewRequeueCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var hold bool
 	cmd := &cobra.Command{
 		Use:   "requeue JOB…",
-		Short: "End running jobs and let them wait again",
-		Long: "End running jobs and let them wait again under their ids. A job with a checkpoint hook saves\n" +
-			"its state first; any other gets TERM, and KILL after a grace, and begins anew.",
+		Short: "Stop running jobs and put them back in the queue",
+		Long: "Stop running jobs and put them back in the queue under the same ids. A job with a checkpoint hook saves\n" +
+			"its state first; any other gets TERM, then KILL after a grace period, and starts over.",
 		Example: "  berth requeue 12\n  berth requeue --hold 12",
 		Args:    console.SomeArgs("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,7 +62,7 @@ func NewRequeueCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return runControl(cmd.Context(), e, c, args, action, false)
 		},
 	}
-	cmd.Flags().BoolVar(&hold, "hold", false, "hold them then")
+	cmd.Flags().BoolVar(&hold, "hold", false, "hold them afterwards")
 	return cmd
 }
 

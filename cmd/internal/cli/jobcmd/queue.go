@@ -37,9 +37,9 @@ func NewQueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue [flags] [JOB…]",
 		Short: "List jobs",
-		Long: "List jobs that have not ended; with --all or --state also others. States are PENDING (PD),\n" +
+		Long: "List jobs that have not ended; --all or --state includes others. States are PENDING (PD),\n" +
 			"QUEUED (QD, in the queue of one GPU), STARTING (CF), RUNNING (R), COMPLETING (CG),\n" +
-			"UNREACHABLE (UN) and, for jobs that ended, COMPLETED (CD), FAILED (F), CANCELLED (CA),\n" +
+			"UNREACHABLE (UN) and, for ended jobs, COMPLETED (CD), FAILED (F), CANCELLED (CA),\n" +
 			"TIMEOUT (TO), OUT_OF_MEMORY (OOM), NODE_FAIL (NF), PREEMPTED (PR), DEADLINE (DL).",
 		Example: "  berth queue --me\n  berth queue --state PD,QD -o wide\n  berth queue -o json 12-20\n  berth queue --sort -TIME -o cols=jobid,time,share,predicted\n  berth queue --me -o name | xargs -r berth cancel",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,15 +48,15 @@ func NewQueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.StringVarP(&o.User, "user", "u", "", "only jobs of these users, a comma-separated `LIST`")
-	fs.BoolVar(&o.Me, "me", false, "only jobs of mine")
+	fs.BoolVar(&o.Me, "me", false, "only your own jobs")
 	fs.StringVarP(&o.State, "state", "t", "", "only jobs in these states, a comma-separated `LIST` of names or codes")
 	fs.StringVarP(&o.partition, "partition", "p", "", "only jobs of these partitions, a comma-separated `LIST`")
-	fs.BoolVarP(&o.all, "all", "a", false, "also jobs that have ended")
-	fs.BoolVar(&o.start, "start", false, "those that wait, and when they are expected to start")
-	fs.BoolVarP(&o.watch, "watch", "w", false, "list again and again until interrupted")
-	fs.DurationVar(&o.interval, "interval", 2*time.Second, "how often --watch lists, at least 1s")
-	fs.BoolVarP(&o.each, "array", "r", false, "a line for each task of an array that runs, on a terminal as well")
-	fs.BoolVar(&o.noHeader, "no-header", false, "leave out the heads of the columns")
+	fs.BoolVarP(&o.all, "all", "a", false, "include jobs that have ended")
+	fs.BoolVar(&o.start, "start", false, "only waiting jobs, with their expected start")
+	fs.BoolVarP(&o.watch, "watch", "w", false, "repeat the list until interrupted")
+	fs.DurationVar(&o.interval, "interval", 2*time.Second, "how often --watch repeats, at least 1s")
+	fs.BoolVarP(&o.each, "array", "r", false, "one line per running array task, even on a terminal")
+	fs.BoolVar(&o.noHeader, "no-header", false, "omit the header line")
 	console.AddShape(cmd, &o.Output, &o.shape, console.FormatTable, console.FormatWide, console.FormatJSON, console.FormatYAML, console.FormatName)
 	return cmd
 }

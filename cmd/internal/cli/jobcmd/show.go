@@ -24,8 +24,8 @@ func NewShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var plots bool
 	cmd := &cobra.Command{
 		Use:     "show [JOB…]",
-		Short:   "Show everything about jobs",
-		Long:    "Show everything about jobs; without an id, about my latest one.",
+		Short:   "Show jobs in full",
+		Long:    "Show jobs in full; without an id, your latest job.",
 		Example: "  berth show 12\n  berth show --plot 12\n  berth show --plot -o svg 12 > curves.svg\n  berth show -o json 12 | jq .state",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args, err := client.OrLatest(cmd.Context(), e, c, args)
@@ -49,7 +49,7 @@ func NewShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return plotJobs(cmd.Context(), e, c, wanted)
 		},
 	}
-	cmd.Flags().BoolVar(&plots, "plot", false, "also draw what its GPUs showed, over the last week at most")
+	cmd.Flags().BoolVar(&plots, "plot", false, "also plot GPU usage, over at most the last week")
 	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName, formatSVG, formatPNG)
 	return cmd
 }

@@ -47,10 +47,9 @@ func NewSubmitCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit [flags] (SCRIPT [ARG…] | FILE.yaml | -- COMMAND [ARG…])",
 		Short: "Submit a job",
-		Long: "Submit a job. Without --gpus it gets one GPU when anything about a GPU or a model is\n" +
-			"asked for, and none otherwise. What is not said of memory and time is predicted.\n" +
-			"A batch script's #SBATCH and #BERTH lines are read; the options of sbatch are taken beside\n" +
-			"those below.",
+		Long: "Submit a job. Without --gpus it gets one GPU if any option concerns a GPU or a model, and none\n" +
+			"otherwise. Memory and time that are not given are predicted. #SBATCH and #BERTH lines in a batch\n" +
+			"script are read; sbatch's options are accepted besides those below.",
 		Example: "  berth submit --gpus 1 --gpu-mem 12G --time 2h -- python train.py --epochs 3\n" +
 			"  berth submit --onnx resnet50.onnx --batch 64 --steps 20000 -- python train.py\n" +
 			"  berth submit train.sh --epochs 3\n" +
@@ -69,12 +68,12 @@ func NewSubmitCmd(e *console.Env, c *client.Client) *cobra.Command {
 	}
 	o.Register(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&o.Count, "count", "1", "submit this `NUMBER` of equal jobs at once, 1 to 1000; all or none")
-	fs.BoolVar(&o.parsable, "parsable", false, "print the job id alone")
-	fs.BoolVarP(&o.wait, "wait", "W", false, "wait for the end and exit with the job's exit code")
+	fs.StringVar(&o.Count, "count", "1", "submit `NUMBER` identical jobs at once, 1 to 1000; all or none")
+	fs.BoolVar(&o.parsable, "parsable", false, "print only the job id")
+	fs.BoolVarP(&o.wait, "wait", "W", false, "wait until the job ends and exit with its exit code")
 	jobspec.RegisterSlurm(fs, &o.Slurm)
 	fs.SetInterspersed(false) // what follows a script is the script's
-	fs.StringVar(&o.RequestID, "request-id", "", "`ID` of 16 to 64 characters; the same id never submits twice")
+	fs.StringVar(&o.RequestID, "request-id", "", "`ID` of 16 to 64 characters; the same id is never submitted twice")
 	helpBySections(e, cmd, &helpAll)
 	return cmd
 }

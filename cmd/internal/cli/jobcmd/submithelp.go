@@ -16,7 +16,7 @@ type section struct {
 }
 
 // usualFlags are what most jobs are submitted with, and all there is to begin with.
-var usualFlags = section{"Usual flags", "gpus gpu-type gpu-mem exclusive cpus mem time name partition nodes array dependency image output onnx wait"}
+var usualFlags = section{"Common flags", "gpus gpu-type gpu-mem exclusive cpus mem time name partition nodes array dependency image output onnx wait"}
 
 // allFlags holds each flag of submit once.
 var allFlags = []section{
@@ -25,16 +25,16 @@ var allFlags = []section{
 	{"Where", "partition nodes tasks-per-node node nodelist exclude constraint reservation switches whole-nodes"},
 	{"When", "hold begin dependency kill-on-invalid-dep array nice"},
 	{"Accounts", "account qos"},
-	{"Ends and new starts", "signal checkpoint retry retry-on requeue-on-loss open-mode"},
+	{"Signals, checkpoints and retries", "signal checkpoint retry retry-on requeue-on-loss open-mode"},
 	{"Name, files and messages", "name comment chdir output error input export mail-type mail-user metric"},
 	{"Images", "image mount read-only tmp shm net"},
 	{"Model", "onnx config model features batch seq-len steps optimizer precision inference lora-rank weight-bits checkpointing framework"},
-	{"How to submit", "spec count parsable wait strict quiet request-id help-all help"},
+	{"Submission", "spec count parsable wait strict quiet request-id help-all help"},
 }
 
 // helpBySections makes cmd show its usual flags, and all of them where *all is set.
 func helpBySections(e *console.Env, cmd *cobra.Command, all *bool) {
-	cmd.Flags().BoolVar(all, "help-all", false, "help with all flags, by sections")
+	cmd.Flags().BoolVar(all, "help-all", false, "show help with all flags, by section")
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		e.Printf("Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
 		width := 0
@@ -50,7 +50,7 @@ func helpBySections(e *console.Env, cmd *cobra.Command, all *bool) {
 		}
 		e.Printf("\nGlobal Flags:\n%s", cmd.InheritedFlags().FlagUsagesWrapped(width))
 		if !*all {
-			e.Printf("\nAll flags: %s --help-all. The options of sbatch are taken, too.\n", cmd.CommandPath())
+			e.Printf("\nAll flags: %s --help-all. sbatch's options are accepted, too.\n", cmd.CommandPath())
 		}
 		return nil
 	})

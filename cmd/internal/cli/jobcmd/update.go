@@ -23,25 +23,25 @@ var updateFlags = []struct {
 	name, usage string
 	set         func(e *console.Env, r *apiv1.UpdateJobRequest, v string) error
 }{
-	{"time", "end the job after `TIME`, such as 90 (minutes) or 2h, or +30 or -10 from what it is; none is no limit; only administrators raise it", SetUpdateTime},
-	{"name", "its `NAME`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Name })},
-	{"comment", "`TEXT` kept with it", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Comment })},
-	{"partition", "`NAME` of the partition to run in", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Partition })},
-	{"account", "`NAME` of the account to charge", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Account })},
-	{"qos", "`NAME` of the quality of service", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Qos })},
-	{"nice", "a `NUMBER`: how far it steps back; only administrators lower it", setUpdateNice},
-	{"retry", "run it again up to `NUMBER` times when it fails, earlier runs included", setUpdateRetry},
-	{"retry-on", "after what it runs again: a `LIST` such as 75,NODE_FAIL; \"\" for any failure", text(func(r *apiv1.UpdateJobRequest) **string { return &r.RetryOn })},
-	{"power-cap", "the most `POWER` that each of its whole GPUs draws, such as 250W, 70% or auto:5%; \"\" for what the card has", text(func(r *apiv1.UpdateJobRequest) **string { return &r.PowerCap })},
-	{"gpu-freq", "the `CLOCK` of each of its whole GPUs: MHz, low, medium, high or highm1; \"\" for the card's own", text(func(r *apiv1.UpdateJobRequest) **string { return &r.GpuFreq })},
-	{"gpus", "`NUMBER` of GPUs on each of its nodes; one of a range of them", setUpdateGPUs},
-	{"nodes", "on how many nodes it runs, a `NUMBER`; one of a range of them", setUpdateNodes},
+	{"time", "time limit, a `TIME` such as 90 (minutes) or 2h, or a change such as +30 or -10; none for no limit; only administrators may raise it", SetUpdateTime},
+	{"name", "job `NAME`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Name })},
+	{"comment", "`TEXT` to keep with it", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Comment })},
+	{"partition", "partition `NAME`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Partition })},
+	{"account", "account `NAME` to charge", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Account })},
+	{"qos", "QOS `NAME`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Qos })},
+	{"nice", "`NUMBER` to lower its priority by; only administrators may reduce it", setUpdateNice},
+	{"retry", "retry a failed job up to `NUMBER` times, counting earlier runs", setUpdateRetry},
+	{"retry-on", "what --retry applies to: a `LIST` such as 75,NODE_FAIL; \"\" for any failure", text(func(r *apiv1.UpdateJobRequest) **string { return &r.RetryOn })},
+	{"power-cap", "power limit of each whole GPU, a `POWER` such as 250W, 70% or auto:5%; \"\" for the card's default", text(func(r *apiv1.UpdateJobRequest) **string { return &r.PowerCap })},
+	{"gpu-freq", "`CLOCK` of each whole GPU: MHz, low, medium, high or highm1; \"\" for the card's default", text(func(r *apiv1.UpdateJobRequest) **string { return &r.GpuFreq })},
+	{"gpus", "`NUMBER` of GPUs per node, within the job's range", setUpdateGPUs},
+	{"nodes", "`NUMBER` of nodes, within the job's range", setUpdateNodes},
 	{"nodelist", "run on all nodes of this `LIST`; \"\" for any", text(func(r *apiv1.UpdateJobRequest) **string { return &r.NodeList })},
-	{"exclude", "run on no node of this `LIST`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Exclude })},
-	{"constraint", "run on nodes with these `FEATURES` only", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Features })},
-	{"reservation", "run inside of the reservation `NAME`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Reservation })},
-	{"begin", "do not start it before `TIME`, such as now+2hours; now for at once", SetUpdateBegin},
-	{"dependency", "start it after other jobs, a `LIST` such as afterok:17; \"\" for none", SetUpdateDepends},
+	{"exclude", "do not run on any node of this `LIST`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Exclude })},
+	{"constraint", "run only on nodes with these `FEATURES`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Features })},
+	{"reservation", "run inside the reservation `NAME`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Reservation })},
+	{"begin", "do not start before `TIME`, such as now+2hours; now for immediately", SetUpdateBegin},
+	{"dependency", "start after other jobs, a `LIST` such as afterok:17; \"\" for none", SetUpdateDepends},
 }
 
 // NewUpdateCmd returns the command update.
@@ -49,10 +49,10 @@ func NewUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	said := make([]string, len(updateFlags))
 	var throttle uint32
 	cmd := &cobra.Command{
-		Use: "update (JOB|ARRAY_TASK) [flags]", Short: "Change what a job asked for",
-		Long: "Change what a job asked for while it waits. Of a job that runs its time limit, name, comment, nice\n" +
-			"and retries can be changed; of an array, or some of its tasks, the time limit. Users may lower time limits,\n" +
-			"administrators also raise them.",
+		Use: "update (JOB|ARRAY_TASK) [flags]", Short: "Change a job's resources, limits and options",
+		Long: "Change a job while it waits. For a running job, you can change the time limit, name, comment, nice\n" +
+			"value and retries; for an array, or some of its tasks, the time limit. Users may lower time limits;\n" +
+			"only administrators may raise them.",
 		Example: "  berth update 12 --time 2h --constraint a100\n  berth update 12 --time +30\n  berth update '30_[5-9]' --time 2:00:00\n  berth update 12 --reservation ''",
 		Args:    console.OneArg("job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -92,7 +92,7 @@ func NewUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	for i, f := range updateFlags {
 		cmd.Flags().StringVar(&said[i], f.name, "", f.usage)
 	}
-	cmd.Flags().Uint32Var(&throttle, "throttle", 0, "let `N` tasks of an array run at once, 0 for any number")
+	cmd.Flags().Uint32Var(&throttle, "throttle", 0, "let at most `N` array tasks run at once; 0 for no limit")
 	cmd.Flags().SortFlags = false
 	return cmd
 }

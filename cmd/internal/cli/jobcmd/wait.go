@@ -21,11 +21,10 @@ func NewWaitCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait (JOB|ARRAY_TASK)…",
 		Short: "Wait for jobs to end",
-		Long: "Wait for jobs to end. The exit code is that of the first job given that did not end with\n" +
-			"0; it is 128+n when signal n ended it, 1 when it never ran, and 75 when --timeout passed. The id\n" +
-			"of an array stands for all of its tasks: it ends with the last of them, and its exit code is the\n" +
-			"highest of theirs. With --any it is that of the first to end, whose id is printed. Coordinators\n" +
-			"may come and go meanwhile.",
+		Long: "Wait for jobs to end. The exit code is that of the first job given that did not end with 0: 128+n if\n" +
+			"signal n ended it, 1 if it never ran, and 75 if --timeout expired. An array's id means all its tasks:\n" +
+			"it ends with the last of them, and its exit code is their highest. With --any, the exit code is that of\n" +
+			"the first job to end, whose id is printed. Coordinators may come and go meanwhile.",
 		Example: "  berth wait 12 && ./evaluate.sh\n  berth wait --timeout 2h 12-20\n  berth wait 30_7 30_[8-9]\n  berth wait --any 12 13 14",
 		Args:    console.SomeArgs("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,7 +43,7 @@ func NewWaitCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return (&waiter{env: e, c: c, jobs: jobs, any: first}).run(cmd.Context(), limit)
 		},
 	}
-	cmd.Flags().BoolVar(&first, "any", false, "wait for one of them alone, whichever ends first")
+	cmd.Flags().BoolVar(&first, "any", false, "return as soon as any one of the jobs ends")
 	cmd.Flags().StringVar(&timeout, "timeout", "", "give up after `TIME`, such as 30 (minutes) or 90s; by default never")
 	return cmd
 }

@@ -21,9 +21,9 @@ import (
 func NewWhyCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
 		Use:   "why [JOB]",
-		Short: "Say in numbers why a job waits, or how it ended",
-		Long: "Say in numbers why a job waits, or how it ended; without an id, of my latest job. Of an array it is the\n" +
-			"first task that waits, where most of those that have not ended do.",
+		Short: "Explain why a job waits, or how it ended",
+		Long: "Explain, with figures, why a job waits or how it ended; without an id, your latest job. For an array,\n" +
+			"this is the first waiting task of the state that most of its unfinished tasks are in.",
 		Example: "  berth why 12\n  berth why",
 		Args:    console.MaybeOneArg("job id"),
 	}, func(ctx context.Context, f console.Format, args []string) error {

@@ -14,16 +14,16 @@ import (
 // containerFields are what a job may ask of what it runs in.
 func containerFields() []Field {
 	return []Field{
-		{"image", "", kindText, "run in this container `IMAGE` instead of the node's own files", text(func(r *Request) *string { return &r.Spec.Image })},
-		{"mount", "", kindList, "show the image a directory or file of the node, a `MOUNT` as SOURCE:TARGET or SOURCE:TARGET:ro; may be given again", func(r *Request, v string) error {
+		{"image", "", kindText, "run in this container `IMAGE` instead of on the node's file system", text(func(r *Request) *string { return &r.Spec.Image })},
+		{"mount", "", kindList, "mount a directory or file of the node into the image, a `MOUNT` SOURCE:TARGET or SOURCE:TARGET:ro; repeatable", func(r *Request, v string) error {
 			m, err := cluster.ParseMount(v)
 			r.Spec.Container.Mounts = append(r.Spec.Container.Mounts, m)
 			return err
 		}},
-		{"read-only", "", KindTruth, "the image's files cannot be changed; mounts, /tmp, /run and /dev/shm can", truth(func(r *Request) *bool { return &r.Spec.Container.ReadOnly })},
-		{"tmp", "", kindAmount, "`SIZE` of the image's own /tmp, which counts as memory of the job", size(func(r *Request) *int64 { return &r.Spec.Container.TmpMiB })},
-		{"shm", "", kindAmount, "`SIZE` of /dev/shm, which counts as memory of the job", size(func(r *Request) *int64 { return &r.Spec.Container.ShmMiB })},
-		{"net", "", kindText, "what it sees of the network, `NET`: host, the node's, or none", func(r *Request, v string) error {
+		{"read-only", "", KindTruth, "make the image read-only; mounts, /tmp, /run and /dev/shm stay writable", truth(func(r *Request) *bool { return &r.Spec.Container.ReadOnly })},
+		{"tmp", "", kindAmount, "`SIZE` of the image's own /tmp; counts as the job's memory", size(func(r *Request) *int64 { return &r.Spec.Container.TmpMiB })},
+		{"shm", "", kindAmount, "`SIZE` of /dev/shm; counts as the job's memory", size(func(r *Request) *int64 { return &r.Spec.Container.ShmMiB })},
+		{"net", "", kindText, "network access, `NET`: host (the node's network) or none", func(r *Request, v string) error {
 			if v != string(cluster.NetHost) && v != string(cluster.NetNone) {
 				return fmt.Errorf("network %s: want host or none", console.ShortQuote(v))
 			}

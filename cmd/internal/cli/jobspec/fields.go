@@ -147,26 +147,26 @@ func setNodes(r *Request, v string) error {
 
 func jobFields() []Field {
 	return []Field{
-		{"name", "J", kindText, "job `NAME`; by default the program's", func(r *Request, v string) error {
+		{"name", "J", kindText, "job `NAME`; by default the program's name", func(r *Request, v string) error {
 			r.Spec.Name = v
 			return cluster.CheckJobName(v)
 		}},
-		{"mem", "", kindAmount, "host memory, a `SIZE` such as 16G; all is that of a node", setMem},
-		{"cpus", "c", kindAmount, "`CORES`, whole or with one to three decimals", setCPUs},
-		{"time", "t", kindAmount, "end the job after `TIME`, such as 90 (minutes), 1:30:00 or 2h", func(r *Request, v string) (err error) {
+		{"mem", "", kindAmount, "host memory per node, a `SIZE` such as 16G; all for the node's whole memory", setMem},
+		{"cpus", "c", kindAmount, "CPU `CORES` per node, with up to three decimals", setCPUs},
+		{"time", "t", kindAmount, "time limit, a `TIME` such as 90 (minutes), 1:30:00 or 2h", func(r *Request, v string) (err error) {
 			r.Spec.TimeLimit, err = units.ParseDuration(v)
 			return err
 		}},
-		{"signal", "", kindText, "send it a signal before its time limit ends it, `WHAT` such as USR1@60 (seconds); B:USR1@60 sends it to the first process alone", setWarning},
-		{"expect", "", kindAmount, "how much `TIME` you expect it to take", func(r *Request, v string) (err error) {
+		{"signal", "", kindText, "signal to send before the time limit, `WHAT` such as USR1@60 (seconds); B:USR1@60 signals the first process only", setWarning},
+		{"expect", "", kindAmount, "expected run time, a `TIME`", func(r *Request, v string) (err error) {
 			r.Spec.Duration, err = units.ParseDuration(v)
 			return err
 		}},
-		{"deadline", "", kindAmount, "refuse the job unless it can end within `TIME` from now, such as 6h, or by a time such as 18:00 or 2026-03-14T18:00; end it if it waits longer", setDeadline},
+		{"deadline", "", kindAmount, "refuse the job unless it can end within `TIME` from now, such as 6h, or by a time such as 18:00 or 2026-03-14T18:00; end it if it waits too long", setDeadline},
 		{"objective", "", kindText, "choose the GPU type for `GOAL`: latency, throughput, energy, cost or balanced", text(func(r *Request) *string { return (*string)(&r.Spec.Objective) })},
-		{"max-power", "", kindAmount, "no GPU type on which it is predicted to draw more than these `WATTS` in all", Whole("watts", 1_000_000, func(r *Request) *int64 { return &r.Spec.MaxPowerW })},
-		{"max-cost", "", kindAmount, "no GPU type on which it is predicted to cost more than this `PRICE`, in the cluster's currency", setMaxCost},
-		{"partition", "p", kindText, "`NAME` of the partition to run in, as berth partition list shows it; of a,b the first that takes the job", func(r *Request, v string) error {
+		{"max-power", "", kindAmount, "only GPU types on which the job is predicted to draw at most `WATTS` in total", Whole("watts", 1_000_000, func(r *Request) *int64 { return &r.Spec.MaxPowerW })},
+		{"max-cost", "", kindAmount, "only GPU types on which the job is predicted to cost at most `PRICE`, in the cluster's currency", setMaxCost},
+		{"partition", "p", kindText, "partition `NAME` (see berth partition list); with a,b the first that accepts the job", func(r *Request, v string) error {
 			r.Spec.Partition = v
 			return cluster.CheckPartitions(v)
 		}},
@@ -174,31 +174,31 @@ func jobFields() []Field {
 			r.Spec.Node = cluster.NodeID(v)
 			return cluster.CheckName("node", v)
 		}},
-		{"nodes", "N", kindAmount, "run on `NUMBER` nodes at once, all or none; what it asks for it gets on each; of a range such as 1-4 on as many as are free", setNodes},
-		{"tasks-per-node", "", kindAmount, "`NUMBER` of processes on each node, each told its rank", Whole("tasks", cluster.MaxTasks, func(r *Request) *int64 { return &r.Tasks })},
-		{"requeue-on-loss", "", KindTruth, "run again when the node is lost, even if the first run may still go on there", truth(func(r *Request) *bool { return &r.Spec.RequeueOnLoss })},
-		{"checkpoint", "", kindText, "how it saves its state when it must make room for others: a `HOOK` such as USR1@60s, the signal and the time that it may take; without one it is never preempted, and with one what it holds of GPUs is cut to what it uses, unless its partition says otherwise", func(r *Request, v string) (err error) {
+		{"nodes", "N", kindAmount, "`NUMBER` of nodes, allocated all or none; the request applies to each; with a range such as 1-4, as many as are free", setNodes},
+		{"tasks-per-node", "", kindAmount, "`NUMBER` of processes per node, each told its rank", Whole("tasks", cluster.MaxTasks, func(r *Request) *int64 { return &r.Tasks })},
+		{"requeue-on-loss", "", KindTruth, "requeue the job if its node is lost, even if the first run may still be running there", truth(func(r *Request) *bool { return &r.Spec.RequeueOnLoss })},
+		{"checkpoint", "", kindText, "how the job saves its state to make room for others: a `HOOK` such as USR1@60s, the signal and the time to save; without one it is never preempted; with one, its GPU shares shrink to what it uses, unless the partition says otherwise", func(r *Request, v string) (err error) {
 			r.Spec.Checkpoint, err = cluster.ParseCheckpoint(v)
 			return err
 		}},
-		{"array", "", kindText, "run it once for each of these `TASKS`, such as 0-99, 1,5,9 or 0-99:2, with %N at most N at once; each finds its number in SLURM_ARRAY_TASK_ID", func(r *Request, v string) (err error) {
+		{"array", "", kindText, "submit a job array of these `TASKS`, such as 0-99, 1,5,9 or 0-99:2; %N runs at most N at once; SLURM_ARRAY_TASK_ID has the task's number", func(r *Request, v string) (err error) {
 			r.Spec.Array, err = cluster.ParseArray(v)
 			return err
 		}},
-		{"hold", "H", KindTruth, "submit it held: it does not start until berth release", truth(func(r *Request) *bool { return &r.Spec.Hold })},
-		{"begin", "b", kindText, "do not start it before `TIME`, such as now+2hours, 16:00 or 2026-03-14T18:00", setBegin},
-		{"dependency", "d", kindText, "start it after other jobs, a `LIST` such as afterok:17 or afterany:17:18,singleton; , is and, ? is or; after, afterany, afterok, afternotok", func(r *Request, v string) (err error) {
+		{"hold", "H", KindTruth, "submit the job held: it does not start until berth release", truth(func(r *Request) *bool { return &r.Spec.Hold })},
+		{"begin", "b", kindText, "do not start before `TIME`, such as now+2hours, 16:00 or 2026-03-14T18:00", setBegin},
+		{"dependency", "d", kindText, "start after other jobs, a `LIST` such as afterok:17 or afterany:17:18,singleton (after, afterany, afterok, afternotok); \",\" means and, \"?\" means or", func(r *Request, v string) (err error) {
 			r.Spec.Depends, r.Spec.DependAny, err = cluster.ParseDepends(v)
 			return err
 		}},
-		{"kill-on-invalid-dep", "", kindText, "`YES` cancels it once --dependency can never be, no lets it wait for good (default \"no\")", func(r *Request, v string) error {
+		{"kill-on-invalid-dep", "", kindText, "`YES` cancels the job once --dependency can never be met; no lets it wait forever (default \"no\")", func(r *Request, v string) error {
 			if v != "yes" && v != "no" {
 				return fmt.Errorf("%s: want yes or no", console.ShortQuote(v))
 			}
 			r.Spec.KillInvalidDepend = v == "yes"
 			return nil
 		}},
-		{"comment", "", kindText, "`TEXT` kept with the job", text(func(r *Request) *string { return &r.Spec.Comment })},
+		{"comment", "", kindText, "`TEXT` to keep with the job", text(func(r *Request) *string { return &r.Spec.Comment })},
 	}
 }
 
@@ -269,7 +269,7 @@ func setCPUs(r *Request, v string) error {
 
 func gpuFields() []Field {
 	return []Field{
-		{"gpus", "G", kindAmount, "`NUMBER` of GPUs on each of its nodes, 1 to 16; a range such as 1-8: as many as are free; or a part of one, such as 0.25", func(r *Request, v string) (err error) {
+		{"gpus", "G", kindAmount, "GPUs per node: a `NUMBER` from 1 to 16, a range such as 1-8 for as many as are free, or a fraction such as 0.25", func(r *Request, v string) (err error) {
 			r.GPUsSaid, r.Spec.GPURange = true, cluster.GPURange{}
 			if least, most, ranged := strings.Cut(v, "-"); ranged && least != "" {
 				r.Spec.GPURange.Min, err = units.ParseGPUs(least)
@@ -292,20 +292,20 @@ func gpuFields() []Field {
 			}
 			return nil
 		}},
-		{"batch-scaling", "", kindText, "what it does with more GPUs of a range: batch `SIZE` fixed, linear or sqrt, by which steps are worth more (default \"fixed\")", func(r *Request, v string) (err error) {
+		{"batch-scaling", "", kindText, "how the batch grows with the GPUs of a range, and so what a step is worth: `SIZE` fixed, linear or sqrt (default \"fixed\")", func(r *Request, v string) (err error) {
 			r.Spec.BatchScaling, err = cluster.ParseBatchScaling(v)
 			return err
 		}},
-		{"in-place", "", KindTruth, "of a range of nodes: let them come and leave while it runs, as torchrun's elastic agent does, and not begin again; needs --checkpoint, for the nodes that leave", truth(func(r *Request) *bool { return &r.Spec.InPlace })},
-		{"gpu-type", "", kindText, "only GPUs of this `TYPE`, as berth node list shows it, or a part of it such as a100", func(r *Request, v string) error {
+		{"in-place", "", KindTruth, "with a range of nodes, let nodes join and leave without a restart, as with torchrun's elastic agent; needs --checkpoint, for nodes that leave", truth(func(r *Request) *bool { return &r.Spec.InPlace })},
+		{"gpu-type", "", kindText, "only GPUs of this `TYPE` (see berth node list), or part of its name such as a100", func(r *Request, v string) error {
 			if v == "" || len(v) > 64 || console.Escape(v) != v {
 				return fmt.Errorf("GPU type %s: want a name as berth node list shows it", console.ShortQuote(v))
 			}
 			r.Spec.GPUType = v
 			return nil
 		}},
-		{"gpu-mem", "", kindAmount, "memory it needs on each GPU, a `SIZE` such as 12G; also the cap", size(func(r *Request) *int64 { return &r.Spec.GPUMemMiB })},
-		{"gpu-util", "", kindAmount, "`PERCENT` of each GPU it keeps busy, 1 to 100", func(r *Request, v string) error {
+		{"gpu-mem", "", kindAmount, "GPU memory per GPU, a `SIZE` such as 12G; also the memory cap", size(func(r *Request) *int64 { return &r.Spec.GPUMemMiB })},
+		{"gpu-util", "", kindAmount, "`PERCENT` of each GPU that the job keeps busy, 1 to 100", func(r *Request, v string) error {
 			p, err := units.ParsePercent(v)
 			if err != nil || p == 0 {
 				return fmt.Errorf("percentage %s: want a whole number from 1 to 100, with or without %%", console.ShortQuote(v))
@@ -313,29 +313,29 @@ func gpuFields() []Field {
 			r.Spec.GPUMilli = int64(p) * 10
 			return nil
 		}},
-		{"or-cpu", "", KindTruth, "it can also run without GPUs, on its cores: where that serves its --objective better, or no GPU could ever run it", truth(func(r *Request) *bool { return &r.Spec.OrCPU })},
+		{"or-cpu", "", KindTruth, "allow running without GPUs, on its cores, if that serves --objective better or no GPU could ever run it", truth(func(r *Request) *bool { return &r.Spec.OrCPU })},
 		{"exclusive", "", KindTruth, "whole GPUs, not shared with other jobs", truth(func(r *Request) *bool { return &r.Spec.Exclusive })},
 	}
 }
 
 func powerFields() []Field {
 	return []Field{
-		{"defer", "", kindAmount, "it may wait for cheaper power, where the site has a signal of it, as long as it is predicted to end within `TIME` from now, such as 12h", func(r *Request, v string) (err error) {
+		{"defer", "", kindAmount, "let the job wait for cheaper power, if the site has a price signal, while it is predicted to end within `TIME` from now, such as 12h", func(r *Request, v string) (err error) {
 			if r.Spec.Defer, err = units.ParseDuration(v); err != nil {
 				return fmt.Errorf("defer %s: want a span such as 90 (minutes) or 12h", console.ShortQuote(v))
 			}
 			return nil
 		}},
-		{"power-cap", "", kindAmount, "each of its GPUs, which must be whole ones, draws at most `POWER`: watts such as 250W, a part of the card's default limit such as 70%, or auto: the one that is found while it runs at which a step takes the least energy", func(r *Request, v string) (err error) {
+		{"power-cap", "", kindAmount, "power limit per GPU (whole GPUs only), a `POWER`: watts such as 250W, a percentage of the card's default limit such as 70%, or auto, which finds the limit of least energy per step while the job runs", func(r *Request, v string) (err error) {
 			r.Spec.Power.Cap, err = cluster.ParsePowerCap(v)
 			return err
 		}},
-		{"slowdown", "", kindAmount, "with --power-cap auto, how much slower its steps may be for it, a `PERCENT` from 0 to 50; 5 when left out", func(r *Request, v string) error {
+		{"slowdown", "", kindAmount, "with --power-cap auto, how much slower steps may become, a `PERCENT` from 0 to 50 (default 5)", func(r *Request, v string) error {
 			p, err := cluster.ParseSlowdown(v)
 			r.slowdown = &p
 			return err
 		}},
-		{"gpu-freq", "", kindAmount, "`CLOCK` of each of its GPUs, which must be whole ones: MHz, low, medium, high or highm1", func(r *Request, v string) (err error) {
+		{"gpu-freq", "", kindAmount, "GPU `CLOCK` (whole GPUs only): MHz, low, medium, high or highm1", func(r *Request, v string) (err error) {
 			r.Spec.Power.Freq, err = cluster.ParseGPUFreq(v)
 			return err
 		}},
@@ -344,11 +344,11 @@ func powerFields() []Field {
 
 func fileFields() []Field {
 	return []Field{
-		{"chdir", "D", kindText, "working `DIR` of the job; by default this one", text(func(r *Request) *string { return &r.Spec.Dir })},
-		{"output", "o", kindText, "`FILE` for standard output; %j, %x, %u, %N stand for job id, name, user, node, %A and %a for array and task (default \"" + defaultOutput + "\", of an array \"" + defaultTaskOutput + "\")", text(func(r *Request) *string { return &r.Spec.Stdout })},
-		{"error", "e", kindText, "`FILE` for standard error; by default that of standard output", text(func(r *Request) *string { return &r.Spec.Stderr })},
+		{"chdir", "D", kindText, "working directory `DIR`; by default this one", text(func(r *Request) *string { return &r.Spec.Dir })},
+		{"output", "o", kindText, "`FILE` for standard output; %j, %x, %u, %N are the job's id, name, user and node, %A and %a array and task (default \"" + defaultOutput + "\", for an array \"" + defaultTaskOutput + "\")", text(func(r *Request) *string { return &r.Spec.Stdout })},
+		{"error", "e", kindText, "`FILE` for standard error; by default the same as standard output", text(func(r *Request) *string { return &r.Spec.Stderr })},
 		{"input", "i", kindText, "`FILE` for standard input; by default /dev/null", text(func(r *Request) *string { return &r.Spec.Stdin })},
-		{"open-mode", "", kindText, "`MODE` of opening the output files: append, or truncate to empty them at each start (default \"append\")", setOpenMode},
+		{"open-mode", "", kindText, "how to open output files, `MODE` append, or truncate to empty them at each start (default \"append\")", setOpenMode},
 		{"export", "", kindText, "environment to pass on: ALL, NONE or a `LIST` such as PATH,HOME or ALL,DEBUG=1 (default \"ALL\")", text(func(r *Request) *string { return &r.Export })},
 	}
 }
@@ -356,19 +356,19 @@ func fileFields() []Field {
 // ModelFields lists the fields that describe a model.
 func ModelFields() []Field {
 	return []Field{
-		{"onnx", "", kindText, "ONNX `FILE` of the model, read here to predict what it needs", text(func(r *Request) *string { return &r.Run.onnx })},
-		{"config", "", kindText, "config.json, .safetensors `FILE` or checkpoint's directory of a transformer, read here as well", text(func(r *Request) *string { return &r.Run.config })},
-		{"model", "", kindText, "model of the catalogue, by `NAME`, to predict what it needs", text(func(r *Request) *string { return &r.Run.Model })},
-		{"features", "", kindText, "what berth features -o json printed of the model, a `FILE`; - is standard input", text(func(r *Request) *string { return &r.Run.features })},
-		{"batch", "", kindAmount, "samples in a step on one GPU, a `NUMBER`", Whole("batch", graph.MaxBatch, func(r *Request) *int64 { return &r.Run.batch })},
-		{"seq-len", "", kindAmount, "tokens in a sample, a `NUMBER`", Whole("sequence length", graph.MaxBatch, func(r *Request) *int64 { return &r.Run.seqLen })},
-		{"steps", "", kindAmount, "`NUMBER` of steps in all", Whole("steps", 1<<40, func(r *Request) *int64 { return &r.Run.steps })},
+		{"onnx", "", kindText, "ONNX `FILE` of the model, read here to predict the job's needs", text(func(r *Request) *string { return &r.Run.onnx })},
+		{"config", "", kindText, "a transformer's config.json, .safetensors `FILE` or checkpoint directory, read here likewise", text(func(r *Request) *string { return &r.Run.config })},
+		{"model", "", kindText, "`NAME` of a catalogue model, to predict the job's needs", text(func(r *Request) *string { return &r.Run.Model })},
+		{"features", "", kindText, "`FILE` with the output of berth features -o json; - is standard input", text(func(r *Request) *string { return &r.Run.features })},
+		{"batch", "", kindAmount, "`NUMBER` of samples per step and GPU", Whole("batch", graph.MaxBatch, func(r *Request) *int64 { return &r.Run.batch })},
+		{"seq-len", "", kindAmount, "`NUMBER` of tokens per sample", Whole("sequence length", graph.MaxBatch, func(r *Request) *int64 { return &r.Run.seqLen })},
+		{"steps", "", kindAmount, "total `NUMBER` of steps", Whole("steps", 1<<40, func(r *Request) *int64 { return &r.Run.steps })},
 		{"optimizer", "", kindText, "optimizer `NAME`: " + console.Joined(graph.Optimizers()), oneOf("optimizer", graph.Optimizers(), func(r *Request) *string { return &r.Run.optimizer })},
 		{"precision", "", kindText, "precision `NAME`: " + console.Joined(graph.Precisions()), oneOf("precision", graph.Precisions(), func(r *Request) *string { return &r.Run.precision })},
-		{"inference", "", KindTruth, "the model infers; by default it trains", truth(func(r *Request) *bool { return &r.Run.inference })},
-		{"lora-rank", "", kindAmount, "train only low-rank adapters, of this `RANK`", Whole("rank", model.MaxLoRARank, func(r *Request) *int64 { return &r.Run.loraRank })},
-		{"weight-bits", "", kindAmount, "`WIDTH` of stored weights, when it is not the precision's: 4, 8, 16, 32", setWeightBits},
-		{"checkpointing", "", KindTruth, "activations are computed again instead of kept", truth(func(r *Request) *bool { return &r.Run.checkpointing })},
+		{"inference", "", KindTruth, "inference; the default is training", truth(func(r *Request) *bool { return &r.Run.inference })},
+		{"lora-rank", "", kindAmount, "train only low-rank adapters (LoRA) of this `RANK`", Whole("rank", model.MaxLoRARank, func(r *Request) *int64 { return &r.Run.loraRank })},
+		{"weight-bits", "", kindAmount, "bit `WIDTH` of stored weights, if not the precision's: 4, 8, 16, 32", setWeightBits},
+		{"checkpointing", "", KindTruth, "activation checkpointing: recompute activations instead of keeping them", truth(func(r *Request) *bool { return &r.Run.checkpointing })},
 		{"framework", "", kindText, "framework `NAME`: " + console.Joined(frameworks()), oneOf("framework", frameworks(), func(r *Request) *string { return &r.Run.framework })},
 	}
 }

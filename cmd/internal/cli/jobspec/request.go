@@ -166,7 +166,7 @@ type SpecArgs struct {
 // Register adds the flags of every field to cmd.
 func (a *SpecArgs) Register(cmd *cobra.Command) {
 	addFields(cmd.Flags(), &a.Request)
-	cmd.Flags().StringVar(&a.File, "spec", "", "read the job from this YAML `FILE`; - is standard input. Flags win over it")
+	cmd.Flags().StringVar(&a.File, "spec", "", "read the job from this YAML `FILE`; - is standard input; flags override it")
 	cmd.Flags().SortFlags = false
 	cmd.Args = cobra.ArbitraryArgs
 }

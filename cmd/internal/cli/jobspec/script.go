@@ -31,8 +31,8 @@ func (s *slurmArgs) Quiet() bool { return s.quiet || s.Asked != nil && s.Asked.Q
 // RegisterSlurm adds the options of sbatch that are not Berth's own as well.
 // They are not in --help, which would be twice as long for it.
 func RegisterSlurm(fs *pflag.FlagSet, s *slurmArgs) {
-	fs.BoolVar(&s.strict, "strict", false, "refuse a script or option of Slurm's that is neither honoured nor mapped")
-	fs.BoolVarP(&s.quiet, "quiet", "Q", false, "do not say what becomes of each option of Slurm's")
+	fs.BoolVar(&s.strict, "strict", false, "refuse Slurm scripts or options that are neither honoured nor mapped")
+	fs.BoolVarP(&s.quiet, "quiet", "Q", false, "do not report how each Slurm option is handled")
 	for _, o := range sbatch.SlurmOptions() {
 		if fs.Lookup(o.Name) != nil || o.Name == "help" || o.Name == "version" {
 			continue
@@ -41,7 +41,7 @@ func RegisterSlurm(fs *pflag.FlagSet, s *slurmArgs) {
 		if o.Short != 0 && fs.ShorthandLookup(string(o.Short)) == nil {
 			short = string(o.Short)
 		}
-		f := fs.VarPF(&slurmFlag{o, s}, o.Name, short, "as sbatch has it")
+		f := fs.VarPF(&slurmFlag{o, s}, o.Name, short, "same as in sbatch")
 		f.Hidden = true
 		switch o.Arg {
 		case sbatch.NoArg:

@@ -13,15 +13,15 @@ import (
 // far it steps back.
 func standingFields() []Field {
 	return []Field{
-		{"account", "A", kindText, "`NAME` of the account to charge, as berth account list shows it; by default yours", func(r *Request, v string) error {
+		{"account", "A", kindText, "account `NAME` to charge (see berth account list); by default yours", func(r *Request, v string) error {
 			r.Spec.Account = strings.ToLower(v)
 			return cluster.CheckAccountName(r.Spec.Account)
 		}},
-		{"qos", "", kindText, "`NAME` of the quality of service, as berth qos list shows it; by default the account's", func(r *Request, v string) error {
+		{"qos", "", kindText, "QOS `NAME` (see berth qos list); by default the account's", func(r *Request, v string) error {
 			r.Spec.QOS = strings.ToLower(v)
 			return cluster.CheckQOSName(r.Spec.QOS)
 		}},
-		{"nice", "", kindAmount, "step back behind other jobs by `NUMBER`; only administrators may step forward, by one below 0", func(r *Request, v string) error {
+		{"nice", "", kindAmount, "lower the job's priority by `NUMBER`; only administrators may raise it, with a negative one", func(r *Request, v string) error {
 			n, err := strconv.ParseInt(v, 10, 32)
 			if err != nil || n > cluster.MaxNice || n < -cluster.MaxNice {
 				return fmt.Errorf("nice %s: want a whole number from -%d to %d", console.ShortQuote(v), cluster.MaxNice, cluster.MaxNice)

@@ -11,26 +11,26 @@ import (
 // whereFields say on which nodes a job may run, and inside of what.
 func whereFields() []Field {
 	return []Field{
-		{"nodelist", "w", kindText, "run on all nodes of this `LIST`, such as gpu[01-04], and on others beside them if --nodes is more", func(r *Request, v string) error {
+		{"nodelist", "w", kindText, "run on all nodes of this `LIST`, such as gpu[01-04], plus others if --nodes is larger", func(r *Request, v string) error {
 			r.Where.Nodes = v
 			_, err := cluster.ParseHostList(v)
 			return err
 		}},
-		{"exclude", "x", kindText, "run on no node of this `LIST`", func(r *Request, v string) error {
+		{"exclude", "x", kindText, "do not run on any node of this `LIST`", func(r *Request, v string) error {
 			r.Where.Exclude = v
 			_, err := cluster.ParseHostList(v)
 			return err
 		}},
-		{"constraint", "C", kindText, "run on nodes with these `FEATURES` only, as a100&nvlink|h100", func(r *Request, v string) error {
+		{"constraint", "C", kindText, "run only on nodes with these `FEATURES`, such as a100&nvlink|h100", func(r *Request, v string) error {
 			r.Where.Features = v
 			_, err := cluster.ParseFeatures(v)
 			return err
 		}},
-		{"reservation", "", kindText, "run inside of the reservation `NAME`, as berth reservation list shows it", func(r *Request, v string) error {
+		{"reservation", "", kindText, "run inside the reservation `NAME` (see berth reservation list)", func(r *Request, v string) error {
 			r.Where.Reservation = v
 			return cluster.CheckReservationName(v)
 		}},
-		{"switches", "", kindText, "run on at most so many switches, as 1, and wait for that until a `COUNT@TIME` such as 1@30m is over (default 5m)", func(r *Request, v string) error {
+		{"switches", "", kindText, "run on at most COUNT switches, such as 1, and wait at most TIME for that: `COUNT@TIME`, such as 1@30m (default 5m)", func(r *Request, v string) error {
 			count, wait, said := strings.Cut(v, "@")
 			if said {
 				d, err := units.ParseDuration(wait)
@@ -46,6 +46,6 @@ func whereFields() []Field {
 			r.Where.Switches = w.String()
 			return nil
 		}},
-		{"whole-nodes", "", KindTruth, "whole nodes: nobody else on them, all of their cores, and all of their GPUs if it asks for any", truth(func(r *Request) *bool { return &r.Where.Whole })},
+		{"whole-nodes", "", KindTruth, "whole nodes: no other jobs, all cores, and all GPUs if the job asks for any", truth(func(r *Request) *bool { return &r.Where.Whole })},
 	}
 }

@@ -17,11 +17,10 @@ func NewFeaturesCmd(e *console.Env) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "features (FILE | --model NAME)",
-		Short: "Show what is read from a model's file",
-		Long: "Show what is read from a model's file: an ONNX file, a transformer's config.json, its weights\n" +
-			"(.safetensors, or the .safetensors.index.json of several), or the directory of a checkpoint. These\n" +
-			"figures, and nothing else of the file, go to the coordinator when a job is submitted with --onnx\n" +
-			"or --config.",
+		Short: "Show what is read from a model file",
+		Long: "Show what is read from a model file: an ONNX file, a transformer's config.json, its weights\n" +
+			"(.safetensors, or the .safetensors.index.json of several), or a checkpoint directory. Only these\n" +
+			"figures are sent to the coordinator when a job is submitted with --onnx or --config.",
 		Example: "  berth features resnet50.onnx --batch 64\n  berth features bert.onnx --batch 8 --seq-len 512 --inference -o json\n" +
 			"  berth features ./my-checkpoint --batch 4 --seq-len 1024 --lora-rank 8\n  berth features --model llama-2-7b --batch 1 --weight-bits 4 --inference",
 		Args: cobra.ArbitraryArgs,

@@ -12,7 +12,7 @@ import (
 func NewModelCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "model",
-		Short:   "Evaluate the model that predicts what jobs need, and manage it",
+		Short:   "Manage and evaluate the model that predicts jobs' needs",
 		Example: "  berth model list\n  berth model show\n  berth model eval --train data --test held-out",
 	}
 	cmd.AddCommand(clusterModelCmds(e, c)...)

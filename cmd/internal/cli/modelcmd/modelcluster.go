@@ -167,9 +167,9 @@ func getModel(ctx context.Context, c *client.Client, args []string, withWeights 
 
 func newModelPinCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "pin [VERSION]", Short: "Keep a version in use: nothing learned replaces it",
-		Long: "Keep a version in use, by default the one that is: nothing learned replaces it until\n" +
-			"berth model unpin. Another version is put in use first. Imports and rollbacks still work.",
+		Use: "pin [VERSION]", Short: "Pin a model version: nothing learned replaces it",
+		Long: "Pin a version, by default the one in use: nothing learned replaces it until berth model unpin. Another\n" +
+			"version is first put in use. Imports and rollbacks still work.",
 		Example: "  berth model pin\n  berth model pin 3",
 		Args:    atMostOneVersion,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -184,7 +184,7 @@ func newModelPinCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func newModelUnpinCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "unpin", Short: "Let what is learned replace the version in use again",
+		Use: "unpin", Short: "Unpin: let learned versions replace the one in use again",
 		Example: "  berth model unpin",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -204,9 +204,9 @@ func runModelPin(ctx context.Context, e *console.Env, c *client.Client, req *api
 
 func newModelRollbackCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "rollback VERSION", Short: "Put a kept version in use again",
-		Long: "Put a kept version in use again, as the next version. The cluster learns on from there;\n" +
-			"pin it with berth model pin when it should not.",
+		Use: "rollback VERSION", Short: "Go back to a kept model version",
+		Long: "Put a kept version back in use, as a new version. The cluster keeps learning from there; pin the\n" +
+			"version (berth model pin) if it should not.",
 		Example: "  berth model rollback 3\n  berth model rollback 0   # the built-in one",
 		Args:    console.OneArg("version"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -230,7 +230,7 @@ func runModelRollback(ctx context.Context, e *console.Env, c *client.Client, arg
 
 func newModelExportCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "export [VERSION] FILE", Short: "Write a version of the model to a file, - for standard output",
+		Use: "export [VERSION] FILE", Short: "Export a model version to a file; - is standard output",
 		Example: "  berth model export site.weights\n  berth model export 3 - | sha256sum",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
@@ -265,7 +265,7 @@ func runModelExport(ctx context.Context, e *console.Env, c *client.Client, versi
 
 func newModelImportCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "import FILE", Short: "Put a model that was exported in use, - for standard input",
+		Use: "import FILE", Short: "Import an exported model and use it; - is standard input",
 		Example: "  berth model import site.weights",
 		Args:    console.OneArg("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {

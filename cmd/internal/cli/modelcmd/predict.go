@@ -31,9 +31,9 @@ func NewPredictCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o predictOptions
 	cmd := &cobra.Command{
 		Use:   "predict [flags] [FILE.yaml | -- COMMAND [ARG…]]",
-		Short: "Say what a job would need, without submitting it",
-		Long: "Say what a job would need on each type of GPU, without submitting it. With --beside also how it and the\n" +
-			"jobs named would slow each other down on one GPU; with --beside alone, how these do among themselves.",
+		Short: "Predict what a job would need, without submitting it",
+		Long: "Predict what a job would need on each GPU type, without submitting it. With --beside, also show how the\n" +
+			"job and those named would slow each other down on one GPU; with --beside alone, only how those named would.",
 		Example: "  berth predict --onnx resnet50.onnx --batch 64 --steps 20000\n" +
 			"  berth predict --model bert-base --batch 32 --seq-len 512 --explain\n" +
 			"  berth predict job.yaml\n" +
@@ -44,10 +44,10 @@ func NewPredictCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	o.Register(cmd)
-	cmd.Flags().BoolVar(&o.explain, "explain", false, "show the parts of the memory estimate, and of slowdowns")
-	cmd.Flags().StringVar(&o.beside, "beside", "", "how it gets on with these `JOBS` on one GPU, such as 17 or 17,18")
+	cmd.Flags().BoolVar(&o.explain, "explain", false, "show what the memory estimate and slowdowns consist of")
+	cmd.Flags().StringVar(&o.beside, "beside", "", "how it shares one GPU with these `JOBS`, such as 17 or 17,18")
 	// -o is the job's output file here as in submit.
-	cmd.Flags().StringVar(&o.format, "format", "table", "how to print: table, json or yaml")
+	cmd.Flags().StringVar(&o.format, "format", "table", "output format: table, json or yaml")
 	console.AddFilter(cmd, &o.format, "format", console.FormatTable, console.FormatJSON, console.FormatYAML)
 	return cmd
 }

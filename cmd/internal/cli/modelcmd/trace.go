@@ -30,14 +30,15 @@ func newTraceCmd(e *console.Env) *cobra.Command {
 	var o traceOptions
 	cmd := &cobra.Command{
 		Use:   "trace (SCRIPT | --factory MODULE:FUNCTION) [ARGUMENT]...",
-		Short: "Run a PyTorch program until its first step is over, and show what that needs",
-		Long: "Run a PyTorch program on this machine's CPU until its first training step is over, and show what\n" +
-			"that needs. The program runs as you, with your files and the network, but without GPUs; it and all that\n" +
-			"it started are then killed. It computes with the batch that it is given, so it may be slow for large ones.\n\n" +
-			"With --factory it is not the program that runs but one function of it, which returns the model and its\n" +
-			"inputs, and if wanted a function from the model's output to the loss, and an optimizer or its name. It is\n" +
-			"called with batch and seq_len, if it takes these and they are given. Where PyTorch can, it is traced by\n" +
-			"shapes alone, which is fast and takes no memory for any size of model.",
+		Short: "Run a PyTorch program's first step and show what it needs",
+		Long: "Run a PyTorch program on this machine's CPU through its first training step, and show what that needs.\n" +
+			"The program runs as you, with your files and network but without GPUs; then it is killed with everything\n" +
+			"it started. It computes with the batch it is given, so large ones may be slow.\n" +
+			"\n" +
+			"With --factory, one function of the program runs instead: it returns the model and its inputs, and\n" +
+			"optionally a function from the model's output to the loss, and an optimizer or its name. It is called\n" +
+			"with batch and seq_len if it accepts them and they are given. Where PyTorch can, the model is traced by\n" +
+			"shapes alone, which is fast and takes no memory, however large the model.",
 		Example: "  berth features trace train.py --epochs 1\n  berth features trace --timeout 5m --python ~/env/bin/python train.py\n" +
 			"  berth features trace --factory mymodel:make --batch 32 --optimizer adamw -o json",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -51,16 +52,16 @@ func newTraceCmd(e *console.Env) *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the script is the script's
 	f.StringVar(&o.factory, "factory", "", "trace the model that this `MODULE:FUNCTION`, or FILE.py:FUNCTION, returns")
-	f.StringVar(&o.cfg.Python, "python", "python3", "`INTERPRETER` to run it with")
+	f.StringVar(&o.cfg.Python, "python", "python3", "Python `INTERPRETER` to use")
 	f.DurationVar(&o.cfg.Timeout, "timeout", time.Minute, "give up after this `TIME`")
-	f.StringVar(&o.memory, "memory", "", "bound each process to this `SIZE` of address space, such as 32G")
-	f.Int64Var(&o.cfg.Batch, "batch", 0, "`SAMPLES` a step, when it cannot be told from the model's input")
-	f.Int64Var(&o.cfg.SeqLen, "seq-len", 0, "`TOKENS` a sample, likewise")
-	f.StringVar(&o.precision, "precision", "", "number `FORMAT` instead of the one that was seen: "+console.Joined(graph.Precisions()))
-	f.StringVar(&o.optimizer, "optimizer", "", "`OPTIMIZER` instead of the one that was seen: "+console.Joined(graph.Optimizers()))
-	f.BoolVar(&o.cfg.Inference, "inference", false, "trace a forward pass alone")
-	f.BoolVar(&o.cfg.Values, "values", false, "with --factory: compute with numbers, not with shapes alone")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "pass on to standard error what the program prints")
+	f.StringVar(&o.memory, "memory", "", "limit each process to this `SIZE` of address space, such as 32G")
+	f.Int64Var(&o.cfg.Batch, "batch", 0, "`SAMPLES` per step, if the model's input does not tell")
+	f.Int64Var(&o.cfg.SeqLen, "seq-len", 0, "`TOKENS` per sample, likewise")
+	f.StringVar(&o.precision, "precision", "", "number `FORMAT`, instead of the one observed: "+console.Joined(graph.Precisions()))
+	f.StringVar(&o.optimizer, "optimizer", "", "`OPTIMIZER`, instead of the one observed: "+console.Joined(graph.Optimizers()))
+	f.BoolVar(&o.cfg.Inference, "inference", false, "trace only a forward pass")
+	f.BoolVar(&o.cfg.Values, "values", false, "with --factory, compute with actual values, not only shapes")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "copy the program's output to standard error")
 	f.SortFlags = false
 	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, console.FormatYAML)
 	return cmd

@@ -20,9 +20,9 @@ import (
 // NewWebhookCmd returns the command webhook.
 func NewWebhookCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "webhook", Short: "Have jobs' events posted to an address, as JSON",
-		Long: "Have what happens to your jobs posted to an address as JSON, signed, and again until it arrives.\n" +
-			"docs/notifications.md has the format and how to check the signature.",
+		Use: "webhook", Short: "Post job events to a URL as JSON",
+		Long: "Post your jobs' events to a URL as signed JSON, retried until delivered.\n" +
+			"docs/notifications.md has the format and how to verify the signature.",
 		Example: "  berth webhook add https://example.org/berth --events end,fail\n  berth webhook list\n  berth webhook dead",
 	}
 	cmd.AddCommand(newListCmd(e, c), newAddCmd(e, c), newRemoveCmd(e, c), newDeadCmd(e, c))
@@ -112,9 +112,9 @@ type addOptions struct {
 func newAddCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o addOptions
 	cmd := &cobra.Command{
-		Use: "add URL [flags]", Short: "Add a webhook and print the secret that its requests are signed with",
-		Long: "Add a webhook and print the secret that its requests are signed with. It is printed this once and\n" +
-			"never shown again: who lost it removes the webhook and adds it anew.",
+		Use: "add URL [flags]", Short: "Add a webhook and print its signing secret",
+		Long: "Add a webhook and print the secret that signs its requests. The secret is never shown again: if you\n" +
+			"lose it, remove the webhook and add it anew.",
 		Example: "  berth webhook add https://example.org/berth --events end,fail\n" +
 			"  berth webhook add https://ops.example.org/berth --events ALL --all --secret-file key",
 		Args: console.OneArg("address"),
@@ -123,10 +123,10 @@ func newAddCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.events, "events", "end", "`EVENTS` to tell of: all or some of begin, end, fail, requeue, invalid_depend, time_limit, time_limit_90, _80, _50 and idle")
-	fs.BoolVar(&o.user, "user", false, "of your own jobs, the default")
-	fs.BoolVar(&o.all, "all", false, "of everybody's jobs; for administrators")
-	fs.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the secret, 16 to 128 bytes; by default one is made")
+	fs.StringVar(&o.events, "events", "end", "`EVENTS` to post: all or some of begin, end, fail, requeue, invalid_depend, time_limit, time_limit_90, _80, _50 and idle")
+	fs.BoolVar(&o.user, "user", false, "for your own jobs (the default)")
+	fs.BoolVar(&o.all, "all", false, "for everyone's jobs (administrators only)")
+	fs.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the secret, 16 to 128 bytes; by default one is generated")
 	fs.SortFlags = false
 	return cmd
 }
@@ -165,7 +165,7 @@ func runAdd(ctx context.Context, e *console.Env, c *client.Client, o *addOptions
 
 func newRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove ID", Aliases: []string{"rm"}, Short: "Remove a webhook, and what it was not told yet",
+		Use: "remove ID", Aliases: []string{"rm"}, Short: "Remove a webhook and its undelivered events",
 		Example: "  berth webhook remove 3", Args: console.OneArg("webhook id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseUint(args[0], 10, 64)

@@ -25,11 +25,11 @@ const (
 func newEndpointsCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output, user string
 	cmd := &cobra.Command{
-		Use: "endpoints NAME", Short: "List where the replicas of a service take requests",
-		Long: "List where the replicas that are ready take requests: a line each, or a part of the configuration\n" +
-			"of HAProxy (servers of a backend), of nginx (an upstream) or of Prometheus (file_sd_configs).\n" +
-			"The metrics port of each coordinator has them for Prometheus, too: /services. Any user may give\n" +
-			"a service the name of another's: --user says whose it is where requests are to go there.",
+		Use: "endpoints NAME", Short: "List the endpoints of a service's replicas",
+		Long: "List the endpoints of ready replicas: one per line, or as configuration for HAProxy (servers of a\n" +
+			"backend), nginx (an upstream) or Prometheus (file_sd_configs). Every coordinator's metrics port also\n" +
+			"serves them for Prometheus, at /services. Another user may have a service of the same name: give\n" +
+			"--user to be sure where requests go.",
 		Example: "  berth service endpoints chat\n  berth service endpoints chat --user ann -o haproxy\n  berth service endpoints chat -o nginx > /etc/nginx/upstreams/chat.conf",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,7 +44,7 @@ func newEndpointsCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&user, "user", "", "the service of this `USER`; without it yours")
+	cmd.Flags().StringVar(&user, "user", "", "the service of this `USER`; by default yours")
 	console.AddFormat(cmd, &output, formatLines, formatHAProxy, formatNginx, formatPrometheus, console.FormatJSON)
 	return cmd
 }

@@ -26,11 +26,11 @@ import (
 // NewServiceCmd returns the command service.
 func NewServiceCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "service", Short: "Run servers that are kept healthy, replaced and scaled",
-		Long: "A service is a number of replicas of a server, each a job with a share of a GPU. Each finds in\n" +
-			"PORT where to take requests; one that is not healthy is ended and started again, a new\n" +
-			"revision takes the place of the old one replica by replica, and a list of the replicas that\n" +
-			"take requests is there for load balancers and for Prometheus.",
+		Use: "service", Short: "Run servers with health checks, rolling updates and scaling",
+		Long: "A service is a set of replicas of a server, each a job with a share of a GPU. Each replica finds the\n" +
+			"port to listen on in PORT; unhealthy ones are ended and restarted, a new revision replaces the old\n" +
+			"one replica by replica, and the endpoints of ready replicas are listed for load balancers and\n" +
+			"Prometheus.",
 		Example: "  berth service create chat --replicas 2 --gpus 0.25 --health /healthz -- python serve.py\n" +
 			"  berth service show chat\n  berth service scale chat 4\n  berth service endpoints chat\n  berth service delete chat",
 	}
@@ -47,17 +47,17 @@ type options struct {
 }
 
 func (o *options) register(fs *pflag.FlagSet) {
-	fs.StringVar(&o.replicas, "replicas", "1", "how many there are, or a range such as 1-8: begin with the first, scale up to the second; of one from 0 there is none while nobody asks")
-	fs.StringVar(&o.s.Port, "port", service.DefaultPort, "what its port is called; its number is chosen anew for each replica and stands in PORT, and for {port} in the command")
-	fs.StringVar(&o.s.Health, "health", "", "the `PATH` whose GET answers 2xx or 3xx while a replica is healthy, such as /healthz; without it that it takes connections")
-	fs.StringVar(&o.every, "health-every", units.FormatDuration(service.DefaultEvery), "ask for the health each time after `TIME`")
-	fs.IntVar(&o.s.Fails, "health-fails", service.DefaultFails, "a replica is sent no requests after `N` failures in a row, and ended after twice as many")
-	fs.StringVar(&o.startWithin, "start-within", units.FormatDuration(service.DefaultStartWithin), "end a replica that is not healthy for the first time within `TIME`")
-	fs.StringVar(&o.drain, "drain", units.FormatDuration(service.DefaultDrain), "a replica that is to end goes on for `TIME` after it is sent no more requests")
-	fs.StringVar(&o.scaleOn, "scale-on", "", "within the range of --replicas, have as many that each has this `LOAD`: gpu=70%, or KEY=NUMBER of a number in BERTH_PROGRESS such as in_flight=4; rps and in_flight are measured where requests come through berth service proxy")
-	fs.StringVar(&o.slo, "slo", "", "so many in a hundred requests are answered within a time, an `OBJECTIVE` such as p99=200ms: within the range of --replicas, have as many as hold it")
-	fs.StringVar(&o.forecast, "forecast", "on", "on or off: where the load scales it and a day of it is known, have replicas before other days' load comes, by as much as they take to start")
-	fs.StringVar(&o.idleAfter, "idle-after", "", "of a range from 0, have no replica after `TIME` without a request to berth service proxy (default 10m)")
+	fs.StringVar(&o.replicas, "replicas", "1", "number of replicas, or a range such as 1-8: start with the first, scale up to the second; a range from 0 scales to none while there are no requests")
+	fs.StringVar(&o.s.Port, "port", service.DefaultPort, "name of its port; the number is chosen for each replica and given in PORT, and for {port} in the command")
+	fs.StringVar(&o.s.Health, "health", "", "`PATH` whose GET answers 2xx or 3xx while a replica is healthy, such as /healthz; by default accepting connections is enough")
+	fs.StringVar(&o.every, "health-every", units.FormatDuration(service.DefaultEvery), "interval between health checks, a `TIME`")
+	fs.IntVar(&o.s.Fails, "health-fails", service.DefaultFails, "send a replica no requests after `N` failed checks in a row, and end it after twice as many")
+	fs.StringVar(&o.startWithin, "start-within", units.FormatDuration(service.DefaultStartWithin), "end a replica that does not become healthy within `TIME`")
+	fs.StringVar(&o.drain, "drain", units.FormatDuration(service.DefaultDrain), "how long an ending replica keeps running without new requests, a `TIME`")
+	fs.StringVar(&o.scaleOn, "scale-on", "", "within the range of --replicas, scale so that each has this `LOAD`: gpu=70%, or KEY=NUMBER for a value in BERTH_PROGRESS such as in_flight=4; rps and in_flight are measured for requests through berth service proxy")
+	fs.StringVar(&o.slo, "slo", "", "response time to hold, an `OBJECTIVE` such as p99=200ms: within the range of --replicas, run as many as that takes")
+	fs.StringVar(&o.forecast, "forecast", "on", "on or off: when scaling by load with a day of it known, start replicas ahead of the load seen on other days, by their start-up time")
+	fs.StringVar(&o.idleAfter, "idle-after", "", "with a range from 0, scale to none after `TIME` without a request to berth service proxy (default 10m)")
 }
 
 // fill reads the flags into o.s, and checks the result.
@@ -177,9 +177,9 @@ func (o *options) prepare(s *cluster.Spec) error {
 func newCreateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd, _ := submitCmd(e, c, &cobra.Command{
 		Use: "create NAME [flags] (SCRIPT | FILE.yaml | -- COMMAND [ARG…])", Short: "Start a service",
-		Long: "Start a service. All options of berth submit are taken beside those below: what a replica needs\n" +
-			"of GPUs, memory and time is predicted, capped and learnt like that of any job. Each replica\n" +
-			"finds its port in PORT and BERTH_PORT_NAME, and in the place of {port} in the command.",
+		Long: "Start a service. All options of berth submit are accepted besides those below: a replica's GPU use,\n" +
+			"memory and time are predicted, capped and learned as for any job. Each replica finds its port in\n" +
+			"PORT and BERTH_PORT_NAME, and in place of {port} in the command.",
 		Example: "  berth service create chat --replicas 2 --gpus 0.25 --health /healthz -- python serve.py\n" +
 			"  berth service create embed --replicas 1-8 --gpus 0.5 --scale-on gpu=70% -- ./embed --port {port}",
 	}, func(ctx context.Context, name string) error {
@@ -219,8 +219,8 @@ func submitCmd(e *console.Env, c *client.Client, cmd *cobra.Command, before func
 
 func newScaleCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "scale NAME REPLICAS", Short: "Have more replicas, or fewer",
-		Long:    "Have more replicas, or fewer. Those that are too many take no more requests, and end after the time to drain.",
+		Use: "scale NAME REPLICAS", Short: "Change the number of replicas",
+		Long:    "Change the number of replicas. Surplus replicas take no new requests and end after the drain time.",
 		Example: "  berth service scale chat 4", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := one(cmd.Context(), e, c, args[0])
@@ -280,7 +280,7 @@ func newLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd.Use, cmd.Short, cmd.Example = "logs NAME", "Print what a replica has written", "  berth service logs chat\n  berth service logs chat --replica 3 -f"
 	cmd.Long = "Print what a replica has written: one that takes requests, or the one that is named."
 	cmd.Args = cobra.ExactArgs(1)
-	cmd.Flags().StringVar(&replica, "replica", "", "the replica with this `NUMBER`")
+	cmd.Flags().StringVar(&replica, "replica", "", "replica `NUMBER`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s, err := one(cmd.Context(), e, c, args[0])
 		if err != nil {

@@ -36,19 +36,19 @@ var changes = map[string]string{
 func newUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var anew bool
 	cmd, o := submitCmd(e, c, &cobra.Command{
-		Use: "update NAME [flags] [SCRIPT | FILE.yaml | -- COMMAND [ARG…]]", Short: "Put a new revision in the place of a service, replica by replica",
-		Long: "Put a new revision in the place of a service. What is not said stays as the present revision\n" +
-			"has it: command, environment, directory and all options, and as many replicas as there are to be\n" +
-			"now. With --anew, a script or a spec file it is described in full, as to create. Its first\n" +
-			"replica starts beside the old ones; when it is healthy an old one takes no more requests and\n" +
-			"ends, and so on. A revision that never becomes healthy takes nothing away: cancel it by its id.",
+		Use: "update NAME [flags] [SCRIPT | FILE.yaml | -- COMMAND [ARG…]]", Short: "Roll out a new revision of a service, replica by replica",
+		Long: "Roll out a new revision of a service. Whatever is not given stays as in the current revision: command,\n" +
+			"environment, directory, all options, and the current number of replicas. With --anew, a script or a\n" +
+			"spec file, it is described in full, as for create. Its first replica starts beside the old ones; once\n" +
+			"it is healthy, an old one takes no new requests and ends, and so on. A revision that never becomes\n" +
+			"healthy replaces nothing: cancel it by its id.",
 		Example: "  berth service update chat --gpu-mem 4G\n  berth service update chat --drain 30s -- python serve2.py",
 	}, func(ctx context.Context, name string) error {
 		_, err := one(ctx, e, c, name)
 		return err
 	})
 	inFull := cmd.RunE
-	cmd.Flags().BoolVar(&anew, "anew", false, "describe it in full; what is not said is not as it was")
+	cmd.Flags().BoolVar(&anew, "anew", false, "describe it in full: settings not given are reset, not kept")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		dash := cmd.ArgsLenAtDash()
 		if anew || cmd.Flags().Changed("spec") || dash < 0 && len(args) > 1 || dash > 1 {

@@ -263,7 +263,7 @@ func newListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
 	var all bool
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List my services", Example: "  berth service list\n  berth service list --all -o json", Args: cobra.NoArgs,
+		Use: "list", Aliases: []string{"ls"}, Short: "List your services", Example: "  berth service list\n  berth service list --all -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			user := e.User()
 			if all {
@@ -276,7 +276,7 @@ func newListCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return printServices(e, console.Format(output), services)
 		},
 	}
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those of others")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "include those of other users")
 	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 	return cmd
 }

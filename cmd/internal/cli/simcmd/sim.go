@@ -44,9 +44,9 @@ func NewSimCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Replay job traces against the scheduler in virtual time",
-		Long: "Replay job traces against the scheduler in virtual time: the scheduler decides by predictions,\n" +
-			"what happens goes by the trace and by a model of how jobs slow each other down. Nothing of the\n" +
-			"cluster is touched; it is asked only by sim capture and by --last, and only for what there is.",
+		Long: "Replay job traces against the scheduler in virtual time: the scheduler decides by predictions; what\n" +
+			"happens follows the trace and a model of how jobs slow each other down. Nothing in the cluster is\n" +
+			"changed; only sim capture and --last read from it.",
 		Example: "  berth sim run --trace ./helios-venus\n  berth sim compare --trace ./muri --mix trace3 --policies slot,ffd",
 	}
 	cmd.AddCommand(newSimRunCmd(e, c), newSimCompareCmd(e, c), newSimSweepCmd(e, c), newSimCaptureCmd(e, c), newSimExperimentCmd(e), newSimWhatIfCmd(e, c))
@@ -57,7 +57,7 @@ func newSimRunCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o simOptions
 	cmd := &cobra.Command{
 		Use:   "run --trace DIR",
-		Short: "Replay a trace, a capture or the last days with one policy",
+		Short: "Replay a trace, a capture or recent days with one policy",
 		Example: "  berth sim run --trace ./lucid-window --mix m3 --policy ffd -o json\n" +
 			"  berth sim run --trace ./openb-2023 --mix default --demand 1.3 --policy fgd --seeds 10\n" +
 			"  berth sim run --capture monday.json --policy fgd\n" +
@@ -99,12 +99,12 @@ func (w *simWorld) policyFlag(f *pflag.FlagSet) {
 func (o *simOptions) flags(cmd *cobra.Command, formats ...console.Format) {
 	f := cmd.Flags()
 	o.worldFlags(f)
-	f.Uint64Var(&o.seed, "seed", 1, "first seed; errors of prediction, profiles and failures follow from it")
-	f.IntVar(&o.seeds, "seeds", 1, "how many seeds to run")
-	f.IntVar(&o.parallel, "parallel", 0, "how many simulations run at once; 0 is one for each core")
-	f.BoolVar(&o.noTiming, "no-timing", false, "leave out what depends on the speed of this machine, so that equal runs print equal bytes")
-	f.StringVar(&o.plot, "plot", "", "write drawings into the folder `DIR`")
-	f.StringSliceVar(&o.plotFormats, "plot-format", []string{string(plot.SVG)}, "`FORMATS` of the drawings: "+strings.Join(plot.Formats(), ", "))
+	f.Uint64Var(&o.seed, "seed", 1, "first seed, for prediction errors, profiles and failures")
+	f.IntVar(&o.seeds, "seeds", 1, "number of seeds to run")
+	f.IntVar(&o.parallel, "parallel", 0, "simulations to run at once; 0 for one per core")
+	f.BoolVar(&o.noTiming, "no-timing", false, "omit what depends on this machine's speed, so that equal runs print equal bytes")
+	f.StringVar(&o.plot, "plot", "", "write plots to the folder `DIR`")
+	f.StringSliceVar(&o.plotFormats, "plot-format", []string{string(plot.SVG)}, "`FORMATS` of the plots: "+strings.Join(plot.Formats(), ", "))
 	console.AddFormat(cmd, &o.output, formats...)
 }
 
@@ -112,50 +112,50 @@ func (o *simOptions) flags(cmd *cobra.Command, formats ...console.Format) {
 func (o *simWorld) worldFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.trace, "trace", "", "file or folder `DIR` of a trace")
 	f.StringVar(&o.capture, "capture", "", "`FILE` that berth sim capture wrote, in place of a trace")
-	f.StringVar(&o.last, "last", "", "take only what ended in so long a `TIME`, such as 14d, before the capture; without one, of the live cluster")
-	f.StringVar(&o.mix, "mix", "", "`NAME` of one of several lists in the folder, of a group in it, or FILE:GROUP")
-	f.StringVar(&o.cluster, "cluster", "", "`CLUSTER`: a YAML file with the nodes, a list of nodes (CSV) or its folder, or 8x8:V100 for 8 nodes of 8; without it the trace's own, or one that fits it")
-	f.StringVar(&o.order, "order", "", "`ORDER` of the queue, where the policy leaves it open")
-	f.Float64Var(&o.demand, "demand", 0, "how much is asked for, relative to the cluster; fills openb-like lists, squeezes others")
-	f.StringVar(&o.world, "interference", "curve", "what neighbours cost: curve, none, linear, stages, gavel, gavel-physical or lucid")
-	f.StringVar(&o.colocation, "colocation", "", "folder `DIR` with the tables of co-located speeds that gavel and lucid need")
-	f.StringVar(&o.profiles, "profiles", "none", "what jobs take of which the trace does not say: none, uniform or lucid")
-	f.StringVar(&o.predictor, "predictor", "errors", "who predicts: errors (the truth, off by what the flags say) or builtin (the shipped predictor, where the trace names its models)")
+	f.StringVar(&o.last, "last", "", "only jobs that ended within `TIME`, such as 14d, before the capture; without a capture, in the live cluster")
+	f.StringVar(&o.mix, "mix", "", "`NAME` of a list in the folder or of a group in it, or FILE:GROUP")
+	f.StringVar(&o.cluster, "cluster", "", "`CLUSTER`: a YAML file of nodes, a node list (CSV) or its folder, or 8x8:V100 for 8 nodes of 8; by default the trace's own, or one that fits it")
+	f.StringVar(&o.order, "order", "", "queue `ORDER`, if the policy leaves it open")
+	f.Float64Var(&o.demand, "demand", 0, "demand relative to the cluster; fills openb-like lists, compresses others")
+	f.StringVar(&o.world, "interference", "curve", "slowdown from sharing: curve, none, linear, stages, gavel, gavel-physical or lucid")
+	f.StringVar(&o.colocation, "colocation", "", "folder `DIR` with the co-location speed tables that gavel and lucid need")
+	f.StringVar(&o.profiles, "profiles", "none", "resource use of jobs that the trace does not give: none, uniform or lucid")
+	f.StringVar(&o.predictor, "predictor", "errors", "predictor: errors (the truth, with the errors given by flags) or builtin (the shipped predictor, if the trace names its models)")
 	f.Float64Var(&o.memError, "mem-error", 0, "sigma of the log-normal error of predicted memory")
 	f.Float64Var(&o.utilError, "util-error", 0, "sigma of the log-normal error of predicted utilization")
 	f.Float64Var(&o.durError, "duration-error", 0, "sigma of the log-normal error of predicted run times")
-	f.Float64Var(&o.memMargin, "mem-margin", 0, "what is added to predicted memory, as a fraction of it")
-	f.IntVar(&o.maxShares, "max-shares", 0, "how many jobs may lie on a card; 0 takes the cluster's, or 3")
-	f.DurationVar(&o.start, "start-overhead", 0, "lost at each start")
-	f.BoolVar(&o.preempt, "preempt", false, "let policies preempt: every job can go on from where it was")
-	f.DurationVar(&o.preemptSmall, "preempt-cost", 40*time.Second, "lost by a preempted job of up to 8 GPUs")
-	f.DurationVar(&o.preemptLarge, "preempt-cost-large", 60*time.Second, "lost by a preempted job of more GPUs")
-	f.DurationVar(&o.profile, "profile", 0, "run each job alone for so long before it is known, then start it again")
+	f.Float64Var(&o.memMargin, "mem-margin", 0, "margin added to predicted memory, as a fraction of it")
+	f.IntVar(&o.maxShares, "max-shares", 0, "maximum jobs per GPU; 0 for the cluster's setting, or 3")
+	f.DurationVar(&o.start, "start-overhead", 0, "time lost at each start")
+	f.BoolVar(&o.preempt, "preempt", false, "let policies preempt; every job resumes where it left off")
+	f.DurationVar(&o.preemptSmall, "preempt-cost", 40*time.Second, "time lost by a preempted job of up to 8 GPUs")
+	f.DurationVar(&o.preemptLarge, "preempt-cost-large", 60*time.Second, "time lost by a preempted job of more GPUs")
+	f.DurationVar(&o.profile, "profile", 0, "profile each job alone for this long, then restart it")
 	f.DurationVar(&o.oomAfter, "oom-after", 30*time.Second, "how far into an attempt its memory peaks")
-	f.BoolVar(&o.capMemory, "cap-memory", false, "end who takes more memory than was reserved, and not only who finds a card full")
-	f.StringVar(&o.sizing, "sizing", "", "let jobs run with as many GPUs as this `SIZING` chooses, and begin again with others: afs, marginal, none, optimus or pollux; with --elastic")
-	f.StringVar(&o.elastic, "elastic", "1-8", "between how many GPUs each job with whole ones may run, with --sizing: a `RANGE`; run times are of the number that the trace says, and grow and shrink by the common curve")
-	f.StringVar(&o.resize, "resize", "off", "cut what running jobs hold of GPUs to what they use, and let it grow again: `MODE`, off, conservative or eager")
-	f.Float64Var(&o.peakAt, "mem-peak-at", 0, "`PART` of its run time after which a job's memory is at its peak; 0 is from its start, and 0.05 with --resize")
-	f.Float64Var(&o.lateGrowers, "late-growers", 0, "`PART` of the jobs that hold half of their peak until some moment of their run, and then leap to it")
-	f.DurationVar(&o.mtbf, "mtbf", 0, "mean time between failures of a node; 0 is never")
+	f.BoolVar(&o.capMemory, "cap-memory", false, "end jobs that exceed their reserved memory, not only those that find a GPU full")
+	f.StringVar(&o.sizing, "sizing", "", "`SIZING` policy that chooses the number of GPUs of jobs and restarts them with others: afs, marginal, none, optimus or pollux; with --elastic")
+	f.StringVar(&o.elastic, "elastic", "1-8", "with --sizing, the `RANGE` of GPUs for each job with whole GPUs; run times hold for the trace's number and scale by the common curve")
+	f.StringVar(&o.resize, "resize", "off", "shrink running jobs' GPU shares to what they use, and regrow them: `MODE` off, conservative or eager")
+	f.Float64Var(&o.peakAt, "mem-peak-at", 0, "`PART` of its run time after which a job's memory peaks; 0 for from the start, or 0.05 with --resize")
+	f.Float64Var(&o.lateGrowers, "late-growers", 0, "`PART` of the jobs that hold half of their peak memory until some point in their run, then jump to it")
+	f.DurationVar(&o.mtbf, "mtbf", 0, "mean time between failures of a node; 0 for never")
 	f.DurationVar(&o.repair, "repair", time.Hour, "mean time to repair a node")
-	f.DurationVar(&o.checkpoint, "checkpoint", 0, "time between checkpoints that survive a failure; 0 is none")
-	f.DurationVar(&o.powerIdle, "power-idle", 0, "power nodes down that were idle for so long, and up again for who waits; 0 leaves all up")
-	f.DurationVar(&o.powerBoot, "power-boot", 5*time.Minute, "how long a node takes from off to ready, with --power-idle")
-	f.IntVar(&o.powerKeep, "power-keep", 0, "idle nodes that stay up, with --power-idle")
-	f.DurationVar(&o.powerForecast, "power-forecast", 0, "keep up what is forecast to be needed within so long a `TIME`, such as 3h, with --power-idle; 0 forecasts nothing")
-	f.DurationVar(&o.powerEvery, "power-every", 10*time.Minute, "how often it is forecast, with --power-forecast")
-	f.DurationVar(&o.powerLearn, "power-learn", 24*time.Hour, "of how long a time demand must be known before it is forecast, with --power-forecast")
-	f.IntVar(&o.powerSpare, "power-spare", 5, "nodes that stay up beside those forecast, in `PERCENT` of all, with --power-forecast")
-	f.Int64Var(&o.powerHostW, "power-host-w", 0, "what a node that is up draws beside its GPUs, in `WATTS`, with --power-idle")
-	f.Int64Var(&o.powerOffW, "power-off-w", 0, "what a node draws that is off, in `WATTS`, with --power-idle")
-	f.DurationVar(&o.passEvery, "pass-every", time.Second, "least virtual time between two full passes; longer is cheaper, and changes who overtakes whom")
-	f.DurationVar(&o.tick, "tick", 0, "plan at least so often while jobs wait, for orders that go by the clock; 0 lets the order choose")
-	f.StringVar(&o.fsm, "fsm", "auto", "drive the replicated state machine by its log: on, off, or auto for short lists")
-	f.BoolVar(&o.pool, "pool", false, "take the nodes of a type for one, so that jobs may span nodes; on by itself when a job is wider than a node")
-	f.DurationVar(&o.since, "since", 0, "leave out what arrives before, from the first arrival")
-	f.DurationVar(&o.until, "until", 0, "leave out what arrives from then on; 0 takes all")
-	f.IntVar(&o.maxJobs, "max-jobs", 0, "take only so many jobs; 0 takes all")
+	f.DurationVar(&o.checkpoint, "checkpoint", 0, "time between checkpoints that survive a failure; 0 for none")
+	f.DurationVar(&o.powerIdle, "power-idle", 0, "power nodes down after this idle time, and up again for waiting jobs; 0 for never")
+	f.DurationVar(&o.powerBoot, "power-boot", 5*time.Minute, "boot time of a node, with --power-idle")
+	f.IntVar(&o.powerKeep, "power-keep", 0, "idle nodes to keep up, with --power-idle")
+	f.DurationVar(&o.powerForecast, "power-forecast", 0, "with --power-idle, keep up the nodes forecast to be needed within `TIME`, such as 3h; 0 for no forecast")
+	f.DurationVar(&o.powerEvery, "power-every", 10*time.Minute, "interval between forecasts, with --power-forecast")
+	f.DurationVar(&o.powerLearn, "power-learn", 24*time.Hour, "history of demand needed before forecasting, with --power-forecast")
+	f.IntVar(&o.powerSpare, "power-spare", 5, "nodes to keep up besides those forecast, in `PERCENT` of all, with --power-forecast")
+	f.Int64Var(&o.powerHostW, "power-host-w", 0, "`WATTS` that a running node draws besides its GPUs, with --power-idle")
+	f.Int64Var(&o.powerOffW, "power-off-w", 0, "`WATTS` that a powered-down node draws, with --power-idle")
+	f.DurationVar(&o.passEvery, "pass-every", time.Second, "minimum virtual time between full passes; longer is cheaper, but changes which jobs overtake others")
+	f.DurationVar(&o.tick, "tick", 0, "minimum planning interval while jobs wait, for time-dependent orders; 0 lets the order choose")
+	f.StringVar(&o.fsm, "fsm", "auto", "drive the replicated state machine through its log: on, off, or auto (only short lists)")
+	f.BoolVar(&o.pool, "pool", false, "pool all nodes of a type, so that jobs may span nodes; automatic if a job is wider than a node")
+	f.DurationVar(&o.since, "since", 0, "skip arrivals before this time, counted from the first")
+	f.DurationVar(&o.until, "until", 0, "skip arrivals from this time on; 0 for none")
+	f.IntVar(&o.maxJobs, "max-jobs", 0, "use at most this many jobs; 0 for all")
 	f.BoolVar(&o.strict, "strict", false, "stop at the first bad row")
 }

@@ -25,11 +25,10 @@ func newSimCaptureCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var unfinished bool
 	cmd := &cobra.Command{
 		Use:   "capture -o FILE",
-		Short: "Write down what the live cluster is now, to replay it",
-		Long: "Write down the live cluster: its nodes, and the jobs that wait, run, or ended and are still kept,\n" +
-			"with what was predicted and measured of them. sim run --capture replays it with any policy.\n" +
-			"The file holds names and owners of jobs and what they ask for; it holds no commands and no\n" +
-			"environments.",
+		Short: "Capture the live cluster to replay it later",
+		Long: "Capture the live cluster: its nodes, and the jobs that wait, run, or have ended and are still kept,\n" +
+			"with their predictions and measurements. sim run --capture replays it with any policy. The file holds\n" +
+			"the jobs' names, owners and requests, but no commands and no environments.",
 		Example: "  berth sim capture -o monday.json",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,7 +36,7 @@ func newSimCaptureCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&file, "output", "o", "", "`FILE` to write; - is standard output")
-	cmd.Flags().BoolVar(&unfinished, "unfinished", false, "leave out jobs that ended")
+	cmd.Flags().BoolVar(&unfinished, "unfinished", false, "leave out jobs that have ended")
 	return cmd
 }
 

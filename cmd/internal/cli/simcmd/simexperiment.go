@@ -30,9 +30,9 @@ func newSimExperimentCmd(e *console.Env) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "experiment NAME [--traces DIR]",
-		Short: "Rebuild the evaluation of a paper, or measure the distance to the optimum",
-		Long: "Rebuild the evaluation of a paper, and hold what comes out against what was claimed. The report\n" +
-			"says what had to be assumed. The experiments:" + about.String(),
+		Short: "Reproduce a paper's evaluation, or measure the optimality gap",
+		Long: "Reproduce a paper's evaluation and compare the results with its claims. The report says what had to\n" +
+			"be assumed. The experiments:" + about.String(),
 		Example: "  berth sim experiment yeung --traces ./traces\n  berth sim experiment openb --traces ./traces --quick -o json",
 		Args:    console.OneArg("name of an experiment"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,13 +40,13 @@ func newSimExperimentCmd(e *console.Env) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.traces, "traces", "", "folder `DIR` with one subfolder a trace")
-	f.StringVar(&o.colocation, "colocation", "", "folder `DIR` with the tables of co-located speeds; by default colocation beside the traces")
-	f.BoolVar(&o.quick, "quick", false, "fewer seeds and lists, enough to see the shape")
-	f.StringVar(&o.resize, "resize", "off", "add variants of yeung and schedtune whose shares of GPUs follow what jobs use: `MODE`, off, conservative or eager")
-	f.BoolVar(&o.check, "check", false, "fail when a claim is not met")
-	f.StringVar(&o.plot, "plot", "", "write drawings of the comparison into the folder `DIR`")
-	f.StringSliceVar(&o.plotFormats, "plot-format", []string{string(plot.SVG)}, "`FORMATS` of the drawings: "+strings.Join(plot.Formats(), ", "))
+	f.StringVar(&o.traces, "traces", "", "folder `DIR` with one subfolder per trace")
+	f.StringVar(&o.colocation, "colocation", "", "folder `DIR` with the co-location speed tables; by default colocation next to the traces")
+	f.BoolVar(&o.quick, "quick", false, "use fewer seeds and lists, enough to see the shape")
+	f.StringVar(&o.resize, "resize", "off", "add variants of yeung and schedtune whose GPU shares follow use: `MODE` off, conservative or eager")
+	f.BoolVar(&o.check, "check", false, "fail if a claim is not met")
+	f.StringVar(&o.plot, "plot", "", "write plots of the comparison to the folder `DIR`")
+	f.StringSliceVar(&o.plotFormats, "plot-format", []string{string(plot.SVG)}, "`FORMATS` of the plots: "+strings.Join(plot.Formats(), ", "))
 	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, console.FormatYAML)
 	return cmd
 }

@@ -23,10 +23,10 @@ func newSimSweepCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var vary []string
 	cmd := &cobra.Command{
 		Use:   "sweep --trace DIR --vary OPTION=A,B,…",
-		Short: "Replay one trace with all combinations of some options",
-		Long: "Replay one trace with all combinations of the values of one or more options. Any option of\n" +
-			"sim run that says what is simulated may vary; dur-error is short for duration-error. The\n" +
-			"simulations run side by side, and are listed in the order of the values.",
+		Short: "Replay one trace with every combination of some options",
+		Long: "Replay one trace with every combination of the values of one or more options. Any option of sim run\n" +
+			"that affects the simulation may vary; dur-error is short for duration-error. Simulations run in\n" +
+			"parallel and are listed in the order of the values.",
 		Example: "  berth sim sweep --trace ./muri --vary max-shares=1,2,3,4 --vary dur-error=0,0.25,0.5 --seeds 5\n" +
 			"  berth sim sweep --trace ./openb-2023 --demand 1.3 --vary policy=ffd,fgd,firstfit -o csv",
 		Args: console.NoArgs,
@@ -34,7 +34,7 @@ func newSimSweepCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return runSweep(cmd, e, c, &o, vary)
 		},
 	}
-	cmd.Flags().StringArrayVar(&vary, "vary", nil, "`OPTION=A,B,…` whose values are tried; may be given several times")
+	cmd.Flags().StringArrayVar(&vary, "vary", nil, "`OPTION=A,B,…` to vary over these values; repeatable")
 	o.policyFlag(cmd.Flags())
 	o.flags(cmd, console.FormatTable, console.FormatJSON, formatCSV, console.FormatYAML)
 	return cmd

@@ -41,18 +41,17 @@ func NewLintCmd(e *console.Env) *cobra.Command {
 	var o lintOptions
 	cmd := &cobra.Command{
 		Use:   "lint [flags] PATH…",
-		Short: "Say what becomes of Slurm's scripts",
-		Long: "Say what becomes of each directive of batch scripts, and what to write instead of those\n" +
-			"that would be refused. In directories every file is looked at that begins with #!, or is named\n" +
-			"as scripts are, and has #SBATCH or #BERTH lines. Asks no coordinator. The exit code is 1 when a\n" +
-			"script would be refused.",
+		Short: "Check how Slurm's batch scripts are handled",
+		Long: "Report how each directive of batch scripts is handled, and what to write instead of those that would be\n" +
+			"refused. In directories, files are checked that begin with #! or are named like scripts, and that have\n" +
+			"#SBATCH or #BERTH lines. No coordinator is asked. Exits with 1 if a script would be refused.",
 		Example: "  berth lint train.sh\n  berth lint --all ~/jobs\n  berth lint -o json /projects > lint.json",
 		Args:    console.SomeArgs("a script or directory"),
 		RunE:    func(_ *cobra.Command, args []string) error { return runLint(e, &o, args) },
 	}
 	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
-	cmd.Flags().BoolVar(&o.all, "all", false, "also what is honoured and mapped")
-	cmd.Flags().BoolVar(&o.strict, "strict", false, "as submit --strict: what is ignored is refused")
+	cmd.Flags().BoolVar(&o.all, "all", false, "also show what is honoured and mapped")
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "like submit --strict: refuse what is ignored")
 	return cmd
 }
 

@@ -34,7 +34,7 @@ func Applet(argv []string) []string {
 func NewSbatchCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
 		Use:                "sbatch [OPTIONS…] [SCRIPT [ARG…]]",
-		Short:              "Submit a batch script as Slurm's sbatch does",
+		Short:              "Submit a batch script, like Slurm's sbatch",
 		Example:            sbatchExamples,
 		Hidden:             true,
 		DisableFlagParsing: true,

@@ -20,11 +20,11 @@ func NewRunCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var pty, label bool
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] COMMAND [ARG…]",
-		Short: "Run a command in a job of its own, here at the terminal",
-		Long: "Submit a job, wait until it starts, and run COMMAND in it as if it ran here: standard input,\n" +
-			"output and signals are passed on, and the exit code is the command's. What is asked for is said\n" +
-			"as for berth submit. The job ends with the command, and some minutes after this program died;\n" +
-			"when the connection breaks for less, the command goes on and no byte is lost.",
+		Short: "Run a command in a job, attached to this terminal",
+		Long: "Submit a job, wait until it starts, and run COMMAND in it as if it ran here: standard input, output and\n" +
+			"signals are passed on, and the exit code is the command's. Options are those of berth submit. The job\n" +
+			"ends with the command, or some minutes after this program dies; if the connection breaks for less, the\n" +
+			"command continues and no byte is lost.",
 		Example: "  berth run --gpus 1 --gpu-mem 8G -- python train.py\n  berth run --gpus 1 --pty --idle-limit 30m -- bash",
 		RunE: func(cmd *cobra.Command, words []string) error {
 			if len(words) == 0 {
@@ -57,8 +57,8 @@ func NewRunCmd(e *console.Env, c *client.Client) *cobra.Command {
 	args.Register(cmd)
 	fs := cmd.Flags()
 	fs.BoolVar(&pty, "pty", false, "give the command a terminal")
-	fs.BoolVar(&label, "label", false, "print the number of its process before each line, with several")
-	fs.StringVar(&idle, "idle-limit", "", "end it after so much `TIME` in which nothing is typed and nothing computed, such as 30 (minutes) or 90s")
+	fs.BoolVar(&label, "label", false, "prefix each line with the number of its process, if there are several")
+	fs.StringVar(&idle, "idle-limit", "", "end the job after this `TIME` without input or computation, such as 30 (minutes) or 90s")
 	jobspec.RegisterSlurm(fs, &args.Slurm)
 	fs.SetInterspersed(false) // what follows the command is the command's
 	return cmd

@@ -28,9 +28,9 @@ type localOptions struct {
 }
 
 func (o *localOptions) register(fs *pflag.FlagSet, own int) {
-	fs.StringVar(&o.socket, "socket", "", "listen on this `PATH` here, in place of one in $XDG_RUNTIME_DIR or /tmp")
-	fs.StringVar(&o.listen, "listen", "", "listen on this `PORT` of 127.0.0.1 here, for a browser on this machine; 0 is a free one")
-	fs.IntVar(&o.own, "local-port", own, "the `PORT` of your own machine that the tunnel begins at")
+	fs.StringVar(&o.socket, "socket", "", "local socket `PATH` to listen on, instead of one in $XDG_RUNTIME_DIR or /tmp")
+	fs.StringVar(&o.listen, "listen", "", "listen on this `PORT` of 127.0.0.1, for a browser on this machine; 0 picks a free one")
+	fs.IntVar(&o.own, "local-port", own, "`PORT` on your own machine where the tunnel starts")
 }
 
 func (o *localOptions) check() error {

@@ -38,14 +38,15 @@ func NewNotebookCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o notebookOptions
 	cmd := &cobra.Command{
 		Use:   "notebook [flags]",
-		Short: "Start Jupyter in a share of a GPU, and say how to reach it",
-		Long: "Submit a job that runs Jupyter, wait until it answers, print the tunnel to open on your own machine\n" +
-			"and the address for its browser, and carry what the browser says: Jupyter listens on a socket in\n" +
-			"its job and on no network, and the way there is that of berth shell. An interrupt leaves the\n" +
-			"notebook running; berth notebook attach takes it up again.\n\n" +
-			"What is asked for is said as for berth submit; the environment is this shell's, or the image's\n" +
-			"with --image. The token in the address is made in the job and kept in a file that only you can\n" +
-			"read. The notebook ends when nothing was done in it for --idle-limit, and with berth cancel.",
+		Short: "Start Jupyter on a share of a GPU and show how to reach it",
+		Long: "Submit a job that runs Jupyter, wait until it answers, print the tunnel to open on your own machine and\n" +
+			"the address for its browser, and forward the browser's connections. Jupyter listens on a socket inside\n" +
+			"its job and on no network; the connection takes the same path as berth shell. An interrupt leaves the\n" +
+			"notebook running; berth notebook attach reconnects to it.\n" +
+			"\n" +
+			"Options are those of berth submit; the environment is this shell's, or the image's with --image. The\n" +
+			"token in the address is made in the job and kept in a file that only you can read. The notebook ends\n" +
+			"after --idle-limit without activity, and with berth cancel.",
 		Example: "  berth notebook --gpus 1 --gpu-mem 8G --time 8h\n  berth notebook --lab --gpus 1 --idle-limit 30m\n  berth notebook attach 12",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,10 +56,10 @@ func NewNotebookCmd(e *console.Env, c *client.Client) *cobra.Command {
 	args.Register(cmd)
 	cmd.Args = console.NoArgs
 	fs := cmd.Flags()
-	fs.BoolVar(&o.lab, "lab", false, "JupyterLab instead of the classic notebook")
-	fs.StringVar(&o.jupyter, "jupyter", "", "run this `PROGRAM`, a jupyter that is not in the PATH")
-	fs.StringVar(&o.idle, "idle-limit", "1h", "end it after so much `TIME` in which nothing is done in it; 0 never does")
-	fs.BoolVar(&o.detach, "detach", false, "only start it; berth notebook attach reaches it")
+	fs.BoolVar(&o.lab, "lab", false, "start JupyterLab instead of the classic notebook")
+	fs.StringVar(&o.jupyter, "jupyter", "", "jupyter `PROGRAM` to run, if it is not in PATH")
+	fs.StringVar(&o.idle, "idle-limit", "1h", "end it after this `TIME` without activity; 0 for never")
+	fs.BoolVar(&o.detach, "detach", false, "only start it; connect later with berth notebook attach")
 	o.local.register(fs, 8888)
 	jobspec.RegisterSlurm(fs, &args.Slurm)
 	cmd.AddCommand(newAttachCmd(e, c))
@@ -150,9 +151,9 @@ func newAttachCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o localOptions
 	cmd := &cobra.Command{
 		Use:   "attach JOB",
-		Short: "Reach a notebook that runs",
-		Long: "Carry a browser's connections to the notebook of a job of yours, as berth notebook does once it has\n" +
-			"started it, and print how to reach it. Only its owner and administrators may.",
+		Short: "Connect to a running notebook",
+		Long: "Forward a browser's connections to one of your notebooks, as berth notebook does after starting one,\n" +
+			"and print how to reach it. Only the owner and administrators may do so.",
 		Example: "  berth notebook attach 12\n  berth notebook attach --listen 8888 12",
 		Args:    console.OneArg("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {

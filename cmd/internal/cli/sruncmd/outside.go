@@ -144,7 +144,7 @@ are those of Slurm's salloc 22.05; docs/slurm.md says what becomes of them.
 // NewSallocCmd returns salloc.
 func NewSallocCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "salloc [OPTIONS…] [COMMAND [ARG…]]", Short: "Hold resources while a command runs here, as Slurm's salloc does", Example: sallocExamples,
+		Use: "salloc [OPTIONS…] [COMMAND [ARG…]]", Short: "Hold an allocation while a command runs here, like salloc", Example: sallocExamples,
 		Hidden: true, DisableFlagParsing: true, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e.Prog = "salloc"

@@ -39,7 +39,7 @@ srun 22.05; docs/slurm.md says what becomes of them.
 // NewSrunCmd returns srun.
 func NewSrunCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
-		Use: "srun [OPTIONS…] COMMAND [ARG…]", Short: "Run a step of a job, or a job, as Slurm's srun does", Example: srunExamples,
+		Use: "srun [OPTIONS…] COMMAND [ARG…]", Short: "Run a job step, or a job, like Slurm's srun", Example: srunExamples,
 		Hidden: true, DisableFlagParsing: true, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e.Prog = "srun"

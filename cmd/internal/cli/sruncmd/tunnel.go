@@ -25,11 +25,11 @@ func NewTunnelCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var node string
 	cmd := &cobra.Command{
 		Use:   "tunnel JOB PORT|PATH",
-		Short: "Reach a port or a socket inside of a running job",
-		Long: "Carry connections from this machine to what listens inside of a job of yours: on a port of its\n" +
-			"loopback address, as TensorBoard does, or on a socket of a path. They go the way of berth shell,\n" +
-			"through the coordinators and the node's agent: nothing listens on a network. Only you may open\n" +
-			"this end. It goes on over a new leader, and ends with the job or by an interrupt.",
+		Short: "Connect to a port or socket inside a running job",
+		Long: "Forward connections from this machine into one of your jobs: to a port on its loopback address, such as\n" +
+			"TensorBoard's, or to a socket path. They take the same path as berth shell, through the coordinators\n" +
+			"and the node's agent; nothing listens on a network. Only you may connect to this end. The tunnel\n" +
+			"survives a change of leader, and ends with the job or on an interrupt.",
 		Example: "  berth tunnel 12 6006\n  berth tunnel --listen 6006 12 6006\n  berth tunnel --socket ./api.sock 12 /tmp/api.sock",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -64,7 +64,7 @@ func NewTunnelCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	o.register(cmd.Flags(), 8888)
-	cmd.Flags().StringVar(&node, "node", "", "which node of a job on several; the first by default")
+	cmd.Flags().StringVar(&node, "node", "", "node to use if the job has several; by default the first")
 	return cmd
 }
 

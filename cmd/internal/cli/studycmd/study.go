@@ -16,9 +16,9 @@ import (
 // NewStudyCmd returns the command study.
 func NewStudyCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "study", Short: "Search over parameters with trials that end early",
-		Long: "A study is an array of trials, each with values of its own for the parameters of a space. Trials say\n" +
-			"in BERTH_PROGRESS how good they are, and those that do worse than others end early.",
+		Use: "study", Short: "Search hyperparameters with early stopping",
+		Long: "A study is an array of trials, each with its own values for the parameters of a search space. Trials\n" +
+			"report their progress in BERTH_PROGRESS, and those that do worse than others end early.",
 		Example: "  berth study create sweep.yaml\n  berth study list\n  berth study show 12\n  berth cancel 12",
 	}
 	cmd.AddCommand(newCreateCmd(e, c), newListCmd(e, c), newShowCmd(e, c))
@@ -29,7 +29,8 @@ func newCreateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	o := jobcmd.SubmitOptions{Count: "1", Study: true}
 	cmd := &cobra.Command{
 		Use: "create FILE.yaml [flags] [-- COMMAND [ARG…]]", Short: "Submit a study",
-		Long: "Submit a study. FILE is a spec file, as berth submit takes it, with a key study:\n\n" +
+		Long: "Submit a study. FILE is a spec file,as for berth submit, with a key study:\n" +
+			"\n" +
 			"  command: [python3, train.py, --lr, \"{lr}\"]\n" +
 			"  gpus: 1\n" +
 			"  study:\n" +
@@ -45,10 +46,11 @@ func newCreateCmd(e *console.Env, c *client.Client) *cobra.Command {
 			"    sampling: random          # or grid\n" +
 			"    seed: 1\n" +
 			"    stop: asha                # or hyperband, median, pbt, none\n" +
-			"    first: 10                 # the step at which trials are compared first,\n" +
-			"    eta: 3                    # then at 30, 90, …; one of three goes on\n" +
-			"    budget: 20                # GPU-hours of all trials\n\n" +
-			"{lr} in the command is the trial's value; it is in BERTH_PARAM_LR and BERTH_PARAMS (JSON), too.",
+			"    first: 10                 # the step at which trials are first compared,\n" +
+			"    eta: 3                    # then at 30, 90, …; one in three continues\n" +
+			"    budget: 20                # GPU-hours of all trials\n" +
+			"\n" +
+			"{lr} in the command stands for the trial's value, which is also in BERTH_PARAM_LR and BERTH_PARAMS (JSON).",
 		Example: "  berth study create sweep.yaml\n  berth study create sweep.yaml --array 5,17   # these trials again",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,7 +66,7 @@ func newListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
 	var all bool
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List my studies",
+		Use: "list", Aliases: []string{"ls"}, Short: "List your studies",
 		Example: "  berth study list\n  berth study list --all -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -79,7 +81,7 @@ func newListCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return printStudies(e, console.Format(output), summaries(jobs))
 		},
 	}
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those of others")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "include those of other users")
 	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 	return cmd
 }
@@ -88,8 +90,8 @@ func newShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
 	var all bool
 	cmd := &cobra.Command{
-		Use: "show [STUDY]", Short: "Show the trials of a study, the best first",
-		Long:    "Show the trials of a study, the best first; without an id, of my latest one.",
+		Use: "show [STUDY]", Short: "Show a study's trials, best first",
+		Long:    "Show a study's trials, best first; without an id, your latest study.",
 		Example: "  berth study show 12\n  berth study show 12 -o csv > trials.csv",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -104,7 +106,7 @@ func newShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return s.print(e, console.Format(output), all)
 		},
 	}
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "all trials, however many")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "show all trials, however many")
 	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatCSV)
 	return cmd
 }

@@ -59,15 +59,15 @@ func NewSacctmgrCmd(e *console.Env, c *client.Client) *cobra.Command {
 	o := mgrOptions{where: map[string][]string{}}
 	var immediate, quiet, readonly, verbose, oneliner bool
 	return option.Command(e, "sacctmgr [OPTIONS…] show ENTITY…", "Show accounts, users and limits as Slurm's sacctmgr does", sacctmgrExamples, func(fs *pflag.FlagSet) {
-		fs.BoolVarP(&o.print.NoHead, "noheader", "n", false, "leave out the heads of the columns")
-		fs.BoolVarP(&o.print.Parsable, "parsable", "p", false, "fields end with |")
-		fs.BoolVarP(&o.print.Parsable2, "parsable2", "P", false, "fields are parted by |")
+		fs.BoolVarP(&o.print.NoHead, "noheader", "n", false, "omit the header line")
+		fs.BoolVarP(&o.print.Parsable, "parsable", "p", false, "end fields with |")
+		fs.BoolVarP(&o.print.Parsable2, "parsable2", "P", false, "separate fields with |")
 		fs.BoolVarP(&o.assoc, "associations", "s", false, "users and accounts with their associations")
-		fs.BoolVarP(&immediate, "immediate", "i", false, "taken for Slurm's sake: nothing is changed")
-		fs.BoolVarP(&quiet, "quiet", "Q", false, "taken for Slurm's sake")
-		fs.BoolVarP(&readonly, "readonly", "r", false, "taken for Slurm's sake: nothing is changed")
-		fs.BoolVarP(&verbose, "verbose", "v", false, "taken for Slurm's sake")
-		fs.BoolVarP(&oneliner, "oneliner", "o", false, "taken for Slurm's sake")
+		fs.BoolVarP(&immediate, "immediate", "i", false, "accepted for compatibility; nothing is changed")
+		fs.BoolVarP(&quiet, "quiet", "Q", false, "accepted for compatibility")
+		fs.BoolVarP(&readonly, "readonly", "r", false, "accepted for compatibility; nothing is changed")
+		fs.BoolVarP(&verbose, "verbose", "v", false, "accepted for compatibility")
+		fs.BoolVarP(&oneliner, "oneliner", "o", false, "accepted for compatibility")
 	}, func(ctx context.Context, args []string) error {
 		return runSacctmgr(ctx, e, c, &o, args)
 	})

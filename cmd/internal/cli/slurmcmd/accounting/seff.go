@@ -24,9 +24,9 @@ const seffUsage = "Usage: seff [Options] <Jobid>\n       Options:\n       -h    
 func NewSeffCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var help, version, debug bool
 	return option.Command(e, "seff [OPTIONS…] JOB", "Show what a job used as Slurm's seff does", seffExamples, func(fs *pflag.FlagSet) {
-		fs.BoolVarP(&help, "usage", "h", false, "say what it takes")
+		fs.BoolVarP(&help, "usage", "h", false, "show usage")
 		fs.BoolVarP(&version, "seff-version", "v", false, "show the version")
-		fs.BoolVarP(&debug, "debug", "d", false, "taken for Slurm's sake")
+		fs.BoolVarP(&debug, "debug", "d", false, "accepted for compatibility")
 	}, func(ctx context.Context, args []string) error {
 		switch {
 		case version:

@@ -26,19 +26,19 @@ func NewSshareCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var all, help, noHead, verbose bool
 	return option.Command(e, "sshare [OPTIONS…]", "Show shares and use as Slurm's sshare does", sshareExamples, func(fs *pflag.FlagSet) {
 		fs.StringVarP(&accounts, "accounts", "A", "", "only these accounts, and their users")
-		fs.BoolVarP(&all, "all", "a", false, "users other than the caller, too")
+		fs.BoolVarP(&all, "all", "a", false, "include users other than the caller")
 		fs.BoolVarP(&help, "helpformat", "e", false, "list the fields")
 		fs.BoolVarP(&s.Long, "long", "l", false, "more fields")
-		fs.BoolVarP(&s.Partitions, "partition", "m", false, "a column for partitions, which is empty")
-		fs.StringVarP(&clusters, "clusters", "M", "", "taken for Slurm's sake")
-		fs.BoolVarP(&s.NoHead, "noheader", "n", false, "leave out the heads of the columns")
+		fs.BoolVarP(&s.Partitions, "partition", "m", false, "add a column for partitions, which is empty")
+		fs.StringVarP(&clusters, "clusters", "M", "", "accepted for compatibility")
+		fs.BoolVarP(&s.NoHead, "noheader", "n", false, "omit the header line")
 		fs.BoolVarP(&noHead, "no-head", "h", false, "the same")
 		fs.StringVarP(&s.Format, "format", "o", "", "fields, each with %WIDTH")
-		fs.BoolVarP(&s.Parsable, "parsable", "p", false, "fields end with |")
-		fs.BoolVarP(&s.Parsable2, "parsable2", "P", false, "fields are parted by |")
+		fs.BoolVarP(&s.Parsable, "parsable", "p", false, "end fields with |")
+		fs.BoolVarP(&s.Parsable2, "parsable2", "P", false, "separate fields with |")
 		fs.StringVarP(&users, "users", "u", "", "only these users; -1 for all")
-		fs.BoolVarP(&s.UsersOnly, "Users", "U", false, "no lines of accounts")
-		fs.BoolVarP(&verbose, "verbose", "v", false, "taken for Slurm's sake")
+		fs.BoolVarP(&s.UsersOnly, "Users", "U", false, "omit the lines of accounts")
+		fs.BoolVarP(&verbose, "verbose", "v", false, "accepted for compatibility")
 	}, func(ctx context.Context, args []string) error {
 		if help {
 			e.Printf("%s\n", slurm.ShareFields())

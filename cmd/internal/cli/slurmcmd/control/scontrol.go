@@ -29,8 +29,8 @@ const scontrolExamples = "  berth scontrol show job 12\n  berth scontrol update 
 func NewScontrolCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var r recordOptions
 	return option.Command(e, "scontrol [OPTIONS…] COMMAND…", "Show and change things as Slurm's scontrol does", scontrolExamples, func(fs *pflag.FlagSet) {
-		fs.BoolVarP(&r.OneLine, "oneliner", "o", false, "a line for each record")
-		fs.BoolVarP(&r.Detail, "details", "d", false, "more of each job")
+		fs.BoolVarP(&r.OneLine, "oneliner", "o", false, "print one line per record")
+		fs.BoolVarP(&r.Detail, "details", "d", false, "show more of each job")
 		option.Ignore(fs, option.NothingHides, "all,a", "hide")
 		option.Ignore(fs, "all nodes are shown", "future,F")
 		option.Ignore(fs, "no more and no less is said", "quiet,Q", "verbose,v")
