@@ -41,7 +41,7 @@ func TestPowerCapIsFound(t *testing.T) {
 		return
 	}
 	cap := regexp.MustCompile(`cap (3[2468]0) W on n1:`).FindStringSubmatch(shown)
-	if !strings.Contains(shown, " J a step at 400 W") || cap == nil {
+	if !strings.Contains(shown, " J per step at 400 W") || cap == nil {
 		t.Fatalf("found:\n%s", shown)
 	}
 	c.kill(c.daemonPID("agent", "n1"))

@@ -89,7 +89,7 @@ func TestAllMemoryOfANode(t *testing.T) {
 			t.Errorf("%q: %q, want %q", tc.ask, got, want)
 		}
 	}
-	if out := c.run("show", "3"); !strings.Contains(out, "1 GPU, all cores and memory of its nodes, and nobody else there") {
+	if out := c.run("show", "3"); !strings.Contains(out, "1 GPU, all cores and memory of its nodes, with no other jobs there") {
 		t.Errorf("show does not say what --exclusive is:\n%s", out)
 	}
 	if out := c.run("show", fmt.Sprint(c.submit("-D", dir, "--gpus", "1", "--mem", "all", "--", "true"))); !strings.Contains(out, "1 GPU, memory 128.0 GiB") {

@@ -92,7 +92,7 @@ func TestATrainingGrowsAndShrinksInPlace(t *testing.T) {
 		t.Fatalf("it ended %s (%s)", j.State, j.Reason)
 	}
 	out := c.run("show", fmt.Sprint(id))
-	for _, want := range []string{"come and leave while it runs", "1 to 3 at", "3 to 2 at", "2 to 3 at", fmt.Sprintf("job %d waits for some", one), "(given up)"} {
+	for _, want := range []string{"join and leave while it runs", "1 to 3 at", "3 to 2 at", "2 to 3 at", fmt.Sprintf("job %d waits for some", one), "(given up)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("not shown: %q in\n%s", want, out)
 		}

@@ -157,14 +157,16 @@ func TestShellOutlivesItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	term.code()
-	c.eventually("a shell that was left", func() bool { return strings.Contains(c.runAs(alice, "shell", "--list", job).stdout, "left; ends in") })
+	c.eventually("a shell that was left", func() bool {
+		return strings.Contains(c.runAs(alice, "shell", "--list", job).stdout, "detached; ends in")
+	})
 	again := c.atTerminal(alice, 20, 70, "shell", job)
 	again.expect("all-out\n") // the last of what it printed
 	again.typed("echo $x pid=$$; stty size\n")
 	again.expect("kept pid=" + first + "\n20 70\n")
 	// The user leaves it by a key, and somebody else may not have it.
 	again.typed("\n~d")
-	again.expect("left session")
+	again.expect("detached from session")
 	if code := again.code(); code != 0 {
 		t.Errorf("leaving ended with %d", code)
 	}
@@ -238,12 +240,12 @@ func TestNotebook(t *testing.T) {
 	if err := os.Chmod(bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if r := c.runAs(alice, "notebook", "--jupyter", dir+"/none"); r.code != 2 || !strings.Contains(r.stderr, "there is no such program here") {
+	if r := c.runAs(alice, "notebook", "--jupyter", dir+"/none"); r.code != 2 || !strings.Contains(r.stderr, "no such program here") {
 		t.Errorf("without Jupyter: %+v", r)
 	}
 	near := filepath.Join(dir, "near.sock")
 	term := c.atTerminal(alice, 24, 200, "notebook", "--lab", "--jupyter", bin, "--gpus", "1", "-D", dir, "--socket", near)
-	term.expect("berth notebook attach 1 takes it up again.\n")
+	term.expect("berth notebook attach 1 reconnect with berth notebook attach 1.\n")
 	token := regexp.MustCompile(`\n  http://localhost:8888/lab\?token=([0-9a-f]{48})\n`).FindStringSubmatch(term.shown())
 	if token == nil || !strings.Contains(term.shown(), "\n  ssh -N -L 8888:"+near+" ") {
 		t.Fatalf("it prints %q", term.shown())
@@ -284,7 +286,7 @@ func TestNotebook(t *testing.T) {
 		}
 	}
 	term.typed("\x03")
-	term.expect("the notebook goes on")
+	term.expect("the notebook keeps running")
 	if code := term.code(); code != 0 {
 		t.Errorf("left: %d", code)
 	}
@@ -292,7 +294,7 @@ func TestNotebook(t *testing.T) {
 		t.Error("the socket is left")
 	}
 	term = c.atTerminal(alice, 24, 200, "notebook", "attach", "--listen", "0", "1")
-	term.expect("takes it up again.\n")
+	term.expect("reconnect with berth notebook attach 1.\n")
 	here := regexp.MustCompile(`\n  http://(127\.0\.0\.1:\d+)/lab\?token=([0-9a-f]{48})\n`).FindStringSubmatch(term.shown())
 	if here == nil || here[2] != token[1] {
 		t.Fatalf("again it prints %q", term.shown())

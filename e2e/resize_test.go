@@ -56,8 +56,8 @@ func TestPartitionsTellOfShares(t *testing.T) {
 	c := startCluster(t, "--nodes", "1x1xT4")
 	c.run("partition", "set", "p", "--nodes", "ALL", "--default")
 	for _, x := range [][2]string{
-		{"", "cut to what jobs with a checkpoint hook use, conservative"}, {"off", "kept as granted"}, {"eager", "cut to what jobs use, eager"},
-		{"default", "cut to what jobs with a checkpoint hook use, conservative"},
+		{"", "shrunk to what jobs with a checkpoint hook use, conservative"}, {"off", "kept as granted"}, {"eager", "shrunk to what jobs use, eager"},
+		{"default", "shrunk to what jobs with a checkpoint hook use, conservative"},
 	} {
 		if x[0] != "" {
 			c.run("partition", "set", "p", "--resize", x[0])

@@ -23,7 +23,7 @@ func saveAndRestore(t *testing.T, c *cluster) {
 	if got := c.run("cluster", "snapshot", "save", file); !strings.Contains(got, "Saved "+file) {
 		t.Errorf("snapshot save printed %q", got)
 	}
-	if got := c.run("cluster", "snapshot", "show", file); !strings.Contains(got, "checksum right") {
+	if got := c.run("cluster", "snapshot", "show", file); !strings.Contains(got, "checksum correct") {
 		t.Errorf("snapshot show printed\n%s", got)
 	}
 	got := c.run("cluster", "snapshot", "restore", file, "--config", filepath.Join(c.dir, "c1", "coordinator.yaml"), "--data", data)

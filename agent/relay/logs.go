@@ -186,7 +186,7 @@ func (r *reader) cut() (bool, error) {
 		return false, err
 	}
 	r.off = 0
-	return true, r.ln.notice("%s was cut to %d bytes; from its beginning:", r.path, st.Size())
+	return true, r.ln.notice("%s was truncated to %d bytes; from its beginning:", r.path, st.Size())
 }
 
 // await waits until it is time to look again; false when ctx ended.

@@ -310,7 +310,7 @@ func TestLogsFollow(t *testing.T) {
 	hear(g, h, func(h *heard) bool { return h.log == "by hand\n" })
 	write(file, "cut\n")
 	hear(g, h, func(h *heard) bool { return h.log == "cut\n" })
-	if !strings.Contains(strings.Join(h.notices, "|"), "was cut to") {
+	if !strings.Contains(strings.Join(h.notices, "|"), "was truncated to") {
 		t.Errorf("told %q", h.notices)
 	}
 	for _, gate := range []string{"made", "more", "gate"} {

@@ -22,7 +22,7 @@ func TestJQ(t *testing.T) {
 		{[]string{"node", "list", "--jq", "length"}, 0, "\n"},
 		{[]string{"version", "--jq", ".version | type"}, 0, "string\n"},
 		{[]string{"queue", "--jq", ".["}, 2, "--jq: unexpected EOF at its end"},
-		{[]string{"queue", "--jq", "", "-o", "table"}, 2, "--jq: filters JSON, and --output is \"table\""},
+		{[]string{"queue", "--jq", "", "-o", "table"}, 2, "--jq: works on JSON, but --output is \"table\""},
 		{[]string{"queue", "-o", "yaml", "--jq", "."}, 2, "leave that out"},
 		{[]string{"queue", "--jq", ".id"}, 1, "--jq: expected an object but got: array"},
 		{[]string{"cancel", "7", "--jq", "."}, 2, "unknown flag --jq"},

@@ -21,7 +21,7 @@ func TestMistypedToSlurm(t *testing.T) {
 		"scontrol show jbo 1":               `invalid entity:jbo for keyword:show ; did you mean "job"?`,
 		"sbtach x.sh":                       `berth: unknown command "sbtach"; did you mean "sbatch"?`,
 		"submit --begin soon -- true":       `want a time such as now+2hours, +30m, 16:00, noon, teatime, tomorrow or 2026-03-14T18:00`,
-		"submit --deadline 25:00 -- true":   `want a span such as 90 (minutes) or 6h, or a time such as now+2hours`,
+		"submit --deadline 25:00 -- true":   `want a duration such as 90 (minutes) or 6h, or a time such as now+2hours`,
 		"reservation create x --start +10m": `berth: unknown command "create" for "berth reservation"; did you mean "add"?`,
 		"completion fis":                    `did you mean "fish"?`,
 	} {
@@ -38,8 +38,8 @@ func TestMistypedToSlurm(t *testing.T) {
 func TestMistypedUsers(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{
-		"queue -u ghost":        `berth: there is no user "ghost", nor a job of one` + "\n",
-		"history -u ghost":      `berth: there is no user "ghost", nor a job of one` + "\n",
+		"queue -u ghost":        `berth: there is no user "ghost", nor any job of theirs` + "\n",
+		"history -u ghost":      `berth: there is no user "ghost", nor any job of theirs` + "\n",
 		"squeue -u ghost":       "squeue: error: Invalid user: ghost\n",
 		"scancel -u ghost":      "scancel: error: Invalid user name: ghost\n",
 		"sacct -u ghost":        "sacct: error: Invalid user id: ghost\n",

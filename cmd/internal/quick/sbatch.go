@@ -216,7 +216,7 @@ func readRegular(name string, most int64) ([]byte, error) {
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("open %s: is not a regular file", name)
+		return nil, fmt.Errorf("open %s: not a regular file", name)
 	}
 	return io.ReadAll(io.LimitReader(f, most+1))
 }

@@ -119,7 +119,7 @@ var rules = sync.OnceValue(func() map[string]rule {
 		"nodefile":           refused("nodes are not read from a file", "name them with --nodelist"),
 		"exclude":            {read: readExclude},
 		"constraint":         {read: readConstraint},
-		"cluster-constraint": ignored("there is one cluster"),
+		"cluster-constraint": ignored("there is only one cluster"),
 		"prefer":             ignored("features are asked for with --constraint, not preferred"),
 		"batch":              ignored("the script runs on the first of the job's nodes"),
 		"partition":          {read: readPartition},
@@ -223,7 +223,7 @@ func readClusters(r *resolver, v string) (*verdict, error) {
 			return honour()
 		}
 	}
-	return &verdict{fate: Ignored, note: "there is one cluster"}, nil
+	return &verdict{fate: Ignored, note: "there is only one cluster"}, nil
 }
 
 // ParseOpenMode reads how files are opened, and reports whether they are emptied

@@ -74,7 +74,7 @@ var particular = map[string]string{
 	"disablerootjobs":          "jobs of root are refused unless users.allow_root is set in agent.yaml",
 	"enforcepartlimits":        "a job that can never run in its partition is refused at submit",
 	"epilogslurmctld":          "nothing runs on the coordinators for a job",
-	"federationparameters":     "there is one cluster",
+	"federationparameters":     "there is only one cluster",
 	"frontendaddr":             "there are no front ends between users and nodes",
 	"frontendname":             "there are no front ends between users and nodes",
 	"healthcheckprogram":       "cards are checked before and after each job; a program of the site's is gpus.health.check in agent.yaml",

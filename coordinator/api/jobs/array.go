@@ -134,7 +134,7 @@ func (s *jobServer) changeCommand(who authorize.Caller, w taskWish) (*logv1.Chan
 	a, ok := s.c.fsm.Array(cluster.JobID(w.id))
 	if !ok {
 		if _, there := s.c.fsm.Job(cluster.JobID(w.id)); there && w.tasks != "" {
-			return nil, nil, cluster.Errorf(cluster.CodeNotFound, "job %d is no array and has no tasks", w.id)
+			return nil, nil, cluster.Errorf(cluster.CodeNotFound, "job %d is not an array and has no tasks", w.id)
 		}
 		return nil, nil, noJob(w.id)
 	}

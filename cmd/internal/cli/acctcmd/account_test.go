@@ -135,7 +135,7 @@ func TestHistoryIncomplete(t *testing.T) {
 	for _, cmd := range []string{"history", "report", "sacct -a"} {
 		w := clitest.NewWorld(t)
 		w.Serve("/a", f)
-		if code := w.Run(strings.Fields(cmd)...); code != 0 || !strings.Contains(w.Errs.String(), "still fetches") {
+		if code := w.Run(strings.Fields(cmd)...); code != 0 || !strings.Contains(w.Errs.String(), "still fetching") {
 			t.Errorf("%s: exit code %d, %q", cmd, code, w.Errs.String())
 		}
 	}

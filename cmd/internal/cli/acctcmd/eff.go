@@ -297,19 +297,19 @@ func (s *effSum) notes(jobs []*apiv1.Job) []string {
 		}
 	}
 	add(s.ran == 0 && s.running == 0, "nothing ran")
-	add(s.running > 0 && s.looked == 0, "still running; what it uses is known in full when it ends")
-	add(s.running > 0 && s.looked > 0, "still running; this is what is known so far")
-	add(s.ran > 0 && s.looked == 0 && s.running == 0, "nobody looked at what it used")
-	add(s.looked > 0 && s.whole == 0 && s.running == 0, "it did not come to its own end: what it would have needed is not known")
+	add(s.running > 0 && s.looked == 0, "still running; its full usage is known when it ends")
+	add(s.running > 0 && s.looked > 0, "still running; figures so far")
+	add(s.ran > 0 && s.looked == 0 && s.running == 0, "its usage was not measured")
+	add(s.looked > 0 && s.whole == 0 && s.running == 0, "it did not run to completion: what it would have needed is not known")
 	add(s.oom, "it was refused GPU memory: it needs more than its peak shows")
 	idle := s.gpuHeld > 0 && s.gpuUsed/s.gpuHeld < 0.1
 	add(idle, "its GPUs were idle nine tenths of the time: does it wait for data, or need a GPU at all?")
-	add(!idle && s.gpuHeld > 0 && s.gpuUsed/s.gpuHeld < 0.5 && s.share.GetExclusive(), "it used less than half of its GPUs: without --exclusive others may share them, and it is charged for its share alone")
+	add(!idle && s.gpuHeld > 0 && s.gpuUsed/s.gpuHeld < 0.5 && s.share.GetExclusive(), "it used less than half of its GPUs: without --exclusive, others may share them and only its share is charged")
 	late := s.limit > 0 && s.running == 0 && s.whole > 0 && s.longest > 0 && s.longest < s.limit/10
-	add(late, "it took less than a tenth of its time limit: a shorter one starts sooner, in gaps before larger jobs")
+	add(late, "it took less than a tenth of its time limit: with a shorter one it can start sooner, in gaps before larger jobs")
 	for _, j := range jobs {
 		if p := j.GetMeasured().GetProfile(); p.GetGapSeconds() > 0 && p.GetGapSeconds() > p.GetSampledSeconds()/10 {
-			return append(out, "nobody looked for a part of the time")
+			return append(out, "part of the time was not measured")
 		}
 	}
 	return out

@@ -29,7 +29,7 @@ func (f *csvFlag) cells(o console.Format) (console.Cells, error) {
 	case !f.raw:
 		return console.CellsGuarded, nil
 	case o != console.FormatCSV:
-		return 0, console.Usagef("--raw: is for -o csv")
+		return 0, console.Usagef("--raw: only for -o csv")
 	}
 	return console.CellsRaw, nil
 }
@@ -63,7 +63,7 @@ func (f *filterFlags) filter(ctx context.Context, e *console.Env, c *client.Clie
 	if f.me {
 		me := e.User()
 		if me == "" {
-			return nil, nil, console.Usagef("--me: it is not known who you are; give your name with --user")
+			return nil, nil, console.Usagef("--me: your user name is not known; give it with --user")
 		}
 		q.Users = append(q.Users, me)
 	}
@@ -83,7 +83,7 @@ func (f *filterFlags) filter(ctx context.Context, e *console.Env, c *client.Clie
 
 func (f *filterFlags) times(q *apiv1.HistoryFilter, now time.Time) error {
 	if f.last != "" && f.since != "" {
-		return console.Usagef("--last and --since: give one of them")
+		return console.Usagef("--last and --since: give only one of them")
 	}
 	if f.last != "" {
 		d, err := lastSpan(f.last)
@@ -106,7 +106,7 @@ func (f *filterFlags) times(q *apiv1.HistoryFilter, now time.Time) error {
 		*x.to = timestamppb.New(t)
 	}
 	if q.EndedFrom != nil && q.EndedBefore != nil && !q.EndedBefore.AsTime().After(q.EndedFrom.AsTime()) {
-		return console.Usagef("--until: is not after the beginning, so that no job can have ended between")
+		return console.Usagef("--until: must be after the start of the period")
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func runHistory(ctx context.Context, e *console.Env, c *client.Client, o *histor
 	}
 	defer console.Page(e)()
 	if o.limit < 0 {
-		return console.Usagef("--limit %d: must be 0, for all, or more", o.limit)
+		return console.Usagef("--limit %d: must be 0 (all) or more", o.limit)
 	}
 	f, limit, cut := console.Format(o.output), o.limit, false
 	if f == console.FormatTable && !limited && !bounded(q) {
@@ -97,7 +97,7 @@ func runHistory(ctx context.Context, e *console.Env, c *client.Client, o *histor
 		e.WarnUnknown(q.GetUsers())
 	}
 	if more {
-		e.Warnf("these are the newest %d; --limit 0 shows all, --last 7d those of a week", defaultLimit)
+		e.Warnf("showing the newest %d; --limit 0 shows all, --last 7d one week", defaultLimit)
 	}
 	warnGaps(e, gaps)
 	return nil

@@ -184,7 +184,7 @@ func board(e *console.Env, v *reportView) {
 	for _, l := range lines[:min(len(lines), boardLength)] {
 		text := fmt.Sprintf("of %s, some %s", hoursText(l.MeasuredGPUHours), gpusFor(l.WastedGPUHours, v))
 		if l.IdleGPUHours >= 0.05 {
-			text += fmt.Sprintf("; %s of jobs that hardly used them at all", hoursText(l.IdleGPUHours))
+			text += fmt.Sprintf("; %s by jobs that hardly used them at all", hoursText(l.IdleGPUHours))
 		}
 		t.Add("  "+console.OrDash(l.Key), hoursText(l.WastedGPUHours), text)
 	}

@@ -42,7 +42,7 @@ func getStanding(ctx context.Context, c *client.Client, req *apiv1.ListStandingR
 func setStanding(ctx context.Context, c *client.Client, s *apiv1.Standing, remove bool) error {
 	_, err := client.SetStanding.Ask(ctx, c, client.Changes, &apiv1.SetStandingRequest{Standing: s, Remove: remove})
 	if err != nil {
-		return console.UnknownChange(err, "Look whether it was done, and do it again if not.")
+		return console.UnknownChange(err, "Check whether it was done, and repeat it if not.")
 	}
 	return nil
 }
@@ -57,7 +57,7 @@ func uidOf(e *console.Env, name string) (uid uint32, known string, err error) {
 	}
 	u, err := e.Accounts.User(name)
 	if err != nil {
-		return 0, "", console.Usagef("user %s: is not known on this machine; give the number", console.ShortQuote(name))
+		return 0, "", console.Usagef("user %s: not known on this machine; give the user id", console.ShortQuote(name))
 	}
 	n, err := strconv.ParseUint(u.Uid, 10, 31)
 	return uint32(n), u.Username, err
@@ -152,7 +152,7 @@ func runAccounts(ctx context.Context, e *console.Env, c *client.Client, f consol
 		return nil
 	}
 	if len(list) == 0 {
-		e.Warnf("there are no accounts: nobody is asked for one; berth account add NAME makes one")
+		e.Warnf("there are no accounts, so jobs need none; create one with: berth account add NAME")
 		return nil
 	}
 	printAccounts(e, list, usage)
@@ -237,13 +237,13 @@ func (o *accountOptions) run(ctx context.Context, e *console.Env, c *client.Clie
 		return o.setUsers(ctx, e, c, name, add, have, said)
 	}
 	if said("default") || said("coordinator") {
-		return console.Usagef("--default, --coordinator: are of users; name them with --user")
+		return console.Usagef("--default, --coordinator: apply to users; name them with --user")
 	}
 	a := &apiv1.Account{Name: name, Shares: 1}
 	i := slices.IndexFunc(have.GetAccounts(), func(x *apiv1.Account) bool { return x.GetName() == name })
 	switch {
 	case add && i >= 0:
-		return console.Usagef("account %s is there already; change it with: berth account set %s", name, name)
+		return console.Usagef("account %s already exists; change it with: berth account set %s", name, name)
 	case !add && i < 0:
 		return unknownAccount(name, have.GetAccounts(), "")
 	case !add:
@@ -281,7 +281,7 @@ func unknownAccount(name string, have []*apiv1.Account, then string) error {
 			there += fmt.Sprintf(" and %d more", len(have)-len(list))
 		}
 	}
-	return cluster.Errorf(cluster.CodeNotFound, "account %q is not known (%s); make it first with: berth account add %s%s", name, there, name, then)
+	return cluster.Errorf(cluster.CodeNotFound, "account %q is not known (%s); create it first with: berth account add %s%s", name, there, name, then)
 }
 
 func below(parent string) string {
@@ -293,10 +293,10 @@ func below(parent string) string {
 
 func (o *accountOptions) setUsers(ctx context.Context, e *console.Env, c *client.Client, name string, add bool, have *apiv1.ListStandingResponse, said func(string) bool) error {
 	if said("parent") || said("qos") || said("default-qos") {
-		return console.Usagef("--parent, --qos, --default-qos: are of an account and not of its users; leave out --user")
+		return console.Usagef("--parent, --qos, --default-qos: apply to an account, not to its users; leave out --user")
 	}
 	if !slices.ContainsFunc(have.GetAccounts(), func(x *apiv1.Account) bool { return x.GetName() == name }) {
-		return unknownAccount(name, have.GetAccounts(), ", and then put its users into it")
+		return unknownAccount(name, have.GetAccounts(), ", then add its users")
 	}
 	for _, who := range console.Items(o.users) {
 		uid, known, err := uidOf(e, who)
@@ -307,7 +307,7 @@ func (o *accountOptions) setUsers(ctx context.Context, e *console.Env, c *client
 		i := slices.IndexFunc(have.GetMembers(), func(x *apiv1.AccountUser) bool { return x.GetAccount() == name && x.GetUid() == uid })
 		switch {
 		case !add && i < 0:
-			return cluster.Errorf(cluster.CodeNotFound, "user %s is not in account %s; put them in with: berth account add %s --user %s", known, name, name, known)
+			return cluster.Errorf(cluster.CodeNotFound, "user %s is not in account %s; add them with: berth account add %s --user %s", known, name, name, known)
 		case i >= 0:
 			m = have.Members[i]
 		}
@@ -432,7 +432,7 @@ func newAccountPolicyCmd(e *console.Env, c *client.Client) *cobra.Command {
 					return err
 				}
 			}
-			life, asked := "use does not decay", "no"
+			life, asked := "usage does not decay", "no"
 			if d := p.GetHalfLife().AsDuration(); d > 0 {
 				life = units.FormatDuration(d)
 			}

@@ -143,7 +143,7 @@ func runTokenCreate(ctx context.Context, e *console.Env, c *client.Client, o tok
 	}
 	resp, err := client.CreateToken.Ask(ctx, c, client.Changes, &apiv1.CreateTokenRequest{Role: o.role, Id: o.id, Ttl: durationpb.New(ttl)})
 	if err != nil {
-		return console.UnknownChange(err, "A token that nobody saw expires by itself; make another one.")
+		return console.UnknownChange(err, "An unseen token expires by itself; create another.")
 	}
 	e.Printf("%s\n", console.Escape(resp.GetToken()))
 	if t := console.When(e, resp.GetExpires()); t != "" {

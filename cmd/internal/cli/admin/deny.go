@@ -56,7 +56,7 @@ func NewAllowCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func deniedOf(args []string) (*apiv1.SetDeniedRequest, error) {
 	if len(args) != 2 {
-		return nil, console.Usagef("want what it is and its name, for example: node n7")
+		return nil, console.Usagef("want a kind and a name, for example: node n7")
 	}
 	role, id := args[0], args[1]
 	switch role {
@@ -81,7 +81,7 @@ func runDenied(ctx context.Context, e *console.Env, c *client.Client, req *apiv1
 	case err != nil && req.Look:
 		return err
 	case err != nil:
-		return console.UnknownChange(err, "Look with: berth deny")
+		return console.UnknownChange(err, "Check with: berth deny")
 	}
 	for _, d := range resp.GetDenied() {
 		role := d.GetRole()
@@ -91,7 +91,7 @@ func runDenied(ctx context.Context, e *console.Env, c *client.Client, req *apiv1
 		e.Printf("denied: %s %s, %s\n", console.Escape(role), console.Escape(d.GetId()), console.When(e, d.GetAt()))
 	}
 	if len(resp.GetDenied()) == 0 {
-		e.Printf("Nobody is denied.\n")
+		e.Printf("Nothing is denied.\n")
 	}
 	return nil
 }

@@ -214,7 +214,7 @@ func ParseGPU(arg string) (node string, index *uint32, uuid string, err error) {
 	}
 	n, perr := strconv.ParseUint(num, 10, 8)
 	if perr != nil {
-		return "", nil, "", console.Usagef("GPU %.32q: %.32q is no index of a GPU; want NODE/INDEX such as n7/2", arg, num)
+		return "", nil, "", console.Usagef("GPU %.32q: %.32q is not a GPU index; want NODE/INDEX such as n7/2", arg, num)
 	}
 	i := uint32(n)
 	return node, &i, "", nil
@@ -246,7 +246,7 @@ func runGPUDrain(ctx context.Context, e *console.Env, c *client.Client, arg, rea
 	}
 	resp, err := client.DrainGPU.Ask(ctx, c, client.Changes, &apiv1.DrainGPURequest{Gpu: uuid, Node: node, Index: index, Reason: reason})
 	if err != nil {
-		return console.UnknownChange(err, "Draining again is safe.")
+		return console.UnknownChange(err, "Repeating this is safe.")
 	}
 	printGPU(e, resp.GetNode(), resp.GetGpu())
 	return nil
@@ -255,7 +255,7 @@ func runGPUDrain(ctx context.Context, e *console.Env, c *client.Client, arg, rea
 // checkReason wants a text that tells whoever finds what why it is drained.
 func checkReason(reason, what string) error {
 	if strings.TrimSpace(reason) == "" || len(reason) > 256 || console.Escape(reason) != reason {
-		return console.Usagef("--reason: want 1 to 256 bytes of printable text that says why, for whoever finds %s drained", what)
+		return console.Usagef("--reason: want 1 to 256 bytes of printable text that tells others why %s is drained", what)
 	}
 	return nil
 }
@@ -293,7 +293,7 @@ func runGPUResume(ctx context.Context, e *console.Env, c *client.Client, arg str
 	}
 	resp, err := client.ResumeGPU.Ask(ctx, c, client.Changes, &apiv1.ResumeGPURequest{Gpu: uuid, Node: node, Index: index})
 	if err != nil {
-		return console.UnknownChange(err, "Resuming again is safe.")
+		return console.UnknownChange(err, "Repeating this is safe.")
 	}
 	printGPU(e, resp.GetNode(), resp.GetGpu())
 	return nil

@@ -43,7 +43,7 @@ func runGPUIdle(ctx context.Context, e *console.Env, c *client.Client, f console
 		return err
 	}
 	if len(views) == 0 {
-		e.Warnf("no job leaves its GPUs idle, as far as partitions have a policy (berth partition set NAME --idle)")
+		e.Warnf("no job leaves its GPUs idle, in partitions with an idle policy (berth partition set NAME --idle)")
 		return nil
 	}
 	t.Print(e)

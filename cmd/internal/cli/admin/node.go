@@ -255,7 +255,7 @@ func runNodeResume(ctx context.Context, e *console.Env, c *client.Client, id str
 	}
 	resp, err := client.ResumeNode.Ask(ctx, c, client.Changes, &apiv1.ResumeNodeRequest{Id: id})
 	if err != nil {
-		return console.UnknownChange(err, "Resuming again is safe.")
+		return console.UnknownChange(err, "Repeating this is safe.")
 	}
 	node := resp.GetNode()
 	e.Printf("node %s: %s\n", console.Escape(id), NodeState(node))

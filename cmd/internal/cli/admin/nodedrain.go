@@ -48,7 +48,7 @@ func (o *drainOptions) request(e *console.Env, id string) (*apiv1.DrainNodeReque
 		return nil, err
 	}
 	if o.from != "" && o.until == "" {
-		return nil, console.Usagef("--from: needs --until, so that jobs can be planned around it")
+		return nil, console.Usagef("--from: requires --until, so that jobs can be scheduled around it")
 	}
 	req := &apiv1.DrainNodeRequest{Id: id, Reason: o.reason}
 	for _, t := range []struct {
@@ -74,7 +74,7 @@ func runNodeDrain(ctx context.Context, e *console.Env, c *client.Client, id stri
 	}
 	resp, err := client.DrainNode.Ask(ctx, c, client.Changes, req)
 	if err != nil {
-		return console.UnknownChange(err, "Draining again is safe.")
+		return console.UnknownChange(err, "Repeating this is safe.")
 	}
 	for _, w := range resp.GetWarnings() {
 		e.Warnf("warning: %s", console.Escape(w))

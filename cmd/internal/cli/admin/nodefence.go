@@ -34,12 +34,12 @@ func runNodeFence(ctx context.Context, e *console.Env, c *client.Client, id stri
 	if err := cluster.CheckName("node", id); err != nil {
 		return console.Usagef("%w", err)
 	}
-	if err := console.Confirm(e, yes, "Give up node "+id+" and end its jobs? It must be off or cut off, else they may run twice."); err != nil {
+	if err := console.Confirm(e, yes, "Give up node "+id+" and end its jobs? It must be off or cut off from the network, or they may run twice."); err != nil {
 		return err
 	}
 	resp, err := client.FenceNode.Ask(ctx, c, client.Changes, &apiv1.FenceNodeRequest{Id: id})
 	if err != nil {
-		return console.UnknownChange(err, "Fencing again is safe.")
+		return console.UnknownChange(err, "Repeating this is safe.")
 	}
 	e.Printf("node %s: given up", console.Escape(id))
 	for _, x := range []struct {
@@ -74,12 +74,12 @@ func runNodeRemove(ctx context.Context, e *console.Env, c *client.Client, id str
 	if err := cluster.CheckName("node", id); err != nil {
 		return console.Usagef("%w", err)
 	}
-	if err := console.Confirm(e, yes, "Remove node "+id+" for good? It can come back only under another name, or after: berth allow node "+id+"."); err != nil {
+	if err := console.Confirm(e, yes, "Remove node "+id+" for good? It can return only under another name, or after: berth allow node "+id+"."); err != nil {
 		return err
 	}
 	_, err := client.RemoveNode.Ask(ctx, c, client.Changes, &apiv1.RemoveNodeRequest{Id: id})
 	if err != nil {
-		return console.UnknownChange(err, "See whether it is still there: berth node list")
+		return console.UnknownChange(err, "Check whether it still exists: berth node list")
 	}
 	e.Printf("node %s: removed\n", console.Escape(id))
 	return nil

@@ -26,7 +26,7 @@ func newNodePowerCmd(e *console.Env, c *client.Client, up bool) *cobra.Command {
 	}
 	if up {
 		cmd.Use, cmd.Short = "power-up NODE", "Power up a node"
-		cmd.Long = "Power up a node that was powered down, by Berth or by hand, or did not come back in time. It takes\n" +
+		cmd.Long = "Power up a node that was powered down, by Berth or by hand, or that did not come back in time. It takes\n" +
 			"jobs once its agent has registered."
 		cmd.Example = "  berth node power-up n7"
 		return cmd
@@ -41,7 +41,7 @@ func runNodePower(ctx context.Context, e *console.Env, c *client.Client, req *ap
 	}
 	resp, err := client.PowerNode.Ask(ctx, c, client.Changes, req)
 	if err != nil {
-		return console.UnknownChange(err, "Asking again is safe.")
+		return console.UnknownChange(err, "Repeating this is safe.")
 	}
 	node := resp.GetNode()
 	e.Printf("node %s: %s\n", console.Escape(req.GetId()), NodeState(node))

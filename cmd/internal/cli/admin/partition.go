@@ -69,7 +69,7 @@ func runPartitionList(ctx context.Context, e *console.Env, c *client.Client, f c
 		return err
 	}
 	if len(parts) == 0 {
-		e.Warnf("there are no partitions: every job may run on every node; berth partition set NAME --nodes LIST makes one")
+		e.Warnf("there are no partitions, so any job may run on any node; create one with: berth partition set NAME --nodes LIST")
 		return nil
 	}
 	t := &console.Table{Cols: []console.Column{
@@ -123,11 +123,11 @@ func idleText(p *apiv1.Partition) string {
 func resizeText(p *apiv1.Partition) string {
 	switch m := cluster.ResizeMode(p.GetResize()); m {
 	case cluster.ResizeDefault:
-		return "cut to what jobs with a checkpoint hook use, conservative"
+		return "shrunk to what jobs with a checkpoint hook use, conservative"
 	case cluster.ResizeOff:
 		return "kept as granted"
 	default:
-		return "cut to what jobs use, " + m.String()
+		return "shrunk to what jobs use, " + m.String()
 	}
 }
 
@@ -136,7 +136,7 @@ func preemptText(p *apiv1.Partition) string {
 	if cluster.PreemptMode(p.GetPreempt()) == cluster.PreemptOff {
 		return "for deadlines and QOS only"
 	}
-	return "jobs with a checkpoint hook, for those with much less left"
+	return "jobs with a checkpoint hook, for jobs with much less left to do"
 }
 
 func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f console.Format, names []string) error {
@@ -173,9 +173,9 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 			"Default", standard,
 			"Nodes", p.GetNodes(),
 			"GPU types", strings.Join(p.GetGpuTypes(), ", "),
-			"Longest time", limitText(p),
-			"Usual time", usual,
-			"Most GPUs", gpusText(p),
+			"Max time", limitText(p),
+			"Default time", usual,
+			"Max GPUs", gpusText(p),
 			"Networks", strings.Join(p.GetNetworks(), ", "),
 			"Idle GPUs", p.GetIdle(),
 			"Idle sessions", idleText(p),
@@ -364,7 +364,7 @@ func timeOrNone(text string) (time.Duration, error) {
 func runPartitionSet(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.SetPartitionRequest) error {
 	resp, err := client.SetPartition.Ask(ctx, c, client.Changes, req)
 	if err != nil {
-		return console.UnknownChange(err, "Setting it again is safe.")
+		return console.UnknownChange(err, "Repeating this is safe.")
 	}
 	for _, w := range resp.GetWarnings() {
 		e.Warnf("warning: %s", console.Escape(w))
@@ -396,7 +396,7 @@ func runPartitionRemove(ctx context.Context, e *console.Env, c *client.Client, n
 	}
 	_, err := client.RemovePartition.Ask(ctx, c, client.Changes, &apiv1.RemovePartitionRequest{Name: name})
 	if err != nil {
-		return console.UnknownChange(err, "See whether it is still there: berth partition list")
+		return console.UnknownChange(err, "Check whether it still exists: berth partition list")
 	}
 	e.Printf("partition %s: removed\n", console.Escape(name))
 	return nil

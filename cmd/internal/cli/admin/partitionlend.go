@@ -60,7 +60,7 @@ func loanText(p *apiv1.Partition) string {
 	for _, l := range []struct {
 		n    uint32
 		text string
-	}{{p.GetGpusLent(), "%s of its own lent to others"}, {p.GetGpusBorrowed(), "%s borrowed of others"}} {
+	}{{p.GetGpusLent(), "%s of its own lent to others"}, {p.GetGpusBorrowed(), "%s borrowed from others"}} {
 		if l.n > 0 {
 			words = append(words, fmt.Sprintf(l.text, console.Plural(int(l.n), "GPU", "GPUs")))
 		}

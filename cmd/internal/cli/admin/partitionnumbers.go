@@ -97,7 +97,7 @@ func viewHost(h *apiv1.HostTerms) hostView {
 func countOf(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%s: want a number from 1 on", console.ShortQuote(text))
+		return 0, fmt.Errorf("%s: want a number of at least 1", console.ShortQuote(text))
 	}
 	return n, nil
 }

@@ -76,7 +76,7 @@ func runQOSList(ctx context.Context, e *console.Env, c *client.Client, f console
 		return err
 	}
 	if len(list) == 0 {
-		e.Warnf("there are no qualities of service; berth qos add NAME makes one")
+		e.Warnf("there are no qualities of service; create one with: berth qos add NAME")
 		return nil
 	}
 	t := &console.Table{Cols: []console.Column{{Head: "QOS"}, {Head: "PRIORITY", Right: true}, {Head: "PREEMPTS"}, {Head: "GRACE", Right: true}, {Head: "PREEMPTED"}}}
@@ -161,7 +161,7 @@ func findQOS(ctx context.Context, c *client.Client, name string, add bool) (*api
 	i := slices.IndexFunc(have.GetQos(), func(x *apiv1.QOS) bool { return x.GetName() == name })
 	switch {
 	case add && i >= 0:
-		return nil, console.Usagef("qos %s is there already; change it with: berth qos set %s", name, name)
+		return nil, console.Usagef("qos %s already exists; change it with: berth qos set %s", name, name)
 	case add:
 		return &apiv1.QOS{Name: name}, nil
 	case i < 0:

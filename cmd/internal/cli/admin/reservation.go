@@ -164,7 +164,7 @@ func showReservation(ctx context.Context, e *console.Env, c *client.Client, r *a
 		"For", console.OrDash(forWhom(r)),
 		"Comment", r.GetComment(),
 		"Jobs", fmt.Sprintf("%d running, %d waiting", r.GetJobsRunning(), r.GetJobsWaiting()),
-		"In the way", client.Labels(ctx, c, r.GetInTheWay())(r.GetInTheWay()),
+		"Conflicts", client.Labels(ctx, c, r.GetInTheWay())(r.GetInTheWay()),
 	)
 }
 
@@ -192,9 +192,9 @@ func newReservationSetCmd(e *console.Env, c *client.Client, isNew bool) *cobra.C
 	}
 	if isNew {
 		cmd.Use, cmd.Short = "add NAME [flags]", "Create a reservation"
-		cmd.Long = "Make a reservation of named nodes, of so many nodes (--nodes 4) or GPUs (--gpus 8), or of all that\n" +
-			"have certain features. What is not named is chosen now: what is free soonest. It is refused where\n" +
-			"jobs run that may not have ended by its start, unless --ignore-jobs."
+		cmd.Long = "Create a reservation of named nodes, of a number of nodes (--nodes 4) or GPUs (--gpus 8), or of all\n" +
+			"nodes with certain features. Nodes that are not named are chosen now: those that are free soonest. It\n" +
+			"is refused on nodes with jobs that may still run at its start, unless --ignore-jobs is given."
 		cmd.Example = "  berth reservation add maint --nodes 'gpu[01-04]' --start 2026-03-14T18:00 --duration 4h --maint\n" +
 			"  berth reservation add course --gpus 8 --gpu-type A100-SXM4-80GB --start 14:00 --duration 2h --repeat weekly --users ann,bob"
 	}

@@ -34,7 +34,7 @@ func (p *place) request(args []string) (*apiv1.SetSharingRequest, error) {
 		}
 	}
 	if named != 1 {
-		return nil, console.Usagef("name one of NODE/INDEX, UUID, --node, --partition and --cluster")
+		return nil, console.Usagef("name exactly one of NODE/INDEX, UUID, --node, --partition and --cluster")
 	}
 	if p.node != "" {
 		if err := cluster.CheckName("node", p.node); err != nil {
@@ -80,7 +80,7 @@ func newSharingOffCmd(e *console.Env, c *client.Client) *cobra.Command {
 				return err
 			}
 			if strings.TrimSpace(reason) == "" || len(reason) > 256 || console.Escape(reason) != reason {
-				return console.Usagef("--reason: want 1 to 256 bytes of printable text that says why, for whoever waits for it")
+				return console.Usagef("--reason: want 1 to 256 bytes of printable text that tells others why")
 			}
 			req.Off, req.Reason = true, reason
 			return runSharing(cmd.Context(), e, c, req)
@@ -131,7 +131,7 @@ func runSharing(ctx context.Context, e *console.Env, c *client.Client, req *apiv
 		if req.Look {
 			return err
 		}
-		return console.UnknownChange(err, "Switching again is safe.")
+		return console.UnknownChange(err, "Repeating this is safe.")
 	}
 	for _, o := range resp.GetOff() {
 		what := "cluster"
@@ -146,7 +146,7 @@ func runSharing(ctx context.Context, e *console.Env, c *client.Client, req *apiv
 		e.Printf("off: %s, by uid %d %s: %s\n", console.Escape(what), o.GetByUid(), console.When(e, o.GetAt()), console.Escape(o.GetReason()))
 	}
 	if len(resp.GetOff()) == 0 {
-		e.Printf("Sharing is off nowhere.\n")
+		e.Printf("Sharing is not off anywhere.\n")
 	}
 	return nil
 }

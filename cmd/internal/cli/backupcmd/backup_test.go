@@ -96,7 +96,7 @@ func TestSnapshotIsSavedAndRestored(t *testing.T) {
 	want(1, "cannot be restored", "cluster", "snapshot", "show", bad)
 	s.file = whole[:len(whole)-5]
 	want(1, "damaged", "cluster", "snapshot", "save", file)
-	want(2, "no plain file", "cluster", "snapshot", "save", dir)
+	want(2, "not a regular file", "cluster", "snapshot", "save", dir)
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 		t.Errorf("a failed copy left %v, %v", left, err)
 	}
@@ -112,7 +112,7 @@ func TestSnapshotIsSavedAndRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	data = filepath.Join(dir, "elsewhere")
-	want(1, `is of cluster "other"`, restore()...)
+	want(1, `belongs to cluster "other"`, restore()...)
 	if err := os.WriteFile(file, whole[:60], 0o600); err != nil {
 		t.Fatal(err)
 	}

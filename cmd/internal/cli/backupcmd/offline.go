@@ -54,7 +54,7 @@ func newLogCmd(e *console.Env) *cobra.Command {
 		Example: "  berth coordinator log --from 8812034 --limit 20",
 		RunE: func(*cobra.Command, []string) error {
 			if limit < 1 {
-				return console.Usagef("--limit %d: at least 1 is needed", limit)
+				return console.Usagef("--limit %d: must be at least 1", limit)
 			}
 			return withDir(dir, func(o *raftnode.Offline) error { return showLog(e, o, from, limit) })
 		},
@@ -210,11 +210,11 @@ func newRecoverCmd(e *console.Env) *cobra.Command {
 func runRecover(e *console.Env, o *recoverOptions) error {
 	switch {
 	case (o.skip == 0) == (o.peers == ""):
-		return console.Usagef("one of --skip-entry and --peers is needed")
+		return console.Usagef("give --skip-entry or --peers")
 	case o.skip != 0 && !o.everywhere:
-		return console.Usagef("--skip-entry loses what the entry asked for, and makes coordinators differ that do not skip it: add --i-skip-it-on-every-coordinator")
+		return console.Usagef("--skip-entry loses what the entry asked for, and coordinators that do not skip it diverge: add --i-skip-it-on-every-coordinator")
 	case o.peers != "" && !o.last:
-		return console.Usagef("--peers makes two clusters of one if the others still run: add --i-know-the-others-are-lost")
+		return console.Usagef("--peers splits the cluster in two if the others still run: add --i-know-the-others-are-lost")
 	}
 	owner, err := ownerOf(o.dir)
 	if err != nil {
@@ -245,7 +245,7 @@ func runRecover(e *console.Env, o *recoverOptions) error {
 func readPeers(path string) ([]raftnode.Server, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, console.Usagef("--peers %s: there is no such file", console.ShortQuote(path))
+		return nil, console.Usagef("--peers %s: no such file", console.ShortQuote(path))
 	}
 	if err != nil {
 		return nil, err

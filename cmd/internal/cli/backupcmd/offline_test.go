@@ -33,11 +33,11 @@ func TestStoppedDirectoryIsShownCheckedAndMended(t *testing.T) {
 	want(0, "ends at 4294967303", "coordinator", "verify", "--dir", data)
 	want(0, "the newest snapshot ends at 4294967303", "coordinator", "log", "--dir", data)
 	want(2, "at least 1", "coordinator", "log", "--dir", data, "--limit", "0")
-	want(2, "one of --skip-entry and --peers", "coordinator", "recover", "--dir", data)
+	want(2, "give --skip-entry or --peers", "coordinator", "recover", "--dir", data)
 	want(2, "add --i-skip-it-on-every-coordinator", "coordinator", "recover", "--dir", data, "--skip-entry", "7")
 	want(1, "it was applied here", "coordinator", "recover", "--dir", data, "--skip-entry", "7", "--i-skip-it-on-every-coordinator")
 	recovered := []string{"coordinator", "recover", "--dir", data, "--peers", peers, "--i-know-the-others-are-lost"}
-	want(2, "there is no such file", recovered...)
+	want(2, "no such file", recovered...)
 	write(peers, `{"id": "c1"}`)
 	want(2, "want a JSON list", recovered...)
 	write(peers, `[{"id": "other", "address": "10.0.0.1:7070"}]`)

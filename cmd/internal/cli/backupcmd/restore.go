@@ -68,7 +68,7 @@ func runRestore(e *console.Env, path string, o *restoreOptions) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if h.ClusterID != cfg.Cluster.ID {
-		return fmt.Errorf("%s is of cluster %q, %s is of cluster %q; name the configuration that belongs to it", path, h.ClusterID, o.config, cfg.Cluster.ID)
+		return fmt.Errorf("%s belongs to cluster %q, %s to cluster %q; name the matching configuration", path, h.ClusterID, o.config, cfg.Cluster.ID)
 	}
 	owner, err := ownerOf(o.data)
 	if err != nil {
@@ -85,7 +85,7 @@ func runRestore(e *console.Env, path string, o *restoreOptions) error {
 		return err
 	}
 	e.Printf("Restored %s: coordinator %s of cluster %s (%d in all), the next job is %d\n", console.Escape(o.data), cfg.ID, h.ClusterID, len(cfg.Peers), state.NextJob)
-	e.Printf("Join tokens of then are void. Certificates that were revoked after %s are not: revoke them again (berth deny).\n", h.Saved.Format(time.RFC3339))
+	e.Printf("Join tokens from then are void. Certificates revoked after %s are no longer revoked: revoke them again (berth deny).\n", h.Saved.Format(time.RFC3339))
 	return nil
 }
 

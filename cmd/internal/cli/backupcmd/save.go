@@ -47,7 +47,7 @@ func newSaveCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func runSave(ctx context.Context, e *console.Env, c *client.Client, path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return console.Usagef("%s is no plain file; name one that can be replaced", console.ShortQuote(path))
+		return console.Usagef("%s is not a regular file; name one that can be replaced", console.ShortQuote(path))
 	}
 	h, size, err := save(ctx, c, path)
 	if err != nil {
@@ -93,7 +93,7 @@ func check(f *os.File) (h backup.Header, size int64, err error) {
 		return h, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return h, 0, fmt.Errorf("%s is no plain file", f.Name())
+		return h, 0, fmt.Errorf("%s is not a regular file", f.Name())
 	}
 	if _, err = f.Seek(0, io.SeekStart); err != nil {
 		return h, 0, err
@@ -144,7 +144,7 @@ func runShow(e *console.Env, path string, format console.Format) error {
 		"Index", fmt.Sprintf("%d, term %d", h.Index, h.Term),
 		"Next job", fmt.Sprint(h.NextJob),
 		"State", h.StateHash,
-		"Size", console.BytesText(size)+", checksum right, can be restored",
+		"Size", console.BytesText(size)+", checksum correct, can be restored",
 	)
 	return nil
 }

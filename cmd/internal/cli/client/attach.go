@@ -140,7 +140,7 @@ func (cn *conn) attach(ctx context.Context, open *apiv1.AttachOpen) (*Attachment
 }
 
 // ErrOldCoordinator says that streams to jobs are not known yet.
-var ErrOldCoordinator = errors.New("its release is older than this program")
+var ErrOldCoordinator = errors.New("it is older than this program")
 
 // attachError classes what ended a stream; an end without a last frame is one
 // of the coordinator's.
@@ -149,7 +149,7 @@ func attachError(err error) *cluster.Error {
 	case err == nil || errors.Is(err, io.EOF):
 		return &cluster.Error{Code: cluster.CodeUnknown, Msg: "the coordinator ended the stream"}
 	case status.Code(err) == codes.Unimplemented:
-		return &cluster.Error{Code: cluster.CodeConflict, Err: ErrOldCoordinator, Msg: "the coordinator does not know this request; use the same release"}
+		return &cluster.Error{Code: cluster.CodeConflict, Err: ErrOldCoordinator, Msg: "the coordinator does not know this request; use the same release on both sides"}
 	case status.Code(err) == codes.OK:
 		return &cluster.Error{Code: cluster.CodeUnknown, Msg: err.Error()}
 	}
@@ -169,7 +169,7 @@ func (a *Attachment) Recv() (*apiv1.AttachResponse, error) {
 		intime := quiet.Stop()
 		switch {
 		case err != nil && !intime:
-			return nil, &cluster.Error{Code: cluster.CodeUnknown, Msg: "nothing was heard for " + quietFor.String()}
+			return nil, &cluster.Error{Code: cluster.CodeUnknown, Msg: "nothing received for " + quietFor.String()}
 		case err != nil:
 			return nil, attachError(err)
 		case m.GetKind() != nil:

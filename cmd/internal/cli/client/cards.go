@@ -63,9 +63,9 @@ func (c Cards) Now(j *apiv1.Job) string {
 	n := len(j.GetGpus())
 	percent, held := console.PercentOf(busy/int64(n)), units.HumanMiB(most)
 	if n > 1 {
-		return fmt.Sprintf("its %d GPUs, which it has to itself, are %s busy on average and have up to %s in use", n, percent, held)
+		return fmt.Sprintf("its %d GPUs, which it has to itself, are %s busy on average with up to %s in use", n, percent, held)
 	}
-	return fmt.Sprintf("%s, which it has to itself, is %s busy and has %s in use", c.Name(j.GetGpus()[0].GetUuid()), percent, held)
+	return fmt.Sprintf("%s, which it has to itself, is %s busy with %s in use", c.Name(j.GetGpus()[0].GetUuid()), percent, held)
 }
 
 // ownsCards reports whether a job runs and has nobody beside it on its GPUs.

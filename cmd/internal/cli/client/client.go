@@ -158,7 +158,7 @@ func (c *Client) Call(ctx context.Context, eff effect, do func(context.Context, 
 			noticed = true
 			what := "no coordinator answers yet"
 			if busy > 0 {
-				what = "the coordinators have much to do"
+				what = "the coordinators are overloaded"
 			}
 			c.env.Warnf("%s, trying again (%s)", what, console.Escape(tried[len(tried)-1].err.Msg))
 		}
@@ -189,7 +189,7 @@ func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(contex
 		ce.Code = cluster.CodeUnavailable
 	}
 	if status.Code(err) == codes.Unimplemented {
-		ce.Msg = "the coordinator at " + cn.socket + " does not know this request; it is older than this program (" + console.Version().Version + "), or newer by too much; nothing was done; use the same release (" + ce.Msg + ")"
+		ce.Msg = "the coordinator at " + cn.socket + " does not know this request; it is older than this program (" + console.Version().Version + "), or much newer; nothing was done; use the same release (" + ce.Msg + ")"
 	}
 	if dial, ok := cn.dialErr.Load().(error); ok && !cn.reached.Load() {
 		ce.Msg = dial.Error()
@@ -220,7 +220,7 @@ func Indefinite(e *cluster.Error) bool {
 // met the first try as well.
 func afterUnknown(err *cluster.Error, unknown bool) error {
 	if unknown && (err.Code == cluster.CodeExhausted || err.Code == cluster.CodeConflict) {
-		return cluster.Errorf(cluster.CodeUnknown, "an earlier try got no answer, and the last one was refused: %s", err.Msg)
+		return cluster.Errorf(cluster.CodeUnknown, "an earlier attempt got no answer, and the last one was refused: %s", err.Msg)
 	}
 	return err
 }
@@ -256,7 +256,7 @@ func (c *Client) giveUp(eff effect, unknown bool, tried []outcome, ctx context.C
 		fmt.Fprintf(&b, "\n  %s: %s", t.socket, strings.TrimSpace(t.err.Msg))
 	}
 	if c.down() {
-		b.WriteString("\nIs Berth running on this machine? $BERTH_SOCKET names the sockets to try; berth dev starts a cluster to try it.")
+		b.WriteString("\nIs Berth running on this machine? $BERTH_SOCKET lists the sockets to try; berth dev starts a trial cluster.")
 	}
 	return cluster.Errorf(code, "%s", b.String())
 }

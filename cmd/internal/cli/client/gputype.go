@@ -68,7 +68,7 @@ func knownType(ctx context.Context, c *Client, asked string) (typ string, all []
 	case 1:
 		return like[0], all, nil
 	}
-	return "", nil, cluster.Errorf(cluster.CodeInvalid, "GPU type %s: may be any of %s; name one with --gpu-type, on a #BERTH line or before the script",
+	return "", nil, cluster.Errorf(cluster.CodeInvalid, "GPU type %s: matches %s; name one with --gpu-type, on a #BERTH line or before the script",
 		console.ShortQuote(asked), strings.Join(like, ", "))
 }
 

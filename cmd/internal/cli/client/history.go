@@ -30,13 +30,13 @@ type HistoryGaps struct {
 func (g HistoryGaps) Texts() []string {
 	var out []string
 	if g.Incomplete {
-		out = append(out, "the coordinator that answered still fetches a part of the history from the others; jobs may be missing")
+		out = append(out, "the coordinator that answered is still fetching part of the history from the others; jobs may be missing")
 	}
 	switch {
 	case g.Behind && g.Leader == 0:
-		out = append(out, "the coordinators have no leader now, so it is not known whether the one that answered is current; what happened last may be missing")
+		out = append(out, "the coordinators have no leader now, so the one that answered may be out of date; the latest events may be missing")
 	case g.Behind:
-		out = append(out, fmt.Sprintf("the coordinator that answered is behind the leader (at index %d of %d); what happened last may be missing; see: berth cluster status", g.Index, g.Leader))
+		out = append(out, fmt.Sprintf("the coordinator that answered is behind the leader (at index %d of %d); the latest events may be missing; see: berth cluster status", g.Index, g.Leader))
 	}
 	return out
 }

@@ -48,7 +48,7 @@ func orLatest(ctx context.Context, e *console.Env, c *Client, args []string, nam
 // latest is the last job that a user submitted, of those that coordinators still hold.
 func latest(ctx context.Context, c *Client, me string) (*apiv1.Job, error) {
 	if me == "" {
-		return nil, console.Usagef("it is not known who you are; name a job")
+		return nil, console.Usagef("your user name is not known; name a job")
 	}
 	var last *apiv1.Job
 	req := &apiv1.ListJobsRequest{Users: []string{me}, Finished: true, Brief: true, Columns: apiv1.JobColumnsOf_JOB_COLUMNS_OF_ALL}
@@ -69,7 +69,7 @@ func latest(ctx context.Context, c *Client, me string) (*apiv1.Job, error) {
 		}
 	})
 	if err == nil && last == nil {
-		err = cluster.Errorf(cluster.CodeNotFound, "no job of yours is known now; name one, or look for it with: berth history")
+		err = cluster.Errorf(cluster.CodeNotFound, "you have no jobs now; name one, or find it with: berth history")
 	}
 	return last, err
 }

@@ -96,7 +96,7 @@ func GetNodes(ctx context.Context, c *Client, ids []string) ([]*apiv1.Node, erro
 	slices.SortFunc(nodes, func(a, b *apiv1.Node) int { return strings.Compare(a.GetId(), b.GetId()) })
 	for _, id := range ids {
 		if !slices.ContainsFunc(nodes, func(n *apiv1.Node) bool { return n.GetId() == id }) {
-			return nodes, cluster.Errorf(cluster.CodeNotFound, "no such node: %s; berth node list shows those there are", id)
+			return nodes, cluster.Errorf(cluster.CodeNotFound, "no such node: %s; see: berth node list", id)
 		}
 	}
 	return nodes, nil

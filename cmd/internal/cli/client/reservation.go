@@ -27,7 +27,7 @@ func SetReservation(ctx context.Context, c *Client, req *apiv1.SetReservationReq
 func RemoveReservation(ctx context.Context, c *Client, name string) error {
 	_, err := removeReservation.Ask(ctx, c, Changes, &apiv1.RemoveReservationRequest{Name: name})
 	if err != nil {
-		return console.UnknownChange(err, "Removing again is safe.")
+		return console.UnknownChange(err, "Repeating this is safe.")
 	}
 	return nil
 }
@@ -36,7 +36,7 @@ func RemoveReservation(ctx context.Context, c *Client, name string) error {
 func UpdateJob(ctx context.Context, c *Client, req *apiv1.UpdateJobRequest) (*apiv1.UpdateJobResponse, error) {
 	resp, err := updateJob.Ask(ctx, c, Changes, req)
 	if err != nil {
-		err = console.UnknownChange(err, "Changing again is safe.")
+		err = console.UnknownChange(err, "Repeating this is safe.")
 	}
 	return resp, err
 }

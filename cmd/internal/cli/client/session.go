@@ -101,7 +101,7 @@ func (s *Session) begin(a *Attachment) error {
 	o := m.GetOpened()
 	if o == nil {
 		a.Close()
-		return &cluster.Error{Code: cluster.CodeConflict, Msg: "the node's agent does not say what it opened"}
+		return &cluster.Error{Code: cluster.CodeConflict, Msg: "the node's agent did not say what it opened"}
 	}
 	s.sending.Lock()
 	defer s.sending.Unlock()

@@ -28,9 +28,9 @@ func ParseSignal(text string) (syscall.Signal, error) {
 	}
 	switch sig {
 	case 0:
-		return 0, console.Usagef("signal %s: there is none of that name; want one such as USR1, HUP or INT, or its number", console.ShortQuote(text))
+		return 0, console.Usagef("signal %s: unknown; want a name such as USR1, HUP or INT, or a number", console.ShortQuote(text))
 	case syscall.SIGKILL:
-		return 0, console.Usagef("signal %s: ends a job, which berth cancel does", name)
+		return 0, console.Usagef("signal %s: ends a job; use berth cancel", name)
 	}
 	return sig, nil
 }

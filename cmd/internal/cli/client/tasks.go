@@ -187,7 +187,7 @@ func ParseJobRefs(ctx context.Context, c *Client, args []string) (JobRefs, error
 			return nil, err
 		}
 		if out = append(out, some...); len(out) > console.MaxIDs {
-			return nil, console.Usagef("%d jobs and tasks, at most %d at once; name an array by its id alone", len(out), console.MaxIDs)
+			return nil, console.Usagef("%d jobs and tasks, at most %d at once; name a whole array by its id", len(out), console.MaxIDs)
 		}
 	}
 	return out, nil
@@ -204,7 +204,7 @@ func taskRefs(ctx context.Context, c *Client, r console.TaskRef) (JobRefs, error
 		return nil, err
 	}
 	if array.GetArray() == nil {
-		return nil, cluster.Errorf(cluster.CodeNotFound, "job %d is no array and has no tasks", r.Array)
+		return nil, cluster.Errorf(cluster.CodeNotFound, "job %d is not an array and has no tasks", r.Array)
 	}
 	all, err := cluster.ParseTasks(array.GetArray().GetTasks())
 	if err != nil {
@@ -217,7 +217,7 @@ func taskRefs(ctx context.Context, c *Client, r console.TaskRef) (JobRefs, error
 		}
 	}
 	if len(out) < some.Len() {
-		return nil, cluster.Errorf(cluster.CodeNotFound, "%s: array %d has not all of these tasks; its tasks are %s", r, r.Array, console.ShortQuote(all.String()))
+		return nil, cluster.Errorf(cluster.CodeNotFound, "%s: array %d does not have all of these tasks; its tasks are %s", r, r.Array, console.ShortQuote(all.String()))
 	}
 	return out, nil
 }
@@ -263,7 +263,7 @@ func TaskStates(a *apiv1.ArrayInfo) string {
 		known += s.GetCount()
 	}
 	if known < a.GetSize() {
-		out = append(out, strconv.FormatUint(uint64(a.GetSize()-known), 10)+" ended and kept in the history alone")
+		out = append(out, strconv.FormatUint(uint64(a.GetSize()-known), 10)+" ended and kept only in the history")
 	}
 	return strings.Join(out, ", ")
 }

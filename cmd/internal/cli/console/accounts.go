@@ -63,7 +63,7 @@ func (a Accounts) Unknown(users []string) string {
 // came out empty: of users of other machines, and of those that left, there are jobs.
 func (e *Env) WarnUnknown(users []string) {
 	if u := e.Accounts.Unknown(users); u != "" {
-		e.Warnf("there is no user %s, nor a job of one", ShortQuote(u))
+		e.Warnf("there is no user %s, nor any job of theirs", ShortQuote(u))
 	}
 }
 

@@ -13,7 +13,7 @@ func Confirm(e *Env, yes bool, question string) error {
 		return nil
 	}
 	if !e.IsTerminal {
-		return Usagef("%s Say so with --yes", question)
+		return Usagef("%s Confirm with --yes", question)
 	}
 	if _, err := fmt.Fprintf(e.Stderr, "%s [y/N] ", Escape(question)); err != nil {
 		return err

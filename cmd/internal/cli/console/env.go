@@ -130,7 +130,7 @@ func startFilter(expr string, terminal bool, to io.Writer) (*Filtered, error) {
 		err := cmd.Wait()
 		switch msg, _, _ := strings.Cut(strings.TrimSpace(words.String()), "\n"); {
 		case strings.Contains(msg, "out of memory"):
-			return errors.New("the expression took more memory than it may")
+			return errors.New("the expression exceeded its memory limit")
 		case msg != "":
 			return errors.New(msg)
 		}
@@ -141,7 +141,7 @@ func startFilter(expr string, terminal bool, to io.Writer) (*Filtered, error) {
 		if err := end(); err != nil {
 			return nil, err
 		}
-		return nil, errors.New("berth-jq ended at once")
+		return nil, errors.New("berth-jq exited at once")
 	}
 	return &Filtered{In: in, End: end}, nil
 }

@@ -102,7 +102,7 @@ func Classify(ctx context.Context, err error) (code int, msg string) {
 	if usage, ok := errors.AsType[*UsageError](err); ok {
 		msg = usage.Error()
 		if usage.Cmd != "" {
-			msg += "\nRun '" + usage.Cmd + " --help' for what it takes."
+			msg += "\nRun '" + usage.Cmd + " --help' for usage."
 		}
 		return ExitUsage, msg
 	}

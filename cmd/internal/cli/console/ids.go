@@ -62,7 +62,7 @@ func parseRange(s string) (lo, hi uint64, err error) {
 		return 0, 0, err
 	}
 	if hi < lo {
-		return 0, 0, Usagef("job range %q: ends before it begins", s)
+		return 0, 0, Usagef("job range %q: must not end before it begins", s)
 	}
 	return lo, hi, nil
 }
@@ -74,7 +74,7 @@ const maxID = 1 << 62
 func ParseID(s string) (uint64, error) {
 	id, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || id == 0 || id > maxID || strconv.FormatUint(id, 10) != s {
-		return 0, Usagef("job id %s: want a number from 1 as berth queue shows it, or a range such as 12-20", ShortQuote(s))
+		return 0, Usagef("job id %s: want a number as shown by berth queue, or a range such as 12-20", ShortQuote(s))
 	}
 	return id, nil
 }

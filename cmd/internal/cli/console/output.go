@@ -64,7 +64,7 @@ func AddFilter(cmd *cobra.Command, p *string, flag string, known ...Format) {
 			case !cmd.Flags().Changed(flag):
 				*p = string(FormatJSON)
 			case f != FormatJSON && (f != FormatJSONLines || !slices.Contains(known, f)):
-				return &UsageError{Cmd: cmd.CommandPath(), Err: Usagef("--jq: filters JSON, and --%s is %s; leave that out", flag, ShortQuote(*p))}
+				return &UsageError{Cmd: cmd.CommandPath(), Err: Usagef("--jq: works on JSON, but --%s is %s; leave that out", flag, ShortQuote(*p))}
 			}
 			if err := envOf(cmd.Context()).filter(expr); err != nil {
 				return &UsageError{Cmd: cmd.CommandPath(), Err: Usagef("--jq: %s", err.Error())}

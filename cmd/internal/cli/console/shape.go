@@ -39,7 +39,7 @@ func AddShape(cmd *cobra.Command, p *string, s *Shape, known ...Format) {
 			}
 		}
 		if f := Format(*p); (len(s.cols) > 0 || s.sort != "") && f != FormatTable && f != FormatWide {
-			return &UsageError{Cmd: cmd.CommandPath(), Err: Usagef("--sort: sorts tables; -o %s is in the order of the API", ShortQuote(*p))}
+			return &UsageError{Cmd: cmd.CommandPath(), Err: Usagef("--sort: only for tables; -o %s keeps the API's order", ShortQuote(*p))}
 		}
 		return check(cmd, args)
 	}
@@ -99,7 +99,7 @@ func (t *Table) column(flag, name string) (int, error) {
 		}
 		heads = append(heads, short)
 	}
-	return 0, Usagef("%s: there is no column %s; want some of %s%s", flag, ShortQuote(name), strings.Join(heads, ", "), DidYouMean(strings.ToUpper(name), heads))
+	return 0, Usagef("%s: no column %s; want some of %s%s", flag, ShortQuote(name), strings.Join(heads, ", "), DidYouMean(strings.ToUpper(name), heads))
 }
 
 // compareCells compares amounts as amounts, ids and names with numbers in them by those

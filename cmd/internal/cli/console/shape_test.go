@@ -37,7 +37,7 @@ func TestColumn(t *testing.T) {
 		}
 	}
 	_, err := table.column("--sort", "jobib")
-	if err == nil || !strings.Contains(err.Error(), `--sort: there is no column "jobib"; want some of JOBID, NODE`) {
+	if err == nil || !strings.Contains(err.Error(), `--sort: no column "jobib"; want some of JOBID, NODE`) {
 		t.Errorf("jobib: %v", err)
 	}
 }

@@ -88,7 +88,7 @@ func parseJobs(args []string, most int) (ids []uint64, tasks []TaskRef, err erro
 					return nil, nil, Usagef("tasks %s: the ] is missing", ShortQuote(part))
 				}
 			} else if strings.ContainsAny(list, "-,:") {
-				return nil, nil, Usagef("tasks %s: several stand in brackets, 12_[3-9]", ShortQuote(part))
+				return nil, nil, Usagef("tasks %s: put several in brackets, 12_[3-9]", ShortQuote(part))
 			}
 			if _, err := cluster.ParseTasks(r.Tasks); err != nil {
 				return nil, nil, Usagef("tasks %s: %v", ShortQuote(part), err)

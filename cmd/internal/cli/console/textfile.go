@@ -16,7 +16,7 @@ func OpenRegular(name string) (*os.File, error) {
 	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
-		err = fmt.Errorf("open %s: is not a regular file", name)
+		err = fmt.Errorf("open %s: not a regular file", name)
 	}
 	if err != nil {
 		f.Close()

@@ -140,7 +140,7 @@ func TestExec(t *testing.T) {
 		{"its own code", []*apiv1.AttachResponse{clitest.Opened(1, 0), clitest.EndedBy(&apiv1.AttachEnded{Code: 42})}, nil, 42, "", ""},
 		{"a signal", []*apiv1.AttachResponse{clitest.Opened(1, 0), clitest.EndedBy(&apiv1.AttachEnded{Code: 137, Signal: 9})}, nil, 137, "", ""},
 		{"with its job", []*apiv1.AttachResponse{clitest.Opened(1, 0), clitest.EndedBy(&apiv1.AttachEnded{Code: 129, Signal: 1, WithJob: true})}, nil, 129, "", "berth: job 12 has ended, and the command with it\n"},
-		{"the leader goes", []*apiv1.AttachResponse{clitest.Opened(1, 0), out("a\n")}, clitest.Refuse(cluster.CodeUnavailable, "another leader"), console.ExitUnknown, "a\n", "lost its connection and is ended: another leader"},
+		{"the leader goes", []*apiv1.AttachResponse{clitest.Opened(1, 0), out("a\n")}, clitest.Refuse(cluster.CodeUnavailable, "another leader"), console.ExitUnknown, "a\n", "lost its connection and was ended: another leader"},
 		{"an end without a word", []*apiv1.AttachResponse{clitest.Opened(1, 0)}, nil, console.ExitUnknown, "", "the coordinator ended the stream"},
 		{"another user's", nil, clitest.Refuse(cluster.CodeDenied, "the job belongs to another user"), console.ExitFailed, "", "another user"},
 		{"no such job", nil, clitest.Refuse(cluster.CodeNotFound, "job 12 is not known"), console.ExitNotFound, "", "not known"},

@@ -50,7 +50,7 @@ func runInJob(ctx context.Context, e *console.Env, c *client.Client, in *InsideJ
 	ended, err := in.Run(ctx, e, c)
 	switch {
 	case errors.Is(err, ErrLeft):
-		e.Warnf("left session %s of job %d, which goes on; berth shell %[2]d takes it up again", in.s.ID(), in.Open.GetJob())
+		e.Warnf("detached from session %s of job %d, which continues; reattach with: berth shell %[2]d", in.s.ID(), in.Open.GetJob())
 		return nil
 	case err != nil:
 		return err
@@ -116,7 +116,7 @@ func (in *InsideJob) line(format string, args ...any) {
 }
 
 func (in *InsideJob) broke(err error) {
-	in.line("the connection to job %d broke (%s); trying again for %s", in.Open.GetJob(), console.Escape(err.Error()), comeBack)
+	in.line("the connection to job %d broke (%s); retrying for %s", in.Open.GetJob(), console.Escape(err.Error()), comeBack)
 }
 
 func (in *InsideJob) resumed() { in.line("connected again") }
@@ -131,9 +131,9 @@ func (in *InsideJob) explain(err error) error {
 		return err
 	}
 	if in.s.ID() != "" {
-		return cluster.Errorf(cluster.CodeUnknown, "the connection to job %d is lost: %s\nIts session %s is kept for a while: berth shell %[1]d takes it up again", in.Open.GetJob(), ce.Msg, in.s.ID())
+		return cluster.Errorf(cluster.CodeUnknown, "the connection to job %d is lost: %s\nIts session %s is kept for a while; reattach with: berth shell %[1]d", in.Open.GetJob(), ce.Msg, in.s.ID())
 	}
-	return cluster.Errorf(cluster.CodeUnknown, "the command in job %d lost its connection and is ended: %s", in.Open.GetJob(), ce.Msg)
+	return cluster.Errorf(cluster.CodeUnknown, "the command in job %d lost its connection and was ended: %s", in.Open.GetJob(), ce.Msg)
 }
 
 func (in *InsideJob) terminal() bool { return in.Open.GetExec().GetTerminal() }

@@ -43,7 +43,7 @@ func NewLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
 			err = runLogs(cmd.Context(), e, c, o, args[0])
 			var intr *console.Interruption
 			if o.follow && e.StderrTerminal && errors.As(context.Cause(cmd.Context()), &intr) {
-				e.Warnf("this ended the reading alone; go on with: berth logs -f %s", console.Escape(args[0]))
+				e.Warnf("only the reading was ended; continue with: berth logs -f %s", console.Escape(args[0]))
 			}
 			return err
 		},
@@ -65,7 +65,7 @@ func (o *logsOptions) check() error {
 	case o.offset < 0:
 		return console.Usagef("--since-offset %d: must be 0 or more bytes", o.offset)
 	case o.tail >= 0 && o.offset > 0:
-		return console.Usagef("--tail and --since-offset: only one of them can say where to begin")
+		return console.Usagef("--tail and --since-offset: give only one of them")
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func runLogs(ctx context.Context, e *console.Env, c *client.Client, o logsOption
 		return err
 	}
 	if job.GetSpec() == nil || len(job.GetSpec().GetDir()) == 0 {
-		return cluster.Errorf(cluster.CodeDenied, "job %s: only its owner and administrators may see where its output goes", client.JobLabel(job))
+		return cluster.Errorf(cluster.CodeDenied, "job %s: only its owner and administrators may see its output", client.JobLabel(job))
 	}
 	if job.GetNode() == "" || console.Pulling(job) {
 		if job, err = awaitStart(ctx, e, c, o, job); err != nil {
@@ -110,7 +110,7 @@ func awaitStart(ctx context.Context, e *console.Env, c *client.Client, o logsOpt
 		return nil, cluster.Errorf(cluster.CodeConflict, "job %s never started (%s), so it wrote nothing", client.JobLabel(job), job.GetState())
 	}
 	if !o.follow {
-		return nil, cluster.Errorf(cluster.CodeConflict, "job %s has not started (%s): berth why %[1]s says why; berth logs -f waits for it",
+		return nil, cluster.Errorf(cluster.CodeConflict, "job %s has not started (%s); berth why %[1]s explains it, berth logs -f waits for it",
 			client.JobLabel(job), job.GetState())
 	}
 	e.Warnf("job %s has not started (%s); waiting", client.JobLabel(job), job.GetState())

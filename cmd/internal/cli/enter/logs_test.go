@@ -73,7 +73,7 @@ func write(t *testing.T, name, text string) {
 func TestLogs(t *testing.T) {
 	t.Parallel()
 	w, _, dir := logWorld(t)
-	if code := w.Run("logs", "12"); code != console.ExitNotFound || !strings.Contains(w.Errs.String(), "is not there (yet)") {
+	if code := w.Run("logs", "12"); code != console.ExitNotFound || !strings.Contains(w.Errs.String(), "does not exist (yet)") {
 		t.Errorf("no file: exit code %d: %s", code, w.Errs.String())
 	}
 	write(t, filepath.Join(dir, "berth-12.out"), "epoch 1\n")
@@ -88,7 +88,7 @@ func TestLogs(t *testing.T) {
 	}
 	os.Remove(filepath.Join(dir, "berth-12.out"))
 	os.Mkdir(filepath.Join(dir, "berth-12.out"), 0o700)
-	if code := w.Run("logs", "12"); code != console.ExitFailed || !strings.Contains(w.Errs.String(), "is not a regular file") {
+	if code := w.Run("logs", "12"); code != console.ExitFailed || !strings.Contains(w.Errs.String(), "not a regular file") {
 		t.Errorf("a directory: exit code %d: %s", code, w.Errs.String())
 	}
 }
@@ -175,7 +175,7 @@ func TestFollowedWait(t *testing.T) {
 		w.Env.Width = func() int { return 60 }
 		code := w.RunCtx(ctx, "logs", "-f", "14")
 		want := "berth: job 14 has not started (PENDING); waiting\n\r\x1b[KPENDING; Resources: no GPU has 20 GiB free; expected betwe…\r\x1b[K" +
-			"berth: this ended the reading alone; go on with: berth logs -f 14\n"
+			"berth: only the reading was ended; continue with: berth logs -f 14\n"
 		if got := w.Errs.String(); code != 130 || got != want {
 			t.Errorf("exit code %d, said %q, want %q", code, got, want)
 		}

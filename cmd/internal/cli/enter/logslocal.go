@@ -74,7 +74,7 @@ func (l *logReader) cut() error {
 	if err != nil || st.Size() >= at {
 		return err
 	}
-	l.env.Warnf("%s was cut to %d bytes; from its beginning:", l.name, st.Size())
+	l.env.Warnf("%s was truncated to %d bytes; from its beginning:", l.name, st.Size())
 	_, err = l.file.Seek(0, io.SeekStart)
 	return err
 }
@@ -148,10 +148,10 @@ func (l *logReader) elsewhere() bool {
 func (l *logReader) explain(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && l.elsewhere():
-		return cluster.Errorf(cluster.CodeNotFound, "job %s ran on node %s, and its output file %s is not on this machine; read it there, or give jobs a directory that all machines share",
+		return cluster.Errorf(cluster.CodeNotFound, "job %s ran on node %s, and its output file %s is not on this machine; read it there, or use a directory that all machines share",
 			client.JobLabel(l.job), l.job.GetNode(), l.name)
 	case errors.Is(err, fs.ErrNotExist):
-		return cluster.Errorf(cluster.CodeNotFound, "job %s: its output file %s is not there (yet); it may have been removed", client.JobLabel(l.job), l.name)
+		return cluster.Errorf(cluster.CodeNotFound, "job %s: its output file %s does not exist (yet); it may have been removed", client.JobLabel(l.job), l.name)
 	default:
 		return fmt.Errorf("job %s: its output: %w", client.JobLabel(l.job), err)
 	}

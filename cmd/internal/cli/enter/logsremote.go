@@ -27,7 +27,7 @@ func (l *logReader) remote(ctx context.Context) error {
 			if r.began || !r.unreachable(err) || l.open() != nil {
 				return err
 			}
-			l.env.Warnf("%s; this is the file of that name on this machine", console.Escape(err.Error()))
+			l.env.Warnf("%s; showing the file of that name on this machine", console.Escape(err.Error()))
 			return l.here(ctx)
 		}
 		if !complete || !l.o.follow {

@@ -92,7 +92,7 @@ func leftShell(ctx context.Context, e *console.Env, c *client.Client, o *shellOp
 	}
 	for i := len(all) - 1; i >= 0; i-- {
 		if s := all[i]; s.GetTerminal() && !s.GetAttached() {
-			e.Warnf("session %s again, begun %s ago (--new opens another)", s.GetId(), units.FormatDuration(e.Now().Sub(s.GetStarted().AsTime()).Truncate(time.Second)))
+			e.Warnf("reattached to session %s, opened %s ago (--new opens another)", s.GetId(), units.FormatDuration(e.Now().Sub(s.GetStarted().AsTime()).Truncate(time.Second)))
 			return s.GetId(), nil
 		}
 	}
@@ -156,9 +156,9 @@ func listSessions(ctx context.Context, e *console.Env, c *client.Client, o *shel
 	}
 	t := &console.Table{Cols: []console.Column{{Head: "SESSION"}, {Head: "NODE"}, {Head: "COMMAND", Shrink: true}, {Head: "STARTED"}, {Head: "NOW"}}}
 	for _, v := range views {
-		now := "somebody is there"
+		now := "attached"
 		if v.Ends != nil {
-			now = "left; ends in " + units.FormatDuration(v.Ends.Sub(e.Now()).Truncate(time.Second))
+			now = "detached; ends in " + units.FormatDuration(v.Ends.Sub(e.Now()).Truncate(time.Second))
 		}
 		t.Add(v.ID, v.Node, v.Command, units.FormatDuration(e.Now().Sub(v.Started).Truncate(time.Second))+" ago", now)
 	}

@@ -30,7 +30,7 @@ func NewSignalCmd(e *console.Env, c *client.Client) *cobra.Command {
 			case len(args) == 1:
 				return console.Usagef("job id is missing")
 			case first && all:
-				return console.Usagef("--first and --all: only one of them")
+				return console.Usagef("--first and --all: give only one of them")
 			}
 			return nil
 		},

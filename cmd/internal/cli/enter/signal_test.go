@@ -61,9 +61,9 @@ func TestSignalRefused(t *testing.T) {
 	}{
 		{"signal KILL 12", nil, console.ExitUsage, "berth cancel"},
 		{"signal 9 12", nil, console.ExitUsage, "berth cancel"},
-		{"signal NOPE 12", nil, console.ExitUsage, "there is none of that name"},
-		{"signal 65 12", nil, console.ExitUsage, "there is none of that name"},
-		{"signal 0 12", nil, console.ExitUsage, "there is none of that name"},
+		{"signal NOPE 12", nil, console.ExitUsage, "unknown; want a name"},
+		{"signal 65 12", nil, console.ExitUsage, "unknown; want a name"},
+		{"signal 0 12", nil, console.ExitUsage, "unknown; want a name"},
 		{"signal USR1", nil, console.ExitUsage, "job id is missing"},
 		{"signal --first --all USR1 12", nil, console.ExitUsage, "only one of them"},
 		{"signal USR1 12", []error{clitest.Refuse(cluster.CodeDenied, "another user's")}, console.ExitFailed, "another user's"},

@@ -47,7 +47,7 @@ func newModelEvalCmd(e *console.Env) *cobra.Command {
 
 func runModelEval(e *console.Env, o *evalOptions) error {
 	if o.train == "" {
-		return console.Usagef("--train is missing: the directory that holds the data sets")
+		return console.Usagef("--train is missing: give the directory of the data sets")
 	}
 	opt, err := o.parse()
 	if err != nil {
@@ -70,14 +70,14 @@ func runModelEval(e *console.Env, o *evalOptions) error {
 		return fmt.Errorf("evaluate: %w", err)
 	}
 	if len(results) == 0 {
-		note("nothing was scored: no data set has rows enough for these targets and splits")
+		note("nothing was scored: no data set has enough rows for these targets and splits")
 	}
 	if o.plot != "" {
 		files, err := eval.Plot(o.plot, results)
 		if err != nil {
 			return fmt.Errorf("--plot: %w", err)
 		}
-		note(fmt.Sprintf("%d drawings are in %s", len(files), o.plot))
+		note(fmt.Sprintf("%d plots are in %s", len(files), o.plot))
 	}
 	report := eval.NewReport(results)
 	if done, err := console.PrintList(e, console.Format(o.output), report); done {

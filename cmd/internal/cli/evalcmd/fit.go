@@ -47,7 +47,7 @@ func newModelFitCmd(e *console.Env) *cobra.Command {
 
 func runModelFit(e *console.Env, o *fitOptions) error {
 	if o.train == "" {
-		return console.Usagef("--train is missing: the directory that holds the data sets")
+		return console.Usagef("--train is missing: give the directory of the data sets")
 	}
 	loader := eval.Loader{Note: func(s string) { e.Warnf("note: %s", console.Escape(s)) }}
 	sets, err := loader.Load(o.train)

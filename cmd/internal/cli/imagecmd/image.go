@@ -192,7 +192,7 @@ func newImagePruneCmd(e *console.Env, o *imageOptions) *cobra.Command {
 			if unused < 0 {
 				return console.Usagef("--unused %s: want 0 or more, as 24h", unused)
 			}
-			if err := console.Confirm(e, yes, fmt.Sprintf("Delete every image that no job has and that was not used for %s?", unused)); err != nil {
+			if err := console.Confirm(e, yes, fmt.Sprintf("Delete every image that no job uses and that has not been used for %s?", unused)); err != nil {
 				return err
 			}
 			return o.on(cmd.Context(), func(s ImageStore) error {

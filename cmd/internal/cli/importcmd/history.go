@@ -63,7 +63,7 @@ func printHistory(e *console.Env, file string, h *slurmconf.History) {
 	if h == nil {
 		return
 	}
-	e.Printf("\nHistory in %s: %s, of which %s teach something; Slurm measured the GPU memory of %d\n", console.Escape(file),
+	e.Printf("\nHistory in %s: %s, of which %s are useful; Slurm measured the GPU memory of %d\n", console.Escape(file),
 		console.Plural(h.Jobs, "job", "jobs"), console.Plural(len(h.Runs), "run", "runs"), h.Measured)
 	for _, d := range h.Dropped {
 		at := ""
@@ -90,10 +90,10 @@ type learner struct {
 // printDropped says what of the history was not sent.
 func (l *learner) printDropped(e *console.Env) {
 	if l.strangers > 0 {
-		e.Printf("  not those of users that this machine does not know, such as %s: %d\n", console.Escape(l.stranger), l.strangers)
+		e.Printf("  skipped, user not known on this machine, such as %s: %d\n", console.Escape(l.stranger), l.strangers)
 	}
 	if l.untyped > 0 {
-		e.Printf("  not those on GPUs whose type is not told, or not in the cluster: %d; --gpu-type names what is not told\n", l.untyped)
+		e.Printf("  skipped, GPU type not given or not in the cluster: %d; --gpu-type supplies a missing one\n", l.untyped)
 	}
 }
 
@@ -111,13 +111,13 @@ func learn(ctx context.Context, e *console.Env, c *client.Client, h *slurmconf.H
 		}
 	}
 	if len(req.Runs) == 0 {
-		e.Printf("\nof the history nothing was learned\n")
+		e.Printf("\nnothing was learned from the history\n")
 		l.printDropped(e)
 		return nil
 	}
 	resp, err := client.ImportRuns.Ask(ctx, c, client.Changes, req)
 	if err != nil {
-		return console.UnknownChange(err, "Importing again is safe.")
+		return console.UnknownChange(err, "Repeating this is safe.")
 	}
 	jobs := resp.GetJobs()
 	e.Printf("\n%s of %s learned\n", console.Plural(len(req.Runs), "run", "runs"), console.Plural(int(jobs), "job", "jobs"))

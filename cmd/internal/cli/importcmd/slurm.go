@@ -83,7 +83,7 @@ func newSlurmCmd(e *console.Env, c *client.Client, run Runner) *cobra.Command {
 
 func runSlurm(ctx context.Context, e *console.Env, c *client.Client, o *slurmOptions, run Runner) error {
 	if o.apply && (console.Format(o.output) != console.FormatTable || o.script == "-") {
-		return console.Usagef("--apply: prints what the commands print; leave -o and --script - out")
+		return console.Usagef("--apply: prints the commands' output; leave out -o and --script -")
 	}
 	s, err := readSite(o)
 	if err != nil {
@@ -95,7 +95,7 @@ func runSlurm(ctx context.Context, e *console.Env, c *client.Client, o *slurmOpt
 	}
 	for _, name := range o.partitions {
 		if !slices.ContainsFunc(s.Partitions, func(p slurmconf.Partition) bool { return p.Name == name }) {
-			return &console.ExitError{Code: console.ExitNotFound, Err: fmt.Errorf("--partition %s: %s has none of that name", console.ShortQuote(name), o.files.Conf)}
+			return &console.ExitError{Code: console.ExitNotFound, Err: fmt.Errorf("--partition %s: not in %s", console.ShortQuote(name), o.files.Conf)}
 		}
 	}
 	steps := s.Steps(o.partitions)
@@ -164,7 +164,7 @@ func apply(ctx context.Context, e *console.Env, steps []slurmconf.Step, run Runn
 // writeScript writes the commands as a shell script.
 func writeScript(e *console.Env, o *slurmOptions, steps []slurmconf.Step) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "#!/bin/sh\n# What berth import slurm made of %s. Read it before it is run.\nset -e\n", o.files.Conf)
+	fmt.Fprintf(&b, "#!/bin/sh\n# Made by berth import slurm from %s. Read it before you run it.\nset -e\n", o.files.Conf)
 	later := false
 	for _, s := range steps {
 		if s.Later && !later {

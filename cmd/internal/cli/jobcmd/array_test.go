@@ -81,7 +81,7 @@ func TestWaitForAnArray(t *testing.T) {
 		if code := w.Run("wait", "30_17"); code != console.ExitNotFound || !strings.Contains(w.Errs.String(), "0-9") {
 			t.Errorf("no such task: exit code %d: %s", code, w.Errs.String())
 		}
-		if code := w.Run("wait", "12_1"); code != console.ExitNotFound || !strings.Contains(w.Errs.String(), "no array") {
+		if code := w.Run("wait", "12_1"); code != console.ExitNotFound || !strings.Contains(w.Errs.String(), "not an array") {
 			t.Errorf("no array: exit code %d: %s", code, w.Errs.String())
 		}
 	})

@@ -41,9 +41,9 @@ func NewCancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 func runCancel(ctx context.Context, e *console.Env, c *client.Client, o *cancelOptions, args []string) error {
 	switch chooses := o.chooses(); {
 	case len(args) == 0 && !chooses:
-		return console.Usagef("job id is missing; or choose with --me, --name, --state, --partition or --all")
+		return console.Usagef("job id is missing; or select jobs with --me, --name, --state, --partition or --all")
 	case len(args) > 0 && chooses:
-		return console.Usagef("%s beside an option that chooses jobs: name jobs, or choose them", console.ShortQuote(args[0]))
+		return console.Usagef("%s: cannot be combined with an option that selects jobs", console.ShortQuote(args[0]))
 	case chooses:
 		return cancelChosen(ctx, e, c, o)
 	}
@@ -58,7 +58,7 @@ func runCancel(ctx context.Context, e *console.Env, c *client.Client, o *cancelO
 		return err
 	})
 	if err != nil {
-		return console.UnknownChange(err, "Cancelling again is safe: berth cancel "+briefly(args))
+		return console.UnknownChange(err, "Repeating this is safe: berth cancel "+briefly(args))
 	}
 	if code != console.ExitDone {
 		return &console.ExitError{Code: code}
@@ -81,7 +81,7 @@ func printCancelled(e *console.Env, results []*apiv1.CancelResult) int {
 		case apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED:
 			e.Printf("job %s: cancelled%s\n", console.JobOrTasks(r.GetId(), r.GetTasks()), taskCount(r.GetCount()))
 		case apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED:
-			e.Printf("job %s: had ended before, nothing changed\n", console.JobOrTasks(r.GetId(), r.GetTasks()))
+			e.Printf("job %s: had already ended, nothing changed\n", console.JobOrTasks(r.GetId(), r.GetTasks()))
 		case apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND:
 			e.Warnf("job %s: no such job", console.JobOrTasks(r.GetId(), r.GetTasks()))
 			if code == console.ExitDone {
@@ -91,7 +91,7 @@ func printCancelled(e *console.Env, results []*apiv1.CancelResult) int {
 			e.Warnf("job %s: only its owner and administrators may cancel it", console.JobOrTasks(r.GetId(), r.GetTasks()))
 			code = console.ExitFailed
 		default:
-			e.Warnf("job %d: the coordinator's answer (%d) is of a newer release; look with: berth show %d", r.GetId(), r.GetOutcome(), r.GetId())
+			e.Warnf("job %d: the coordinator's answer (%d) is from a newer release; check with: berth show %d", r.GetId(), r.GetOutcome(), r.GetId())
 			code = console.ExitFailed
 		}
 	}

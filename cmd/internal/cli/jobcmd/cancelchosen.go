@@ -27,12 +27,12 @@ func (o *cancelOptions) chooses() bool {
 // request lists the jobs that are chosen: those of me, unless all are meant.
 func (o *cancelOptions) request(me string) (*apiv1.ListJobsRequest, error) {
 	if o.me && o.all {
-		return nil, console.Usagef("--me and --all: want one of them")
+		return nil, console.Usagef("--me and --all: give only one of them")
 	}
 	req := &apiv1.ListJobsRequest{Names: words(o.names), Partitions: words(o.partitions)}
 	if !o.all {
 		if me == "" {
-			return nil, console.Usagef("it is not known who you are; name the jobs")
+			return nil, console.Usagef("your user name is not known; name the jobs")
 		}
 		req.Users = []string{me}
 	}
@@ -41,7 +41,7 @@ func (o *cancelOptions) request(me string) (*apiv1.ListJobsRequest, error) {
 		return nil, err
 	}
 	if i := slices.IndexFunc(req.States, console.Terminal); i >= 0 {
-		return nil, console.Usagef("--state %s: those have ended", req.States[i])
+		return nil, console.Usagef("--state %s: such jobs have already ended", req.States[i])
 	}
 	return req, nil
 }
@@ -68,7 +68,7 @@ func cancelChosen(ctx context.Context, e *console.Env, c *client.Client, o *canc
 	}
 	jobs = slices.DeleteFunc(jobs, func(j *apiv1.Job) bool { return console.Terminal(j.GetState()) })
 	if len(jobs) == 0 {
-		e.Warnf("no such job runs or waits; nothing was done")
+		e.Warnf("no matching job is waiting or running; nothing was done")
 		return nil
 	}
 	var own, others []*apiv1.Job
@@ -80,7 +80,7 @@ func cancelChosen(ctx context.Context, e *console.Env, c *client.Client, o *canc
 		}
 	}
 	if o.all {
-		question := fmt.Sprintf("End %s, of which %d belong to others?", console.Plural(countOf(jobs), "job", "jobs"), countOf(others))
+		question := fmt.Sprintf("Cancel %s, of which %d belong to others?", console.Plural(countOf(jobs), "job", "jobs"), countOf(others))
 		if err := console.Confirm(e, o.yes, question); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func cancelChosen(ctx context.Context, e *console.Env, c *client.Client, o *canc
 	}
 	switch {
 	case err != nil:
-		return console.UnknownChange(err, "Cancelling again is safe.")
+		return console.UnknownChange(err, "Repeating this is safe.")
 	case t.code != console.ExitDone:
 		return &console.ExitError{Code: t.code}
 	}
@@ -141,7 +141,7 @@ func (t *tally) end(ctx context.Context, e *console.Env, c *client.Client, jobs 
 			tell = append(tell, r)
 		}
 		if denied > 0 && denied == len(results) && t.ended == 0 {
-			return cluster.Errorf(cluster.CodeDenied, "only administrators may end the jobs of others; nothing was done. berth cancel --me ends all of yours")
+			return cluster.Errorf(cluster.CodeDenied, "only administrators may cancel the jobs of others; nothing was done. berth cancel --me cancels all of yours")
 		}
 		t.code = worse(t.code, printCancelled(e, tell))
 		return nil

@@ -69,7 +69,7 @@ func NewRequeueCmd(e *console.Env, c *client.Client) *cobra.Command {
 // done says what became of a job.
 var done = map[apiv1.JobAction]string{
 	apiv1.JobAction_JOB_ACTION_HOLD: "held", apiv1.JobAction_JOB_ACTION_RELEASE: "released",
-	apiv1.JobAction_JOB_ACTION_REQUEUE: "will wait again", apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD: "will wait again, held",
+	apiv1.JobAction_JOB_ACTION_REQUEUE: "requeued", apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD: "requeued, held",
 }
 
 // runControl prints a line for each id in the order given, with exit codes as
@@ -86,7 +86,7 @@ func runControl(ctx context.Context, e *console.Env, c *client.Client, args []st
 		return err
 	})
 	if err != nil {
-		return console.UnknownChange(err, "Look with: berth show "+briefly(args))
+		return console.UnknownChange(err, "Check with: berth show "+briefly(args))
 	}
 	if code != console.ExitDone {
 		return &console.ExitError{Code: code}

@@ -19,7 +19,7 @@ func TestGPUTypeAsPeopleWriteIt(t *testing.T) {
 		code := w.Run("submit", "--gpu-type", asked, "--", "true")
 		switch {
 		case want == "":
-			if code != console.ExitUsage || !strings.Contains(w.Errs.String(), `GPU type "t4": may be any of T4, T4-16GB`) {
+			if code != console.ExitUsage || !strings.Contains(w.Errs.String(), `GPU type "t4": matches T4, T4-16GB`) {
 				t.Errorf("%s: exit code %d: %s", asked, code, w.Errs.String())
 			}
 		case code != 0 || len(f.Requests) != 1 || f.Requests[0].GetJobs()[0].GetGpuType() != want:

@@ -22,9 +22,9 @@ func TestMyLatestJob(t *testing.T) {
 		"show":          {"cyd", []string{"show"}, 0, "berth: job 15 (prep), your latest\n"},
 		"show of an id": {"cyd", []string{"show", "12"}, 0, ""},
 		"logs":          {"ann", []string{"logs", "--path"}, 0, "berth: job 16 (old), your latest\n"},
-		"what is wrong": {"ann", []string{"logs", "--tail", "-2"}, console.ExitUsage, "berth: --tail -2: must be 0 or more lines\nRun 'berth logs --help' for what it takes.\n"},
-		"none":          {"eve", []string{"why"}, console.ExitNotFound, "berth: no job of yours is known now; name one, or look for it with: berth history\n"},
-		"nobody":        {"", []string{"show"}, console.ExitUsage, "berth: it is not known who you are; name a job\nRun 'berth show --help' for what it takes.\n"},
+		"what is wrong": {"ann", []string{"logs", "--tail", "-2"}, console.ExitUsage, "berth: --tail -2: must be 0 or more lines\nRun 'berth logs --help' for usage.\n"},
+		"none":          {"eve", []string{"why"}, console.ExitNotFound, "berth: you have no jobs now; name one, or find it with: berth history\n"},
+		"nobody":        {"", []string{"show"}, console.ExitUsage, "berth: your user name is not known; name a job\nRun 'berth show --help' for usage.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

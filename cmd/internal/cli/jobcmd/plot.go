@@ -38,7 +38,7 @@ func plotJobs(ctx context.Context, e *console.Env, c *client.Client, wanted []on
 			plotGPU(e, g)
 		}
 		if !told {
-			e.Printf("\nNothing is known of what its GPUs showed; it is kept for at most a week\n")
+			e.Printf("\nNo GPU measurements are known; they are kept for at most a week\n")
 		}
 	}
 	return nil
@@ -145,13 +145,13 @@ func drawn(f console.Format) bool { return f == formatSVG || f == formatPNG }
 func plotsIn(e *console.Env, f console.Format, plots bool, jobs int) error {
 	switch {
 	case drawn(f) && !plots:
-		return console.Usagef("-o %s is for --plot", f)
+		return console.Usagef("-o %s: only with --plot", f)
 	case drawn(f) && jobs != 1:
-		return console.Usagef("-o %s draws one job, and %d are named", f, jobs)
+		return console.Usagef("-o %s plots one job, but %d are named", f, jobs)
 	case f == formatPNG && e.IsTerminal:
-		return console.Usagef("-o png: a terminal cannot show it; add > curves.png")
+		return console.Usagef("-o png: cannot be shown on a terminal; add > curves.png")
 	case plots && f != console.FormatTable && !drawn(f):
-		return console.Usagef("--plot is for tables and drawings; -o %s has no place for it", f)
+		return console.Usagef("--plot: only with -o table, svg or png, not -o %s", f)
 	}
 	return nil
 }

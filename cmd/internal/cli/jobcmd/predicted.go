@@ -44,12 +44,12 @@ func predictedText(p *apiv1.Prediction) string {
 	}
 	if unpredicted(p) {
 		if p.GetGpuType() == cluster.CPUType {
-			return "nothing is known of it, " + seconds
+			return "nothing is known about it, " + seconds
 		}
 		if p.GetTimeConfidence() > 0 { // its runs used no GPU
-			return "what it needs of GPUs is not known: whole ones until a run was measured; " + seconds
+			return "its GPU needs are not known: whole GPUs until a run has been measured; " + seconds
 		}
-		return "nothing is known of it: whole GPUs until a run was measured, " + seconds
+		return "nothing is known about it: whole GPUs until a run has been measured, " + seconds
 	}
 	known := fmt.Sprintf("; confidence %.0f%%, from %s", 100*p.GetConfidence(), p.GetSource())
 	if p.GetGpuType() == cluster.CPUType {

@@ -117,7 +117,7 @@ func onScreen(e *console.Env, list func() error) error {
 		e.Printf("%s", all.String())
 		return err
 	}
-	e.Printf("%sand %d lines more", strings.Join(lines[:height-1], ""), len(lines)-height+1)
+	e.Printf("%sand %d more lines", strings.Join(lines[:height-1], ""), len(lines)-height+1)
 	return err
 }
 
@@ -137,7 +137,7 @@ func (o *QueueOptions) request(e *console.Env, ids []uint64) (req *apiv1.ListJob
 	if o.Me {
 		me := e.User()
 		if me == "" {
-			return nil, console.Usagef("--me: it is not known who you are; give your name with --user")
+			return nil, console.Usagef("--me: your user name is not known; give it with --user")
 		}
 		req.Users = append(req.Users, me)
 	}

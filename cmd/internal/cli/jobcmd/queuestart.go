@@ -35,7 +35,7 @@ func printStarts(ctx context.Context, e *console.Env, c *client.Client, o *Queue
 		}
 	}
 	if n := len(ids) - client.MostForecasts; n > 0 {
-		e.Warnf("%d jobs wait; of the last %d nothing is said", len(ids), n)
+		e.Warnf("%d jobs wait; the last %d are not shown", len(ids), n)
 		waiting = waiting[:client.MostForecasts]
 	}
 	when, err := client.Forecasts(ctx, c, ids)

@@ -69,7 +69,7 @@ func TestWatchFitsTheScreen(t *testing.T) {
 	w.RunCtx(ctx, "queue", "-r", "-w", "--interval", "1s")
 	shown, _ := strings.CutPrefix(w.Out.String(), "\x1b[H\x1b[J")
 	lines := strings.Split(shown, "\n")
-	if len(lines) != 10 || !strings.HasPrefix(lines[0], " JOBID") || lines[9] != "and 54 lines more" {
+	if len(lines) != 10 || !strings.HasPrefix(lines[0], " JOBID") || lines[9] != "and 54 more lines" {
 		t.Errorf("%d lines:\n%s", len(lines), shown)
 	}
 }

@@ -163,10 +163,10 @@ func showJob(e *console.Env, j *apiv1.Job, asked beside) {
 	}
 	state := j.GetState()
 	if j.GetCancelRequested() && !console.Terminal(state) {
-		state += " (its end was asked for)"
+		state += " (cancelling)"
 	}
 	if j.GetReason() == string(cluster.ReasonPreempted) && !console.Waiting(state) && !console.Terminal(state) {
-		state += " (saves its state to make room)"
+		state += " (checkpointing to make room)"
 	}
 	kv := []string{
 		"Array", arrayText(j.GetArray()),
@@ -249,20 +249,20 @@ func specKeys(j *apiv1.Job) []string {
 	add(s.GetDefer() != nil, "may wait for cheaper power if it ends within %s", units.HumanDuration(s.GetDefer().AsDuration()))
 	add(s.GetObjective() != "", "for %s", s.GetObjective())
 	add(s.GetMaxPowerW() > 0, "at most %d W", s.GetMaxPowerW())
-	add(s.GetMaxCostMilli() > 0, "at a price of at most %g", float64(s.GetMaxCostMilli())/1000)
+	add(s.GetMaxCostMilli() > 0, "at a cost of at most %g", float64(s.GetMaxCostMilli())/1000)
 	add(s.GetNode() != "", "node %s", s.GetNode())
 	add(s.GetNodes() > 1 || s.GetMostNodes() > 0, "%s", view.NodesText(s))
 	w := s.GetWhere()
 	add(w.GetNodes() != "", "on all of %s", w.GetNodes())
 	add(w.GetExclude() != "", "not on %s", w.GetExclude())
 	add(w.GetFeatures() != "", "nodes with %s", w.GetFeatures())
-	add(w.GetReservation() != "", "inside of reservation %s", w.GetReservation())
+	add(w.GetReservation() != "", "inside reservation %s", w.GetReservation())
 	few, _ := cluster.ParseSwitches(w.GetSwitches())
-	add(few.Most > 0, "on at most %s, waiting for that up to %s", console.Plural(few.Most, "switch", "switches"), units.HumanDuration(few.Wait))
+	add(few.Most > 0, "on at most %s, waiting up to %s for that", console.Plural(few.Most, "switch", "switches"), units.HumanDuration(few.Wait))
 	whole := w.GetWhole()
-	add(whole && s.GetMemMib() > 0, "all cores of its nodes, and nobody else there")
-	add(whole && s.GetMemMib() == 0, "all cores and memory of its nodes, and nobody else there")
-	add(s.GetTasksPerNode() > 1, "%d processes a node", s.GetTasksPerNode())
+	add(whole && s.GetMemMib() > 0, "all cores of its nodes, with no other jobs there")
+	add(whole && s.GetMemMib() == 0, "all cores and memory of its nodes, with no other jobs there")
+	add(s.GetTasksPerNode() > 1, "%d processes per node", s.GetTasksPerNode())
 	return []string{
 		"Asked for", strings.Join(asked, ", "),
 		"Checkpoint", checkpointText(j),
@@ -383,7 +383,7 @@ func slowedText(v float64) string {
 	if v == 0 {
 		return ""
 	}
-	return view.SlowdownText(v) + " by those beside it, as predicted"
+	return view.SlowdownText(v) + " by its neighbours, as predicted"
 }
 
 func exitText(code *int32, signal int32) string {
@@ -400,7 +400,7 @@ func exitText(code *int32, signal int32) string {
 // jobShares says what a job has of GPUs, or that it runs on cores instead.
 func jobShares(j *apiv1.Job) string {
 	if console.OnCores(j) {
-		return fmt.Sprintf("none of %d, it runs on cores (cpu)", j.GetGpusWanted())
+		return fmt.Sprintf("none of %d, runs on cores (cpu)", j.GetGpusWanted())
 	}
 	return sharesText(j.GetGpus(), j.GetGpusWanted())
 }

@@ -86,25 +86,25 @@ func TestFlagsWinOverFile(t *testing.T) {
 var badSpecs = map[string]struct{ text, want string }{
 	"empty":           {"", "1:1: is empty"},
 	"only comments":   {"# nothing\n", "1:1: is empty"},
-	"null":            {"~\n", "1:1: wants keys and values"},
-	"list":            {"- a\n", "1:1: wants keys and values"},
+	"null":            {"~\n", "1:1: must have keys and values"},
+	"list":            {"- a\n", "1:1: must have keys and values"},
 	"tabs":            {"env:\n\tA: b\n", "is not well-formed YAML"},
 	"UTF-16":          {"\xff\xfen\x00a\x00", "1:1: is not UTF-8 text"},
 	"Latin-1":         {"name: caf\xe9\n", "1:1: is not UTF-8 text"},
 	"NUL":             {"name: a\x00b\n", "1:1: is not UTF-8 text"},
-	"duplicate":       {"gpus: 1\nname: a\ngpus: 2\n", `3:1: key "gpus" is there twice, first in line 1`},
+	"duplicate":       {"gpus: 1\nname: a\ngpus: 2\n", `3:1: key "gpus" appears twice, first in line 1`},
 	"gpu for gpus":    {"name: a\ngpu: 1\n", `2:1: unknown key "gpu"; did you mean "gpus"?`},
 	"user":            {"user: root\n", `1:1: unknown key "user"`},
 	"flag's spelling": {"gpu-mem: 1G\n", `did you mean "gpu_mem"?`},
-	"name no":         {"name: no\n", `1:7: name: "no" may mean something else than text; put it in quotes`},
+	"name no":         {"name: no\n", `1:7: name: "no" could be read as something other than text; put it in quotes`},
 	"name on":         {"name: On\n", "put it in quotes"},
 	"name 0777":       {"name: 0777\n", "put it in quotes"},
 	"name .inf":       {"name: .inf\n", "put it in quotes"},
 	"name date":       {"name: 2026-01-02\n", "put it in quotes"},
-	"env number":      {"env:\n  A: 4\n", `2:6: env: A: "4" may mean something else than text`},
+	"env number":      {"env:\n  A: 4\n", `2:6: env: A: "4" could be read as something other than text`},
 	"env list":        {"env: [A=b]\n", "env: want names and values"},
 	"env name":        {"env: {'A=B': c}\n", "may not be empty or hold '='"},
-	"env twice":       {"env: {A: b, A: c}\n", `key "A" is there twice`},
+	"env twice":       {"env: {A: b, A: c}\n", `key "A" appears twice`},
 	"gpus 1_000":      {"gpus: 1_000\n", `1:7: gpus: number of GPUs "1_000": want`},
 	"gpus .nan":       {"gpus: .nan\n", "want a whole number from 1 to 16"},
 	"gpus list":       {"gpus: [1]\n", "1:7: gpus: want one value"},
@@ -113,7 +113,7 @@ var badSpecs = map[string]struct{ text, want string }{
 	"bool quoted":     {"exclusive: \"true\"\n", "want true or false"},
 	"mem 16gx":        {"mem: 16gx\n", `1:6: mem: memory "16gx": want MiB`},
 	"command text":    {"command: python train.py\n", "command: want a list"},
-	"command number":  {"command: [sleep, 5]\n", `command[1]: "5" may mean something else`},
+	"command number":  {"command: [sleep, 5]\n", `command[1]: "5" could be read as something other`},
 	"two documents":   {"name: a\n---\nname: b\n", "holds more than one document"},
 	"trailing":        {"{\"name\": \"a\"} x\n", "is not well-formed YAML"},
 	"anchor":          {"name: &a x\ncomment: *a\n", "1:7: anchors and aliases"},
@@ -158,7 +158,7 @@ func TestSpecFileBounds(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{big: "larger than the 64 KiB", fifo: "is not a regular file"} {
+	for path, want := range map[string]string{big: "larger than the limit of 64 KiB", fifo: "not a regular file"} {
 		w := clitest.NewWorld(t)
 		w.Serve("/a", clitest.NewFake())
 		if code := w.Run("submit", path); code != console.ExitUsage || !strings.Contains(w.Errs.String(), want) {

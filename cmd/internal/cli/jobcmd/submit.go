@@ -106,7 +106,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 		req.Jobs = append(req.Jobs, apiconv.SpecToAPI(&o.Spec))
 	}
 	if n := proto.Size(req); n > maxRequestBytes {
-		return console.Usagef("--count %d: %d KiB of arguments and environment in all, at most %d may be in one request; submit fewer at once, or pass less with --export",
+		return console.Usagef("--count %d: %d KiB of arguments and environment in total, at most %d allowed per request; submit fewer at once, or pass less with --export",
 			count, n>>10, maxRequestBytes>>10)
 	}
 	said := batch.OutputFolders(&o.Spec, e.User(), e.Prog != "")
@@ -137,7 +137,7 @@ func (o *SubmitOptions) read(e *console.Env, args []string, dash int) error {
 		return err
 	}
 	if o.Study && !o.Spec.Study.Searches() {
-		return console.Usagef("there is no study; it is a key of a spec file: berth study create --help shows one")
+		return console.Usagef("the study is missing; it is a key of the spec file: berth study create --help shows one")
 	}
 	if o.Prepare != nil {
 		return o.Prepare(&o.Spec)
@@ -171,7 +171,7 @@ func moreThanOneRequest(count string) string {
 	if err != nil || n <= maxCount {
 		return ""
 	}
-	return fmt.Sprintf("; all or none of them are submitted; --array 1-%d makes one job of as many tasks", n)
+	return fmt.Sprintf("; none or all of them are submitted; --array 1-%d makes one job with as many tasks", n)
 }
 
 // afterSpec reads the flags that follow a spec file: only a script's
@@ -198,8 +198,9 @@ func submitError(err error, requestID string) error {
 	var ce *cluster.Error
 	if errors.As(err, &ce) && ce.Code == cluster.CodeUnknown {
 		return &cluster.Error{Code: ce.Code, Msg: fmt.Sprintf(
-			"%s\nThe job may or may not have been submitted. Its request id is %s.\n"+
-				"Run the same command again with --request-id %s: it submits the job if that did not happen yet, and prints its id either way.",
+			"%s\n"+
+				"The job may or may not have been submitted. Its request id is %s.\n"+
+				"Run the same command again with --request-id %s: it submits the job unless that has happened, and prints its id either way.",
 			ce.Msg, requestID, requestID)}
 	}
 	return err
@@ -234,7 +235,7 @@ func (o *SubmitOptions) printSubmitted(e *console.Env, ids []uint64) error {
 			e.Printf("%d%s\n", id, after)
 		}
 	case len(ids) == 1 && o.Spec.Study.Searches():
-		e.Printf("Submitted study %d%s of %s; berth study show %d shows how they do\n", ids[0], on, console.Plural(o.Spec.Array.Tasks.Len(), "trial", "trials"), ids[0])
+		e.Printf("Submitted study %d%s of %s; berth study show %d shows their progress\n", ids[0], on, console.Plural(o.Spec.Array.Tasks.Len(), "trial", "trials"), ids[0])
 	case len(ids) == 1 && o.Spec.Service != nil:
 		e.Printf("Submitted service %s%s as job %d; berth service show %s shows its replicas\n", o.Spec.Service.Name, on, ids[0], o.Spec.Service.Name)
 	case len(ids) == 1:

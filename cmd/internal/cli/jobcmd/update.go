@@ -62,7 +62,7 @@ func NewUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 			}
 			if cmd.Flags().Changed("throttle") {
 				if cmd.Flags().NFlag() > 1 || tasks != "" {
-					return console.Usagef("--throttle changes an array as a whole; give it by itself")
+					return console.Usagef("--throttle applies to a whole array; give it alone")
 				}
 				return Throttle(cmd.Context(), e, c, id, throttle)
 			}
@@ -80,7 +80,7 @@ func NewUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 				}
 			}
 			if !any {
-				return console.Usagef("nothing to change; name it with a flag, such as --time 2h")
+				return console.Usagef("nothing to change; give a flag, such as --time 2h")
 			}
 			if err := Update(cmd.Context(), e, c, req, sign); err != nil {
 				return err
@@ -122,7 +122,7 @@ func jobOrTasks(arg string) (id uint64, tasks string, err error) {
 	case err != nil:
 		return 0, "", err
 	case len(ids)+len(refs) != 1:
-		return 0, "", console.Usagef("job %s: want one job, array, or list of tasks such as 12_[3-9]", console.ShortQuote(arg))
+		return 0, "", console.Usagef("job %s: want one job, array, or task list such as 12_[3-9]", console.ShortQuote(arg))
 	case len(ids) == 1:
 		return ids[0], "", nil
 	}

@@ -54,9 +54,9 @@ func UpdateRequests(ctx context.Context, c *client.Client, req *apiv1.UpdateJobR
 		now := j.GetSpec().GetTimeLimit().AsDuration()
 		switch {
 		case now == 0:
-			return nil, cluster.Errorf(cluster.CodeConflict, "job %s has no time limit that could change by %s; give it one, such as --time 2h", client.JobLabel(j), by)
+			return nil, cluster.Errorf(cluster.CodeConflict, "job %s has no time limit to change by %s; set one, such as --time 2h", client.JobLabel(j), by)
 		case now+by < time.Second:
-			return nil, cluster.Errorf(cluster.CodeInvalid, "job %s has a time limit of %s, which cannot change by %s; to end it: berth cancel %[1]s", client.JobLabel(j), now, by)
+			return nil, cluster.Errorf(cluster.CodeInvalid, "job %s has a time limit of %s, which cannot change by %s; to end the job: berth cancel %[1]s", client.JobLabel(j), now, by)
 		}
 		one := proto.CloneOf(req)
 		one.Tasks, one.TimeLimit = tasks, durationpb.New(now+by)

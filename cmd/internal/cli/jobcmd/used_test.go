@@ -65,7 +65,7 @@ func TestShowRightNow(t *testing.T) {
 		change func(g []*apiv1.GPU)
 		want   string
 	}{
-		"alone on both": {func(g []*apiv1.GPU) { g[1].MeasuredUsedMib, g[1].MeasuredUtilMilli = 1024, 70 }, "its 2 GPUs, which it has to itself, are 50% busy on average and have up to 68.5 GiB in use"},
+		"alone on both": {func(g []*apiv1.GPU) { g[1].MeasuredUsedMib, g[1].MeasuredUtilMilli = 1024, 70 }, "its 2 GPUs, which it has to itself, are 50% busy on average with up to 68.5 GiB in use"},
 		"one not read":  {func([]*apiv1.GPU) {}, ""},
 		"one shared": {func(g []*apiv1.GPU) {
 			g[1].MeasuredUsedMib, g[1].MeasuredUtilMilli, g[1].Jobs = 1024, 70, []uint64{13, 14}

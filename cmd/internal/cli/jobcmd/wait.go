@@ -48,7 +48,7 @@ func NewWaitCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-var errWaitTimeout = errors.New("time-out of wait")
+var errWaitTimeout = errors.New("wait timed out")
 
 func endReason(j *apiv1.Job) string {
 	if r := console.ReasonText(j.GetReason(), j.GetReasonDetail()); r != "" {

@@ -251,7 +251,7 @@ func (w *waiter) blameArray(array uint64, tasks []uint64) (worst int) {
 		}
 	}
 	if said > maxBlamed {
-		w.env.Warnf("array %d: %d tasks did not end well, and these are the first of them; all: berth history %d", array, bad, array)
+		w.env.Warnf("array %d: %d tasks failed; showing the first; all: berth history %d", array, bad, array)
 	}
 	return worst
 }
@@ -280,5 +280,5 @@ func (w *waiter) failed(err error, limit time.Duration) error {
 			open = append(open, r)
 		}
 	}
-	return &cluster.Error{Code: cluster.CodeUnknown, Msg: fmt.Sprintf("not ended after %s: %s\nWait on with: berth wait %s", limit, open, open)}
+	return &cluster.Error{Code: cluster.CodeUnknown, Msg: fmt.Sprintf("not ended after %s: %s\nContinue with: berth wait %s", limit, open, open)}
 }

@@ -71,6 +71,6 @@ func (w *waiter) left(err error) {
 		}
 	}
 	if len(open) > 0 {
-		w.env.Warnf("what was waited for goes on; wait again with: berth wait %s; end it with: berth cancel %[1]s", open)
+		w.env.Warnf("still going; wait again with: berth wait %s; cancel with: berth cancel %[1]s", open)
 	}
 }

@@ -76,7 +76,7 @@ func TestLeavingAWait(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(90*time.Second, func() { cancel(&console.Interruption{Sig: syscall.SIGINT}) })
 		code := waited(t, w, ctx, "wait", "14")
-		want := "\r\x1b[Kberth: what was waited for goes on; wait again with: berth wait 14; end it with: berth cancel 14\n"
+		want := "\r\x1b[Kberth: still going; wait again with: berth wait 14; cancel with: berth cancel 14\n"
 		if got := w.Errs.String(); code != 130 || !strings.HasSuffix(got, want) {
 			t.Errorf("exit code %d, said %q, want %q", code, got, want)
 		}

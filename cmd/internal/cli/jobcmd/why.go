@@ -111,7 +111,7 @@ func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.For
 	}
 	if f := resp.GetForecast(); f != nil {
 		e.Printf("Nearest: %s\n", console.Escape(f.GetMissing()))
-		e.Printf("Expected start: %s (as predicted, and in nine cases of ten)\n", client.StartText(e, f, ""))
+		e.Printf("Expected start: %s (as predicted, and 90th percentile)\n", client.StartText(e, f, ""))
 	}
 	printStanding(e, resp)
 	return nil
@@ -121,11 +121,11 @@ func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.For
 // shares.
 func printStanding(e *console.Env, r *apiv1.ExplainJobResponse) {
 	if m := r.GetRoom(); m != nil {
-		e.Printf("Room in the quota: %s (as predicted, and in nine cases of ten), when %s\n",
+		e.Printf("Room in the quota: %s (as predicted, and 90th percentile), when %s\n",
 			client.StartText(e, &apiv1.Forecast{StartP50: m.GetP50(), StartP90: m.GetP90()}, ""), console.Escape(m.GetWords()))
 	}
 	if r.GetRoom() == nil && slices.ContainsFunc(r.GetExplanations(), func(x *apiv1.Explanation) bool { return accounting.LimitReason(cluster.ReasonCode(x.GetCode())) }) {
-		e.Printf("Room in the quota: none is expected by itself; ask an administrator for more\n")
+		e.Printf("Room in the quota: not expected by itself; ask an administrator for more\n")
 	}
 	f := r.GetFairShare()
 	if f == nil || !console.Waiting(r.GetJob().GetState()) {
@@ -137,13 +137,13 @@ func printStanding(e *console.Env, r *apiv1.ExplainJobResponse) {
 		text += fmt.Sprintf(": account %s has %s of the shares beside it and had %s of the use; %s %s of the account's shares and %s of its use",
 			a, percent(f.GetAccountShares()), percent(f.GetAccountUse()), r.GetJob().GetUser(), percent(f.GetUserShares()), percent(f.GetUserUse()))
 	} else {
-		text += ": in no account, so in the middle until something is used"
+		text += ": in no account, so in the middle until anything is used"
 	}
 	e.Printf("%s\n", console.Escape(text))
 	if w := f.GetWeightMilli(); w == 0 {
-		e.Printf("Fair shares do not count in the order here (scheduling.fairshare is 0)\n")
+		e.Printf("Fair share does not count in the order here (scheduling.fairshare is 0)\n")
 	} else {
-		e.Printf("Fair shares make %s of the order here, the length of jobs the rest\n", percent(float64(w)/1000))
+		e.Printf("Fair share is %s of the order here, job length the rest\n", percent(float64(w)/1000))
 	}
 }
 
@@ -176,7 +176,7 @@ func whySentence(e *console.Env, j *apiv1.Job, cards client.Cards) string {
 			text += ", placed there because: " + j.GetAttempts()[n-1].GetWhy()
 		}
 		if g := j.GetGpus(); len(g) > 0 && g[0].GetShare().GetGrantedMib() > 0 {
-			text += fmt.Sprintf("; its share was cut from %s to the %s that it uses with a margin, and grows again before it needs more",
+			text += fmt.Sprintf("; its share shrank from %s to the %s that it uses, with a margin, and regrows before it needs more",
 				units.HumanMiB(g[0].GetShare().GetGrantedMib()), units.HumanMiB(g[0].GetShare().GetMemMib()))
 		}
 		return text + reason

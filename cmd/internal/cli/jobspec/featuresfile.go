@@ -33,7 +33,7 @@ func readFeatures(e *console.Env, name string) (model.Features, error) {
 	case err != nil:
 		return model.Features{}, fmt.Errorf("read %s: %w", from, err)
 	case len(data) > MaxFeaturesFile:
-		return model.Features{}, fmt.Errorf("%s: more than %d KiB; want what berth features -o json prints", from, MaxFeaturesFile>>10)
+		return model.Features{}, fmt.Errorf("%s: more than %d KiB; want the output of berth features -o json", from, MaxFeaturesFile>>10)
 	}
 	f, err := ParseFeatures(data)
 	if err != nil {
@@ -46,23 +46,23 @@ func readFeatures(e *console.Env, name string) (model.Features, error) {
 // not one, what has keys that it does not have, and numbers out of range.
 func ParseFeatures(data []byte) (model.Features, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
-		return model.Features{}, errors.New("is empty; want what berth features -o json prints")
+		return model.Features{}, errors.New("is empty; want the output of berth features -o json")
 	}
 	var v FeaturesView
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&v); err != nil {
-		return model.Features{}, fmt.Errorf("%s; want what berth features -o json prints", jsonText(err))
+		return model.Features{}, fmt.Errorf("%s; want the output of berth features -o json", jsonText(err))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return model.Features{}, errors.New("goes on after the first object; want what one berth features -o json prints")
+		return model.Features{}, errors.New("continues after the first object; want the output of one berth features -o json")
 	}
 	f := v.features()
 	if err := f.Check(); err != nil {
 		return model.Features{}, err
 	}
 	if !f.Known() {
-		return model.Features{}, fmt.Errorf("source %s: says nothing of a model; want graph or catalogue", console.ShortQuote(v.Source))
+		return model.Features{}, fmt.Errorf("source %s: does not describe a model; want graph or catalogue", console.ShortQuote(v.Source))
 	}
 	return f, nil
 }
@@ -73,7 +73,7 @@ func jsonText(err error) string {
 		return fmt.Sprintf("%s is a JSON %s, want %s", t.Field, t.Value, t.Type)
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return "is cut short"
+		return "is truncated"
 	}
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
@@ -106,7 +106,7 @@ func (r *Request) takeFeatures(e *console.Env) (f model.Features, warnings []str
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 			return f, nil, console.Usagef("--features: %w", err)
 		}
-		return f, []string{fmt.Sprintf("--features: %v; the job is predicted without its model", err)}, nil
+		return f, []string{fmt.Sprintf("--features: %v; the job's needs are predicted without its model", err)}, nil
 	}
 	m := &r.Run
 	f.Steps = m.steps
@@ -126,10 +126,10 @@ func (r *Request) takeFeatures(e *console.Env) (f model.Features, warnings []str
 		}
 	}
 	if len(ignored) > 0 {
-		warnings = append(warnings, "--features: was counted otherwise, so "+strings.Join(ignored, ", ")+" change nothing; give them to berth features instead")
+		warnings = append(warnings, "--features: was counted with other settings, so "+strings.Join(ignored, ", ")+" have no effect; give them to berth features instead")
 	}
 	if f.Partial {
-		warnings = append(warnings, "--features: part of the model was not understood; the prediction may be low")
+		warnings = append(warnings, "--features: part of the model was not understood; the prediction may be too low")
 	}
 	return f, warnings, nil
 }

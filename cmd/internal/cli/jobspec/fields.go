@@ -208,7 +208,7 @@ func setDeadline(r *Request, v string) error {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
 		if at, err := time.ParseInLocation(layout, v, time.Local); err == nil {
 			if r.Spec.Deadline = cluster.TimeOf(at); r.Spec.Deadline <= 0 {
-				return fmt.Errorf("deadline %s: lies before 1970", console.ShortQuote(v))
+				return fmt.Errorf("deadline %s: before 1970", console.ShortQuote(v))
 			}
 			return nil
 		}
@@ -219,7 +219,7 @@ func setDeadline(r *Request, v string) error {
 		return nil
 	}
 	if _, ok := slurm.ParseNext(v, time.Now()); !ok {
-		return fmt.Errorf("deadline %s: want a span such as 90 (minutes) or 6h, or a time such as %s", console.ShortQuote(v), slurm.TimeForms)
+		return fmt.Errorf("deadline %s: want a duration such as 90 (minutes) or 6h, or a time such as %s", console.ShortQuote(v), slurm.TimeForms)
 	}
 	r.Deadline = v // the command's clock says when that is
 	return nil
@@ -299,7 +299,7 @@ func gpuFields() []Field {
 		{"in-place", "", KindTruth, "with a range of nodes, let nodes join and leave without a restart, as with torchrun's elastic agent; needs --checkpoint, for nodes that leave", truth(func(r *Request) *bool { return &r.Spec.InPlace })},
 		{"gpu-type", "", kindText, "only GPUs of this `TYPE` (see berth node list), or part of its name such as a100", func(r *Request, v string) error {
 			if v == "" || len(v) > 64 || console.Escape(v) != v {
-				return fmt.Errorf("GPU type %s: want a name as berth node list shows it", console.ShortQuote(v))
+				return fmt.Errorf("GPU type %s: want a name shown by berth node list", console.ShortQuote(v))
 			}
 			r.Spec.GPUType = v
 			return nil
@@ -322,7 +322,7 @@ func powerFields() []Field {
 	return []Field{
 		{"defer", "", kindAmount, "let the job wait for cheaper power, if the site has a price signal, while it is predicted to end within `TIME` from now, such as 12h", func(r *Request, v string) (err error) {
 			if r.Spec.Defer, err = units.ParseDuration(v); err != nil {
-				return fmt.Errorf("defer %s: want a span such as 90 (minutes) or 12h", console.ShortQuote(v))
+				return fmt.Errorf("defer %s: want a duration such as 90 (minutes) or 12h", console.ShortQuote(v))
 			}
 			return nil
 		}},

@@ -31,7 +31,7 @@ func (r *Request) readModel(e *console.Env) (warnings []string, err error) {
 		}
 	}
 	if sources > 1 {
-		return nil, console.Usagef("--onnx, --config, --model and --features: give one of them")
+		return nil, console.Usagef("--onnx, --config, --model and --features: give only one of them")
 	}
 	run, given := r.ModelRun()
 	if !given && !m.named() {
@@ -49,7 +49,7 @@ func (r *Request) readModel(e *console.Env) (warnings []string, err error) {
 		}
 	case m.named():
 		if m.batch == 0 && m.Model == "" {
-			warnings = append(warnings, "--batch is missing: the prediction counts with 1 sample a step")
+			warnings = append(warnings, "--batch is missing: the prediction assumes 1 sample per step")
 		}
 		flag, file := "--onnx", m.onnx
 		read := readONNX
@@ -64,7 +64,7 @@ func (r *Request) readModel(e *console.Env) (warnings []string, err error) {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), err != nil && m.Model != "":
 			return nil, console.Usagef("%s: %w", flag, err)
 		case err != nil:
-			warnings = append(warnings, fmt.Sprintf("%s: %v; the job is predicted without its model", flag, err))
+			warnings = append(warnings, fmt.Sprintf("%s: %v; the job's needs are predicted without its model", flag, err))
 		default:
 			f = got
 			for _, n := range notes {
@@ -119,7 +119,7 @@ func readONNX(name string, run model.Run) (f model.Features, notes []string, err
 	base := filepath.Base(name)
 	f, err = model.FromGraph(g, strings.TrimSuffix(base, filepath.Ext(base)), run)
 	if f.Partial {
-		notes = append(notes, "part of the graph was not understood; the prediction may be low")
+		notes = append(notes, "part of the graph was not understood; the prediction may be too low")
 	}
 	return f, append(notes, uncounted(run)...), err
 }
@@ -174,5 +174,5 @@ func uncounted(run model.Run) []string {
 	if flags == nil {
 		return nil
 	}
-	return []string{strings.Join(flags, " and ") + ": the sizes of this model are counted without; for a transformer give its config.json with --config"}
+	return []string{strings.Join(flags, " and ") + ": not taken into account for this model; for a transformer, give its config.json with --config"}
 }

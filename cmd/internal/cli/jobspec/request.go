@@ -40,7 +40,7 @@ func (r *Request) FromArgs(e *console.Env, file string, args []string, dash int)
 		}
 		if r.Slurm.Asked.Wrapped {
 			if len(args) > 0 || file != "" {
-				return console.Usagef("--wrap: there is another command already, %s", console.ShortQuote(max(file, strings.Join(args, " "))))
+				return console.Usagef("--wrap: there is already another command, %s", console.ShortQuote(max(file, strings.Join(args, " "))))
 			}
 			if err := failedPlace(r.Wrap(caller(e), r.Slurm.Asked)); err != nil {
 				return err
@@ -53,7 +53,7 @@ func (r *Request) FromArgs(e *console.Env, file string, args []string, dash int)
 			return console.Usagef("argument %s: put the command after --, such as: -- %s", console.ShortQuote(a), console.Escape(strings.Join(before, " ")))
 		}
 		if file != "" {
-			return console.Usagef("spec file %s: another one, %s, is there already", console.ShortQuote(a), console.ShortQuote(file))
+			return console.Usagef("spec file %s: there is already another, %s", console.ShortQuote(a), console.ShortQuote(file))
 		}
 		file = a
 	}
@@ -68,7 +68,7 @@ func (r *Request) FromArgs(e *console.Env, file string, args []string, dash int)
 		return err
 	}
 	if file == "-" && r.Run.features == "-" {
-		return console.Usagef("--features: standard input is the spec file already; give the features in a file")
+		return console.Usagef("--features: standard input is already the spec file; give the features in a file")
 	}
 	if dash >= 0 && len(command) == 0 {
 		return console.Usagef("the command after -- is missing, such as: -- python train.py")
@@ -117,7 +117,7 @@ func (r *Request) Fill(e *console.Env) (warnings []string, err error) {
 	warnings = append(warnings, more...)
 	for _, f := range [...]struct{ flag, v string }{{"image", s.Image}, {"comment", s.Comment}} {
 		if !utf8.ValidString(f.v) { // the wire cannot carry it
-			return nil, console.Usagef("--%s %s: is not UTF-8", f.flag, console.ShortQuote(f.v))
+			return nil, console.Usagef("--%s %s: not valid UTF-8", f.flag, console.ShortQuote(f.v))
 		}
 	}
 	if err := r.Place(); err != nil {

@@ -109,7 +109,7 @@ func (r *Request) fromScript(e *console.Env, name string, args []string) error {
 	case err != nil && e.Prog != "": // in Slurm's words, and no more
 		return err
 	case errors.Is(err, sbatch.ErrNoInterpreter):
-		return refusal("", fmt.Errorf("%s is no batch script: its first line is no #! with an interpreter, such as #!/bin/sh; a program and its arguments go after --, such as: -- %s", console.ShortQuote(name), runsIt(name)))
+		return refusal("", fmt.Errorf("%s is not a batch script: its first line is not #! with an interpreter, such as #!/bin/sh; put a program and its arguments after --, such as: -- %s", console.ShortQuote(name), runsIt(name)))
 	case err != nil:
 		return refusal(name, err)
 	}
@@ -117,7 +117,7 @@ func (r *Request) fromScript(e *console.Env, name string, args []string) error {
 		return err
 	}
 	if r.Slurm.Asked.Wrapped {
-		return console.Usagef("--wrap: there is a script already, %s", console.ShortQuote(name))
+		return console.Usagef("--wrap: there is already a script, %s", console.ShortQuote(name))
 	}
 	return failedPlace(r.Script(caller(e), r.Slurm.Asked, data, path, args))
 }
@@ -257,7 +257,7 @@ func (r *Request) report(e *console.Env, name string, script *sbatch.Script, out
 	}
 	if script != nil && !quiet {
 		for _, line := range script.Late {
-			e.Warnf("%s:%d: a directive after the first command is a comment, to sbatch as well", console.Escape(name), line)
+			e.Warnf("%s:%d: a directive after the first command is only a comment, for sbatch too", console.Escape(name), line)
 		}
 	}
 	switch {
@@ -304,5 +304,5 @@ func noScript(args []string, err error) error {
 	if !errors.As(err, &u) {
 		return err
 	}
-	return console.Usagef("%w; a command goes after --, such as: -- %s", u.Err, console.Escape(strings.Join(args, " ")))
+	return console.Usagef("%w; put a command after --, such as: -- %s", u.Err, console.Escape(strings.Join(args, " ")))
 }

@@ -37,7 +37,7 @@ func readSpecFile(e *console.Env, r *Request, name string) (command []string, er
 		return nil, console.Usagef("spec file: %w", err)
 	}
 	if len(raw) > MaxSpecBytes {
-		return nil, console.Usagef("%s: larger than the %d KiB that a spec file may have", name, MaxSpecBytes>>10)
+		return nil, console.Usagef("%s: larger than the limit of %d KiB for a spec file", name, MaxSpecBytes>>10)
 	}
 	command, err = ParseSpec(r, raw)
 	if err != nil {
@@ -88,7 +88,7 @@ func ParseSpec(r *Request, raw []byte) (command []string, err error) {
 		return nil, err
 	}
 	if root.Kind != yaml.MappingNode {
-		return nil, lineError(root, "wants keys and values, such as command: [python, train.py]")
+		return nil, lineError(root, "must have keys and values, such as command: [python, train.py]")
 	}
 	return r.applyMapping(root)
 }
@@ -137,7 +137,7 @@ func pairs(m *yaml.Node, do func(key string, k, v *yaml.Node) error) error {
 			return lineError(k, "key %s: want a word", console.ShortQuote(k.Value))
 		}
 		if at, twice := seen[k.Value]; twice {
-			return lineError(k, "key %q is there twice, first in line %d", k.Value, at)
+			return lineError(k, "key %q appears twice, first in line %d", k.Value, at)
 		}
 		seen[k.Value] = k.Line
 		if err := do(k.Value, k, v); err != nil {
@@ -224,7 +224,7 @@ func wantText(v *yaml.Node) error {
 	}
 	plain := v.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0
 	if plain && (v.Tag != "!!str" || yaml11().MatchString(v.Value)) {
-		return fmt.Errorf("%s may mean something else than text; put it in quotes", console.ShortQuote(v.Value))
+		return fmt.Errorf("%s could be read as something other than text; put it in quotes", console.ShortQuote(v.Value))
 	}
 	return nil
 }

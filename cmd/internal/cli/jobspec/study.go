@@ -29,7 +29,7 @@ var studyKeys = map[string]func(*studyText, *yaml.Node) error{
 	"at_once": func(t *studyText, v *yaml.Node) error { return wholeNode(v, study.MaxTrials, &t.atOnce) },
 	"seed": func(t *studyText, v *yaml.Node) (err error) {
 		if t.s.Seed, err = strconv.ParseUint(v.Value, 10, 64); err != nil {
-			return fmt.Errorf("%s: want a whole number from 0 on", console.ShortQuote(v.Value))
+			return fmt.Errorf("%s: want a whole number of at least 0", console.ShortQuote(v.Value))
 		}
 		return nil
 	},
@@ -112,7 +112,7 @@ func (r *Request) study(v *yaml.Node) error {
 		t.trials = int64(t.s.Combinations())
 	}
 	if t.trials == 0 || t.trials > study.MaxTrials {
-		return lineError(v, "study: trials: want how many there are, from 1 to %d", study.MaxTrials)
+		return lineError(v, "study: trials: want a number of trials from 1 to %d", study.MaxTrials)
 	}
 	text := fmt.Sprintf("0-%d", t.trials-1)
 	if t.atOnce > 0 {
@@ -144,7 +144,7 @@ func (t *studyText) space(v *yaml.Node) error {
 				text := val.Content[1].Content[i].Value
 				n, err := strconv.ParseFloat(text, 64)
 				if err != nil {
-					return lineError(val, "study: space: %s: %s is no number", name, console.ShortQuote(text))
+					return lineError(val, "study: space: %s: %s is not a number", name, console.ShortQuote(text))
 				}
 				*to = n
 			}

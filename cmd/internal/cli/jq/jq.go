@@ -86,7 +86,7 @@ func (f *Filter) Run(ctx context.Context, in io.Reader, to io.Writer) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("what the command prints is no JSON: %w", err)
+			return fmt.Errorf("the command's output is not JSON: %w", err)
 		}
 		err = f.one(ctx, v, out)
 		if ferr := out.w.Flush(); err == nil {
@@ -116,7 +116,7 @@ func (f *Filter) one(ctx context.Context, v any, out *limited) error {
 		}
 		if err, bad := x.(error); bad {
 			if errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Errorf("the expression worked on one value for %s, which is the most", f.time)
+				return fmt.Errorf("the expression took %s on one value, which is the limit", f.time)
 			}
 			return err
 		}
@@ -163,7 +163,7 @@ type limited struct {
 
 func (l *limited) line(s string) error {
 	if l.left -= int64(len(s)) + 1; l.left < 0 {
-		return errors.New("the expression prints more than " + strconv.Itoa(maxPrint>>20) + " MiB, which is the most")
+		return errors.New("the expression prints more than " + strconv.Itoa(maxPrint>>20) + " MiB, which is the limit")
 	}
 	if _, err := l.w.WriteString(s); err != nil {
 		return err

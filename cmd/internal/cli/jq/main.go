@@ -16,7 +16,7 @@ func Main(args []string, in io.Reader, out, errs io.Writer, ready io.WriteCloser
 	// It ends with what it reads: who interrupts the command sees what it printed until then.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	if len(args) < 1 || len(args) > 2 {
-		fmt.Fprintln(errs, "this program is a part of berth: use --jq of its commands")
+		fmt.Fprintln(errs, "this program is part of berth: use the --jq option of its commands")
 		return 2
 	}
 	f, err := New(args[0])

@@ -183,7 +183,7 @@ func (k *call) take(r *bufio.Reader, n int) error {
 		k.link.mu.Lock()
 		defer k.link.mu.Unlock()
 		if len(k.buf)+n > streamWindow {
-			return errors.New("the coordinator sent more than was asked for")
+			return errors.New("the coordinator sent more than was requested")
 		}
 		k.buf = append(k.buf, b...)
 		k.changed.Broadcast()
@@ -212,7 +212,7 @@ func (k *call) length(b []byte) (int, error) {
 	n := binary.BigEndian.Uint32(b[1:])
 	switch {
 	case b[0] != 0:
-		return 0, statusf(Internal, "the answer is compressed, which was not asked for")
+		return 0, statusf(Internal, "the answer is compressed, which was not requested")
 	case int64(n) > int64(k.most):
 		return 0, statusf(Exhausted, "the answer has %d bytes; this program takes %d", n, k.most)
 	}
@@ -252,7 +252,7 @@ func (k *call) reset(why uint32) error {
 	case why == cancelled:
 		return statusf(Canceled, "the coordinator gave up")
 	case why == calm:
-		return statusf(Exhausted, "the coordinator has too much to do")
+		return statusf(Exhausted, "the coordinator is overloaded")
 	case why == noError && k.code != "":
 		k.end()
 		return nil
@@ -310,7 +310,7 @@ func (k *call) answer() ([]byte, error) {
 		return nil, err
 	}
 	if len(k.buf) != Head+n {
-		return nil, statusf(Internal, "the answer is not of the length it says")
+		return nil, statusf(Internal, "the answer does not have the length it claims")
 	}
 	return k.buf[Head:], nil
 }

@@ -61,7 +61,7 @@ const (
 )
 
 // errNoHTTP2 is of a server that speaks something else.
-var errNoHTTP2 = errors.New("what listens there is no coordinator: it does not speak gRPC")
+var errNoHTTP2 = errors.New("what listens there is not a coordinator: it does not speak gRPC")
 
 // link is one connection. One goroutine reads from it; writing is for any.
 type link struct {

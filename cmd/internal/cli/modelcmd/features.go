@@ -56,7 +56,7 @@ func runFeatures(e *console.Env, r *jobspec.Request, f console.Format, files []s
 	case len(files) == 0 && from != "":
 		read = jobspec.FromCatalogue
 	default:
-		return console.Usagef("want one file, or a name with --model, such as: berth features model.onnx")
+		return console.Usagef("want one file, or --model NAME, such as: berth features model.onnx")
 	}
 	ft, notes, err := read(from, run)
 	if err != nil {

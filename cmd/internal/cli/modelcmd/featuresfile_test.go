@@ -32,7 +32,7 @@ func TestFeaturesComeBackAsTheyWerePrinted(t *testing.T) {
 		t.Errorf("%s, warned %q", d, warned)
 	}
 	got, warned = submitted(t, "--features", path, "--batch", "5", "--optimizer", "sgd", "--seq-len", "1024")
-	if got.Batch != 4 || got.Optimizer != "adamw" || !strings.Contains(warned, "so --batch, --optimizer change nothing") {
+	if got.Batch != 4 || got.Optimizer != "adamw" || !strings.Contains(warned, "so --batch, --optimizer have no effect") {
 		t.Errorf("%+v, warned %q", got, warned)
 	}
 }
@@ -64,13 +64,13 @@ func TestOddFeaturesOnlyWarn(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":      {" \n", "is empty"},
 		"no JSON":    {"resnet50", "invalid character"},
-		"cut":        {`{"model":"Net"`, "is cut short"},
-		"two":        {`{"model":"Net","source":"graph","batch":1}{}`, "goes on after the first object"},
+		"cut":        {`{"model":"Net"`, "is truncated"},
+		"two":        {`{"model":"Net","source":"graph","batch":1}{}`, "continues after the first object"},
 		"a list":     {`[]`, "is a JSON array"},
 		"odd key":    {`{"model":"Net","surprise":1}`, `unknown field "surprise"`},
 		"odd number": {`{"batch":"many"}`, "batch is a JSON string, want int64"},
 		"range":      {`{"model":"Net","source":"graph","batch":-1}`, "batch -1"},
-		"source":     {`{"model":"Net","batch":1}`, "says nothing of a model"},
+		"source":     {`{"model":"Net","batch":1}`, "does not describe a model"},
 		"precision":  {`{"model":"Net","source":"graph","batch":1,"precision":"fp8"}`, `precision "fp8"`},
 		"large":      {strings.Repeat(" ", jobspec.MaxFeaturesFile+1), "more than 64 KiB"},
 	} {
@@ -87,7 +87,7 @@ func TestOddFeaturesOnlyWarn(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"no such file": {"--features", filepath.Join(dir, "absent")}, "give one of them": {"--features", filepath.Join(dir, "empty"), "--model", "resnet50"},
+		"no such file": {"--features", filepath.Join(dir, "absent")}, "give only one of them": {"--features", filepath.Join(dir, "empty"), "--model", "resnet50"},
 	} {
 		w := clitest.NewWorld(t)
 		w.Serve("/a", clitest.NewFake())

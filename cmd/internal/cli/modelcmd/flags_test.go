@@ -107,16 +107,16 @@ func TestOddModelsOnlyWarn(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no JSON", []string{"--config", "bad/config.json"}, "the job is predicted without its model"},
-		{"too many layers", []string{"--config", "huge/config.json"}, "layers 1000000000: must be 1 to 10000; the job is predicted without its model"},
-		{"a pickle", []string{"--config", "pickle/model.safetensors"}, "the job is predicted without its model"},
+		{"no JSON", []string{"--config", "bad/config.json"}, "the job's needs are predicted without its model"},
+		{"too many layers", []string{"--config", "huge/config.json"}, "layers 1000000000: must be 1 to 10000; the job's needs are predicted without its model"},
+		{"a pickle", []string{"--config", "pickle/model.safetensors"}, "the job's needs are predicted without its model"},
 		{"unknown type", []string{"--config", "weird"}, "model type mystery is not known; its layers are counted as Llama's"},
 		{"weights of another model", []string{"--config", "lie"}, "the weights hold 1000000 parameters, but by its configuration the model has 1100048384"},
 		{"weights alone", []string{"--config", "weights/model.safetensors"}, "only the weights are counted, so the prediction is too low"},
 		{"too long a sequence", []string{"--config", "plain", "--seq-len", "4096"}, "a sequence length of 4096 is more than the model's 2048 positions"},
 		{"no sequence length", []string{"--config", "plain"}, "the sequence length is missing; counted with 2048"},
 		{"four bits that train", []string{"--config", "plain", "--seq-len", "8", "--weight-bits", "4"}, "weights of 4 bits do not train without adapters"},
-		{"adapters of an image model", []string{"--model", "resnet50", "--lora-rank", "4"}, "--lora-rank: the sizes of this model are counted without"},
+		{"adapters of an image model", []string{"--model", "resnet50", "--lora-rank", "4"}, "--lora-rank: not taken into account for this model"},
 		{"an ONNX file for a configuration", []string{"--config", "resnet.onnx"}, "want config.json, a .safetensors file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func parseVersion(s string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, console.Usagef("version %s: want a number that berth model list shows, 0 for the built-in model", console.ShortQuote(s))
+		return 0, console.Usagef("version %s: want a number shown by berth model list; 0 is the built-in model", console.ShortQuote(s))
 	}
 	return n, nil
 }
@@ -134,7 +134,7 @@ func runModelShow(ctx context.Context, e *console.Env, c *client.Client, f conso
 
 func accuracyText(a *apiv1.Accuracy) []string {
 	if a.GetRuns() == 0 && a.GetUtilRuns() == 0 && a.GetTimeRuns() == 0 {
-		return []string{"Predictions", "none that could be compared yet"}
+		return []string{"Predictions", "none to compare yet"}
 	}
 	var kv []string
 	if n := a.GetRuns(); n > 0 {
@@ -177,7 +177,7 @@ func newModelPinCmd(e *console.Env, c *client.Client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return runModelPin(cmd.Context(), e, c, &apiv1.PinModelRequest{Version: version, Pinned: true}, "Pinning again is safe.")
+			return runModelPin(cmd.Context(), e, c, &apiv1.PinModelRequest{Version: version, Pinned: true}, "Repeating this is safe.")
 		},
 	}
 }
@@ -188,7 +188,7 @@ func newModelUnpinCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Example: "  berth model unpin",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runModelPin(cmd.Context(), e, c, &apiv1.PinModelRequest{}, "Unpinning again is safe.")
+			return runModelPin(cmd.Context(), e, c, &apiv1.PinModelRequest{}, "Repeating this is safe.")
 		},
 	}
 }
@@ -222,7 +222,7 @@ func runModelRollback(ctx context.Context, e *console.Env, c *client.Client, arg
 	}
 	resp, err := client.RollbackModel.Ask(ctx, c, client.Changes, &apiv1.RollbackModelRequest{Version: version})
 	if err != nil {
-		return console.UnknownChange(err, "Rolling back again is safe.")
+		return console.UnknownChange(err, "Repeating this is safe.")
 	}
 	printModelLine(e, resp.GetModel())
 	return nil
@@ -234,7 +234,7 @@ func newModelExportCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Example: "  berth model export site.weights\n  berth model export 3 - | sha256sum",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return console.Usagef("takes a file, and before it the version when it is not the one in use; got %d arguments", len(args))
+				return console.Usagef("takes a file, preceded by the version if not the one in use; got %d arguments", len(args))
 			}
 			return nil
 		},
@@ -281,7 +281,7 @@ func runModelImport(ctx context.Context, e *console.Env, c *client.Client, path 
 	}
 	resp, err := client.PublishModel.Ask(ctx, c, client.Changes, &apiv1.PublishModelRequest{Weights: blob})
 	if err != nil {
-		return console.UnknownChange(err, "Importing again is safe.")
+		return console.UnknownChange(err, "Repeating this is safe.")
 	}
 	printModelLine(e, resp.GetModel())
 	return nil
@@ -293,13 +293,13 @@ func readWeights(e *console.Env, path string) ([]byte, error) {
 	if path != "-" {
 		blob, err := safefile.Read(path, MaxModelFile)
 		if err != nil {
-			return nil, console.Usagef("import: %w; want a file of berth model export, at most %d KiB", err, MaxModelFile>>10)
+			return nil, console.Usagef("import: %w; want a file from berth model export, at most %d KiB", err, MaxModelFile>>10)
 		}
 		return blob, nil
 	}
 	blob, err := io.ReadAll(io.LimitReader(e.Stdin, MaxModelFile+1))
 	if err == nil && len(blob) > MaxModelFile {
-		return nil, console.Usagef("import: standard input has more than %d KiB; want what berth model export wrote", MaxModelFile>>10)
+		return nil, console.Usagef("import: standard input has more than %d KiB; want the output of berth model export", MaxModelFile>>10)
 	}
 	return blob, err
 }

@@ -69,7 +69,7 @@ func runPredict(ctx context.Context, e *console.Env, c *client.Client, o *predic
 			return err
 		}
 	} else if len(req.Beside) == 1 {
-		return console.Usagef("--beside %d: describe the job that is to be beside it, or name another one, such as: --beside %d,18", req.Beside[0], req.Beside[0])
+		return console.Usagef("--beside %d: describe the job to run beside it, or name another one, such as: --beside %d,18", req.Beside[0], req.Beside[0])
 	}
 	resp, err := client.Predict.Ask(ctx, c, client.Reads, req)
 	if err != nil {
@@ -128,7 +128,7 @@ func testOnly(e *console.Env, spec *cluster.Spec, resp *apiv1.PredictResponse) e
 		where += " in partition " + spec.Partition
 	}
 	e.Warnf("Job %d to start at %s using %d processors%s", resp.GetNextJob(), at.In(e.Now().Location()).Format("2006-01-02T15:04:05"), cpus, where)
-	e.Warnf("expected start: %s (as predicted, and in nine cases of ten)", client.StartText(e, f, ""))
+	e.Warnf("expected start: %s (as predicted, and 90th percentile)", client.StartText(e, f, ""))
 	return nil
 }
 

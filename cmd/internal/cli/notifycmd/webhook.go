@@ -91,7 +91,7 @@ func runList(ctx context.Context, e *console.Env, c *client.Client, f console.Fo
 		return err
 	}
 	if len(v.Webhooks) == 0 {
-		e.Warnf("there are no webhooks; berth webhook add URL --events end,fail makes one")
+		e.Warnf("there are no webhooks; create one with: berth webhook add URL --events end,fail")
 	} else {
 		t.Print(e)
 	}
@@ -99,7 +99,7 @@ func runList(ctx context.Context, e *console.Env, c *client.Client, f console.Fo
 		e.Printf("mail: %d sent, %d waiting, %d given up\n", m.Sent, m.Waiting, m.Dead)
 	}
 	if v.Lost > 0 {
-		e.Printf("%d notices were not kept, since too many waited\n", v.Lost)
+		e.Printf("%d notices were dropped, because too many were waiting\n", v.Lost)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func runAdd(ctx context.Context, e *console.Env, c *client.Client, o *addOptions
 		return console.Usagef("--events: %w", err)
 	}
 	if o.user && o.all {
-		return console.Usagef("--user and --all: give one of them")
+		return console.Usagef("--user and --all: give only one of them")
 	}
 	req := &apiv1.AddWebhookRequest{Url: url, Events: events.String(), All: o.all}
 	if o.secretFile != "" {
@@ -152,12 +152,12 @@ func runAdd(ctx context.Context, e *console.Env, c *client.Client, o *addOptions
 	}
 	resp, err := client.AddWebhook.Ask(ctx, c, client.Changes, req)
 	if err != nil {
-		return console.UnknownChange(err, "See whether it is there: berth webhook list")
+		return console.UnknownChange(err, "Check whether it exists: berth webhook list")
 	}
 	h := resp.GetWebhook()
 	e.Warnf("webhook %d tells %s of %s", h.GetId(), console.Escape(h.GetUrl()), strings.ToLower(h.GetEvents()))
 	if o.secretFile == "" {
-		e.Warnf("its secret follows and is never shown again")
+		e.Warnf("its secret follows; it is never shown again")
 		e.Printf("%s\n", console.Escape(string(resp.GetSecret())))
 	}
 	return nil
@@ -170,11 +170,11 @@ func newRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseUint(args[0], 10, 64)
 			if err != nil || id == 0 {
-				return console.Usagef("webhook %s: want its number, as berth webhook list shows it", console.ShortQuote(args[0]))
+				return console.Usagef("webhook %s: want a number shown by berth webhook list", console.ShortQuote(args[0]))
 			}
 			_, err = client.RemoveWebhook.Ask(cmd.Context(), c, client.Changes, &apiv1.RemoveWebhookRequest{Id: id})
 			if err != nil {
-				return console.UnknownChange(err, "See whether it is still there: berth webhook list")
+				return console.UnknownChange(err, "Check whether it still exists: berth webhook list")
 			}
 			e.Printf("webhook %d: removed\n", id)
 			return nil
@@ -227,7 +227,7 @@ func runDead(ctx context.Context, e *console.Env, c *client.Client, f console.Fo
 		return err
 	}
 	if len(views) == 0 {
-		e.Warnf("nothing was given up")
+		e.Warnf("no undelivered events")
 		return nil
 	}
 	t.Print(e)

@@ -50,13 +50,13 @@ func (s *shown) forecast(zone *time.Location) string {
 	}
 	known := units.HumanDuration(time.Duration(f.Known) * time.Second)
 	if f.Load == nil {
-		return fmt.Sprintf("none yet: it needs the load of most of a day, and %s of it is known", known)
+		return fmt.Sprintf("none yet: it needs the load of most of a day, and only %s is known", known)
 	}
 	on, _, _ := strings.Cut(s.ScaleOn, "=")
 	load := fmt.Sprintf("%.1f %s", *f.Load, on)
 	switch on {
 	case "":
-		load = fmt.Sprintf("%.1f requests a second", *f.Load)
+		load = fmt.Sprintf("%.1f requests per second", *f.Load)
 	case service.GPU:
 		load = fmt.Sprintf("%.0f%% of a GPU", 100**f.Load)
 	}

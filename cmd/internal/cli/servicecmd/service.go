@@ -153,7 +153,7 @@ func parseScale(text string) (service.Scale, error) {
 // prepare makes the spec of a job that of the service.
 func (o *options) prepare(s *cluster.Spec) error {
 	if s.Array != nil || s.Study.Searches() {
-		return console.Usagef("a service has replicas, and no tasks of an array or trials; leave out --array, and the study of the spec file")
+		return console.Usagef("a service has replicas, not array tasks or trials; leave out --array, and the study in the spec file")
 	}
 	tasks, err := cluster.ParseTasks(fmt.Sprintf("0-%d", o.s.Max-1))
 	if err != nil {
@@ -185,7 +185,7 @@ func newCreateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	}, func(ctx context.Context, name string) error {
 		all, err := read(ctx, c, e.User(), name)
 		if err == nil && len(all) > 0 && len(all[0].alive()) > 0 {
-			return cluster.Errorf(cluster.CodeConflict, "service %s is there; berth service update %s changes it, berth service delete %s ends it", name, name, name)
+			return cluster.Errorf(cluster.CodeConflict, "service %s already exists; berth service update %s changes it, berth service delete %s ends it", name, name, name)
 		}
 		return err
 	})
@@ -230,9 +230,9 @@ func newScaleCmd(e *console.Env, c *client.Client) *cobra.Command {
 			n, err := strconv.ParseUint(args[1], 10, 16)
 			switch most := s.newest().Most; {
 			case err != nil || n < min(1, uint64(s.newest().Least)) || n > uint64(most):
-				return console.Usagef("replicas %s: want a number from %d to %d, which is the most that %s was made with; berth service update %s --replicas 1-N allows more", console.ShortQuote(args[1]), min(1, s.newest().Least), most, s.Name, s.Name)
+				return console.Usagef("replicas %s: want a number from %d to %d, the maximum set for %s; berth service update %s --replicas 1-N allows more", console.ShortQuote(args[1]), min(1, s.newest().Least), most, s.Name, s.Name)
 			case s.Updating:
-				return cluster.Errorf(cluster.CodeConflict, "service %s is being updated; scale it when that is done, see berth service show %s", s.Name, s.Name)
+				return cluster.Errorf(cluster.CodeConflict, "service %s is being updated; scale it when that is done (see berth service show %s)", s.Name, s.Name)
 			}
 			quiet := *e
 			quiet.Out = bufio.NewWriter(io.Discard)
@@ -277,8 +277,8 @@ func newDeleteCmd(e *console.Env, c *client.Client) *cobra.Command {
 func newLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := enter.NewLogsCmd(e, c)
 	run, replica := cmd.RunE, ""
-	cmd.Use, cmd.Short, cmd.Example = "logs NAME", "Print what a replica has written", "  berth service logs chat\n  berth service logs chat --replica 3 -f"
-	cmd.Long = "Print what a replica has written: one that takes requests, or the one that is named."
+	cmd.Use, cmd.Short, cmd.Example = "logs NAME", "Print a replica's output", "  berth service logs chat\n  berth service logs chat --replica 3 -f"
+	cmd.Long = "Print a replica's output: that of a ready one, or of the one named."
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.Flags().StringVar(&replica, "replica", "", "replica `NUMBER`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -288,7 +288,7 @@ func newLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
 		}
 		r := s.pick(replica)
 		if r == nil {
-			return cluster.Errorf(cluster.CodeNotFound, "service %s has no such replica that ran; berth service show %s shows those there are", s.Name, s.Name)
+			return cluster.Errorf(cluster.CodeNotFound, "service %s has no such replica that ran; see: berth service show %s", s.Name, s.Name)
 		}
 		return run(cmd, []string{strconv.FormatUint(r.Job, 10)})
 	}

@@ -141,7 +141,7 @@ func TestCreate(t *testing.T) {
 		"chat --scale-on gpu=70 -- x":             "--scale-on \"gpu=70\": want gpu=70%",
 		"chat --scale-on q -- x":                  "--scale-on \"q\": want gpu=70%",
 		"chat --replicas 2-2 --scale-on q=1 -- x": "scale_on: has nothing to choose from",
-		"chat --array 1-3 -- x":                   "a service has replicas, and no tasks",
+		"chat --array 1-3 -- x":                   "a service has replicas, not array tasks",
 		"chat --nodes 2 -- x":                     "service and nodes: a replica is one process on one node",
 		"chat --retry 2 -- x":                     "service and retry: replicas are always started again",
 		"chat --gpus 1-4 -- x":                    "gpus and array:",

@@ -75,7 +75,7 @@ func partial(fs *pflag.FlagSet, e *console.Env, o *options, args []string) (*api
 		}
 	})
 	if bad != "" {
-		return nil, console.Usagef("--%s: is nothing of a service that an update could change", bad)
+		return nil, console.Usagef("--%s: cannot be changed by an update of a service", bad)
 	}
 	if err := o.ApplyFlags(); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func update(cmd *cobra.Command, e *console.Env, c *client.Client, o *options, ar
 	if len(resp.GetIds()) != 1 {
 		return cluster.Errorf(cluster.CodeUnknown, "service %s: %d jobs were submitted for one revision", args[0], len(resp.GetIds()))
 	}
-	what := "nothing; its replicas are replaced all the same"
+	what := "nothing, but its replicas are replaced"
 	if n := resp.GetChanges(); len(n) > 0 {
 		what = strings.Join(n, ", ")
 	}

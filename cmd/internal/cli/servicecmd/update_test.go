@@ -59,10 +59,10 @@ func TestUpdate(t *testing.T) {
 	for args, want := range map[string]string{
 		"-- x":                 "the name of the service is missing before --",
 		"chat --":              "the command after -- is missing",
-		"chat --retry 2":       "--retry: is nothing of a service that an update could change",
+		"chat --retry 2":       "--retry: cannot be changed by an update",
 		"chat --gpu-mem lots":  "--gpu-mem:",
 		"chat --replicas many": "--replicas \"many\": want",
-		"none --gpu-mem 4G":    "no service \"none\" runs",
+		"none --gpu-mem 4G":    "no service \"none\" is running",
 		"chat --anew":          "the command is missing",
 	} {
 		if spec, said := updated(t, args); spec != nil || !strings.Contains(said, want) {
@@ -77,7 +77,7 @@ func TestEveryOptionIsSorted(t *testing.T) {
 	no := []string{"deadline", "nodes", "tasks-per-node", "array", "batch-scaling", "in-place", "retry", "retry-on", "metric", "defer", "slowdown"}
 	for _, f := range jobspec.Fields() {
 		_, said := updated(t, "chat --"+f.Name+"=")
-		if refused := strings.Contains(said, "is nothing of a service"); refused != slices.Contains(no, f.Name) {
+		if refused := strings.Contains(said, "cannot be changed by an update"); refused != slices.Contains(no, f.Name) {
 			t.Errorf("--%s: %s", f.Name, said)
 		}
 	}

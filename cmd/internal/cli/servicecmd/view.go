@@ -232,11 +232,11 @@ func one(ctx context.Context, e *console.Env, c *client.Client, name string) (*s
 	}
 	switch len(all) {
 	case 0:
-		return nil, cluster.Errorf(cluster.CodeNotFound, "no service %s runs; berth service list --all shows those that do", console.ShortQuote(name))
+		return nil, cluster.Errorf(cluster.CodeNotFound, "no service %s is running; see: berth service list --all", console.ShortQuote(name))
 	case 1:
 		return all[0], nil
 	}
-	return nil, cluster.Errorf(cluster.CodeConflict, "service %s is that of %d users and not yours; berth service list --all shows them", name, len(all))
+	return nil, cluster.Errorf(cluster.CodeConflict, "service %s belongs to %d other users; see: berth service list --all", name, len(all))
 }
 
 // of is the service of a user with a name, "" for one's own. Where requests are sent there it is
@@ -250,13 +250,13 @@ func of(ctx context.Context, e *console.Env, c *client.Client, user, name string
 		return all[0], nil
 	}
 	if user != "" {
-		return nil, cluster.Errorf(cluster.CodeNotFound, "no service %s of %s runs; berth service list --all shows those that do", console.ShortQuote(name), console.ShortQuote(user))
+		return nil, cluster.Errorf(cluster.CodeNotFound, "no service %s of %s is running; see: berth service list --all", console.ShortQuote(name), console.ShortQuote(user))
 	}
 	s, err := one(ctx, e, c, name)
 	if err != nil {
 		return nil, err
 	}
-	return nil, cluster.Errorf(cluster.CodeConflict, "service %s is %s's and not yours; --user %s says that it is meant", name, s.User, s.User)
+	return nil, cluster.Errorf(cluster.CodeConflict, "service %s is not yours but %s's; give --user %s to use it", name, s.User, s.User)
 }
 
 func newListCmd(e *console.Env, c *client.Client) *cobra.Command {
@@ -307,7 +307,7 @@ func (s *shown) state() string {
 	case s.Want == 0 && s.newest().Alive > 0:
 		return "asleep"
 	case s.newest().Alive < int(s.Want):
-		return fmt.Sprintf("worn out: %d replicas can still run", s.newest().Alive)
+		return fmt.Sprintf("retries used up: %d replicas can still run", s.newest().Alive)
 	case s.Ready >= int(s.Want):
 		return "ready"
 	case s.Ready == 0:
@@ -340,14 +340,14 @@ func (s *shown) print(e *console.Env, f console.Format) error {
 	case s.SLO != "" && r.Least < r.Most:
 		scaled = fmt.Sprintf("from %d to %d by its objective", r.Least, r.Most)
 	case r.Least == 0:
-		scaled = "to none while nobody asks"
+		scaled = "to none while there are no requests"
 	}
 	requests, cold := "", ""
 	if m := s.Measured; m != nil {
-		requests = fmt.Sprintf("%.1f a second, %d in flight", m.Rate, m.InFlight)
+		requests = fmt.Sprintf("%.1f per second, %d in flight", m.Rate, m.InFlight)
 	}
 	if c := s.ColdStart; c != nil {
-		cold = fmt.Sprintf("%s, the middle of %d", millis(c.Seconds), c.Of)
+		cold = fmt.Sprintf("%s, the median of %d", millis(c.Seconds), c.Of)
 	}
 	why := ""
 	if s.WantWhy != "" {
@@ -355,7 +355,7 @@ func (s *shown) print(e *console.Env, f console.Format) error {
 	}
 	id := strconv.FormatUint(r.ID, 10)
 	if alive := s.alive(); len(alive) > 1 {
-		id += fmt.Sprintf(", in the place of %d", alive[0].ID)
+		id += fmt.Sprintf(", replacing %d", alive[0].ID)
 	}
 	console.KeyValues(e, "", "Service", s.Name, "User", s.User, "State", s.state(), "Revision", id,
 		"Replicas", fmt.Sprintf("%d of %d ready, at most %d", s.Ready, s.Want, r.Most), "Scaled", scaled,

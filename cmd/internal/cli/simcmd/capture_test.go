@@ -103,8 +103,8 @@ func TestSimCaptureBad(t *testing.T) {
 		"nothing in it":   {[]string{"run", "--capture", writeFile(t, "d.json", string(empty))}, "holds 0 jobs"},
 		"no time":         {[]string{"run", "--last", "soon"}, "such as 14d"},
 		"below 0":         {[]string{"run", "--last", "-3h"}, "such as 14d"},
-		"with a trace":    {[]string{"run", "--last", "3h", "--trace", "x"}, "excludes"},
-		"no file":         {[]string{"capture"}, "-o: is missing"},
+		"with a trace":    {[]string{"run", "--last", "3h", "--trace", "x"}, "cannot be combined"},
+		"no file":         {[]string{"capture"}, "-o is missing"},
 	} {
 		w := clitest.NewWorld(t, simulator)
 		if code := w.Run(append([]string{"sim"}, c.args...)...); code == 0 || !strings.Contains(w.Errs.String(), c.says) {

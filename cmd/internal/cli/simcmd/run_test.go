@@ -166,23 +166,23 @@ func TestSimBadInput(t *testing.T) {
 		code int
 		says string
 	}{
-		"no trace":         {[]string{"run"}, console.ExitUsage, "--trace: is missing"},
+		"no trace":         {[]string{"run"}, console.ExitUsage, "--trace is missing"},
 		"no such trace":    {[]string{"run", "--trace", "/nonexistent/x"}, console.ExitNotFound, "no such file"},
 		"no such policy":   {[]string{"run", "--trace", path, "--policy", "best"}, console.ExitUsage, "the policies are"},
 		"no such order":    {[]string{"run", "--trace", path, "--order", "lifo"}, console.ExitUsage, "the orders are"},
-		"no policies":      {[]string{"compare", "--trace", path}, console.ExitUsage, "--policies: is missing"},
+		"no policies":      {[]string{"compare", "--trace", path}, console.ExitUsage, "--policies is missing"},
 		"no such world":    {[]string{"run", "--trace", path, "--interference", "love"}, console.ExitUsage, "want one of curve"},
 		"a table is named": {[]string{"run", "--trace", path, "--interference", "lucid"}, console.ExitUsage, "--colocation"},
-		"a forecast alone": {[]string{"run", "--trace", path, "--power-forecast", "3h"}, console.ExitUsage, "--power-forecast: needs --power-idle"},
+		"a forecast alone": {[]string{"run", "--trace", path, "--power-forecast", "3h"}, console.ExitUsage, "--power-forecast: requires --power-idle"},
 		"a short forecast": {[]string{"run", "--trace", path, "--power-idle", "1h", "--power-forecast", "1m"}, console.ExitUsage, "want a time from --power-every"},
-		"too much spare":   {[]string{"run", "--trace", path, "--power-idle", "1h", "--power-forecast", "3h", "--power-spare", "101"}, console.ExitUsage, "outside 0 to 100"},
-		"no time to learn": {[]string{"run", "--trace", path, "--power-idle", "1h", "--power-forecast", "3h", "--power-learn", "-1h"}, console.ExitUsage, "is below 0"},
-		"no seeds":         {[]string{"run", "--trace", path, "--seeds", "0"}, console.ExitUsage, "outside 1 to 1000"},
+		"too much spare":   {[]string{"run", "--trace", path, "--power-idle", "1h", "--power-forecast", "3h", "--power-spare", "101"}, console.ExitUsage, "want 0 to 100"},
+		"no time to learn": {[]string{"run", "--trace", path, "--power-idle", "1h", "--power-forecast", "3h", "--power-learn", "-1h"}, console.ExitUsage, "must not be below 0"},
+		"no seeds":         {[]string{"run", "--trace", path, "--seeds", "0"}, console.ExitUsage, "want 1 to 1000"},
 		"unknown key":      {[]string{"run", "--trace", path, "--cluster", writeFile(t, "c.yaml", "nodes:\n- {count: 1, gpu: 2}\n")}, console.ExitFailed, "gpu not found"},
 		"no nodes":         {[]string{"run", "--trace", path, "--cluster", writeFile(t, "d.yaml", "name: x\n")}, console.ExitFailed, "there are none"},
 		"strict":           {[]string{"run", "--trace", bad, "--strict"}, console.ExitFailed, "row 2"},
 		"experiment":       {[]string{"experiment", "nobel"}, console.ExitUsage, "the experiments are"},
-		"no traces":        {[]string{"experiment", "yeung"}, console.ExitUsage, "--traces: is missing"},
+		"no traces":        {[]string{"experiment", "yeung"}, console.ExitUsage, "--traces is missing"},
 		"traces not there": {[]string{"experiment", "yeung", "--traces", "/nonexistent"}, console.ExitNotFound, "schedtune"},
 	} {
 		w := clitest.NewWorld(t, simulator)
@@ -192,7 +192,7 @@ func TestSimBadInput(t *testing.T) {
 		}
 	}
 	w := clitest.NewWorld(t, simulator)
-	if code := w.Run("sim", "run", "--trace", bad, "-o", "csv"); code != 0 || !strings.Contains(w.Errs.String(), "1 of 2 rows made no job") {
+	if code := w.Run("sim", "run", "--trace", bad, "-o", "csv"); code != 0 || !strings.Contains(w.Errs.String(), "1 of 2 rows gave no job") {
 		t.Errorf("code %d:\n%s", code, w.Errs.String())
 	}
 }

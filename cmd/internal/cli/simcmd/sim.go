@@ -82,7 +82,7 @@ func newSimCompareCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(names) == 0 {
-				return console.Usagef("--policies: is missing; name some of %s", strings.Join(policyNames(), ", "))
+				return console.Usagef("--policies is missing; name some of %s", strings.Join(policyNames(), ", "))
 			}
 			return runSim(cmd.Context(), e, c, &o, names)
 		},

@@ -70,7 +70,7 @@ func (v *actualView) print(e *console.Env, results []*sim.Result) {
 		return
 	}
 	show := func(s float64) string { return strconv.FormatFloat(s, 'f', 1, 64) + " s" }
-	e.Printf("\nwhat really happened: %d jobs, mean completion %s (p99 %s), mean wait %s, makespan %s\n", v.Jobs, show(v.MeanJCT), show(v.P99JCT), show(v.MeanWait), show(v.Makespan))
+	e.Printf("\nactual outcome: %d jobs, mean completion %s (p99 %s), mean wait %s, makespan %s\n", v.Jobs, show(v.MeanJCT), show(v.P99JCT), show(v.MeanWait), show(v.Makespan))
 	for _, r := range results {
 		if r.MeanJCT != nil && v.MeanJCT > 0 && r.Completed == v.Jobs {
 			e.Printf("%s instead: mean completion %s (%+.1f %%), mean wait %s\n", r.Policy, show(*r.MeanJCT), 100*(*r.MeanJCT/v.MeanJCT-1), show(*r.MeanWait))

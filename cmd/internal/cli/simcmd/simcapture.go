@@ -42,7 +42,7 @@ func newSimCaptureCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func runCapture(ctx context.Context, e *console.Env, c *client.Client, file string, unfinished bool) error {
 	if file == "" {
-		return console.Usagef("-o: is missing; name the file to write, or - for standard output")
+		return console.Usagef("-o is missing; name the file to write, or - for standard output")
 	}
 	cp, err := takeCapture(ctx, e, c, !unfinished)
 	if err != nil {

@@ -57,7 +57,7 @@ func runExperiment(ctx context.Context, e *console.Env, o *experimentOptions, na
 		return console.Usagef("%s", err.Error())
 	}
 	if o.traces == "" && x.NeedsTraces() {
-		return console.Usagef("--traces: is missing; name the folder that holds the traces")
+		return console.Usagef("--traces is missing; name the folder with the traces")
 	}
 	if o.colocation == "" {
 		o.colocation = filepath.Join(o.traces, "..", "colocation")

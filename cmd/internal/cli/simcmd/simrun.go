@@ -142,10 +142,10 @@ func addNew(notes, more []string) []string {
 // check tells which option of the whole command makes no sense.
 func (o *simOptions) check() error {
 	if o.seeds < 1 || o.seeds > 1000 {
-		return console.Usagef("--seeds %d: is outside 1 to 1000", o.seeds)
+		return console.Usagef("--seeds %d: want 1 to 1000", o.seeds)
 	}
 	if o.parallel < 0 || o.parallel > 1024 {
-		return console.Usagef("--parallel %d: is outside 0 to 1024; 0 is one for each core", o.parallel)
+		return console.Usagef("--parallel %d: want 0 to 1024; 0 is one per core", o.parallel)
 	}
 	return o.checkPlots()
 }
@@ -178,7 +178,7 @@ func (o *simOptions) runAll(ctx context.Context, e *console.Env, tasks []*simTas
 	bar.end()
 	for _, t := range tasks {
 		if r := t.result; r.Unplaced > 0 {
-			e.Warnf("%s, seed %d: %d of %d jobs never ran: by what is predicted of them no GPU, or no node, is large enough", t.policy, t.seed, r.Unplaced, r.Jobs)
+			e.Warnf("%s, seed %d: %d of %d jobs never ran: by their predictions no GPU, or no node, is large enough", t.policy, t.seed, r.Unplaced, r.Jobs)
 		}
 	}
 	return nil
@@ -292,7 +292,7 @@ func (p *simPoint) options(planner sim.Planner, seed uint64) (sim.Options, error
 func (p *simPoint) saving() (*sim.Power, error) {
 	if p.powerIdle == 0 {
 		if p.powerForecast != 0 {
-			return nil, console.Usagef("--power-forecast: needs --power-idle, for how long a node is idle before it is powered down")
+			return nil, console.Usagef("--power-forecast: requires --power-idle, the idle time before a node is powered down")
 		}
 		return nil, nil
 	}
@@ -305,9 +305,9 @@ func (p *simPoint) saving() (*sim.Power, error) {
 		case p.powerEvery < time.Second || p.powerForecast < p.powerEvery || p.powerForecast > 7*24*time.Hour:
 			return nil, console.Usagef("--power-forecast %s: want a time from --power-every (%s, a second at least) to 168h", p.powerForecast, p.powerEvery)
 		case p.powerLearn < 0:
-			return nil, console.Usagef("--power-learn %s: is below 0", p.powerLearn)
+			return nil, console.Usagef("--power-learn %s: must not be below 0", p.powerLearn)
 		case p.powerSpare < 0 || p.powerSpare > 100:
-			return nil, console.Usagef("--power-spare %d: is outside 0 to 100, percent of the nodes", p.powerSpare)
+			return nil, console.Usagef("--power-spare %d: want 0 to 100, percent of the nodes", p.powerSpare)
 		}
 		out.Forecast = &power.Forecast{Every: p.powerEvery, Horizon: p.powerForecast, Learn: p.powerLearn, SparePercent: p.powerSpare}
 	}
@@ -333,7 +333,7 @@ func (p *simPoint) workload(seed uint64) (*workload.Workload, error) {
 		w = trace.AssignUniform(w, seed)
 	case "lucid":
 		if p.colocation == "" {
-			return nil, console.Usagef("--profiles lucid: needs --colocation, the folder with its tables")
+			return nil, console.Usagef("--profiles lucid: requires --colocation, the folder with its tables")
 		}
 		w, err = trace.AssignLucid(w, p.colocation, seed)
 	default:

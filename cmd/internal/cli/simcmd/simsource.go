@@ -33,9 +33,9 @@ func (o *simWorld) key() simWorld {
 func (o *simWorld) source(ctx context.Context, e *console.Env, c *client.Client, have map[simWorld]*simSource) (*simSource, error) {
 	switch {
 	case o.trace == "" && o.capture == "" && o.last == "":
-		return nil, console.Usagef("--trace: is missing; name a file or folder with a trace, or give --capture or --last")
+		return nil, console.Usagef("--trace is missing; name a file or folder with a trace, or give --capture or --last")
 	case o.trace != "" && (o.capture != "" || o.last != ""):
-		return nil, console.Usagef("--trace: excludes --capture and --last, which are of a cluster")
+		return nil, console.Usagef("--trace: cannot be combined with --capture or --last")
 	}
 	if s, ok := have[o.key()]; ok {
 		return s, nil
@@ -72,7 +72,7 @@ func (o *simWorld) fromTrace(e *console.Env) (*simSource, error) {
 		return nil, notFoundIfMissing(fmt.Errorf("--trace: %w", err))
 	}
 	if rep.Skipped > 0 {
-		e.Warnf("%d of %d rows made no job; the first: %s row %d: %s", rep.Skipped, rep.Rows, rep.Bad[0].File, rep.Bad[0].Row, rep.Bad[0].Err)
+		e.Warnf("%d of %d rows gave no job; the first: %s row %d: %s", rep.Skipped, rep.Rows, rep.Bad[0].File, rep.Bad[0].Row, rep.Bad[0].Err)
 	}
 	return &simSource{w: w, rep: rep}, nil
 }
@@ -87,7 +87,7 @@ func (s *simSource) within(e *console.Env, f *workload.Fleet, strict bool) (*sim
 		if j.GPUs <= widest {
 			continue
 		}
-		why := fmt.Sprintf("job %s: wants %d GPUs, and the cluster gives one job at most %d", j.ID, j.GPUs, widest)
+		why := fmt.Sprintf("job %s: wants %d GPUs, but the cluster gives a job at most %d", j.ID, j.GPUs, widest)
 		if strict {
 			return nil, fmt.Errorf("%s: row %d: %s", s.w.Name, j.Row, why)
 		}

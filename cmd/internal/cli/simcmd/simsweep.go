@@ -49,7 +49,7 @@ type variation struct {
 // readVariations reads --vary and checks names against what may vary.
 func readVariations(vary []string, known *pflag.FlagSet) ([]variation, error) {
 	if len(vary) == 0 {
-		return nil, console.Usagef("--vary: is missing; name an option and its values, such as max-shares=1,2,3")
+		return nil, console.Usagef("--vary is missing; name an option and its values, such as max-shares=1,2,3")
 	}
 	var out []variation
 	points := 1
@@ -65,14 +65,14 @@ func readVariations(vary []string, known *pflag.FlagSet) ([]variation, error) {
 		if known.Lookup(name) == nil {
 			var names []string
 			known.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-			return nil, console.Usagef("--vary %s: no such option may vary; those that may are %s", console.ShortQuote(name), strings.Join(names, ", "))
+			return nil, console.Usagef("--vary %s: this option cannot vary; those that can are %s", console.ShortQuote(name), strings.Join(names, ", "))
 		}
 		if slices.ContainsFunc(out, func(v variation) bool { return v.name == name }) {
-			return nil, console.Usagef("--vary %s: is given twice; give all its values at once", name)
+			return nil, console.Usagef("--vary %s: given twice; give all its values at once", name)
 		}
 		v := variation{name, strings.Split(list, ",")}
 		if points *= len(v.values); points > maxPoints {
-			return nil, console.Usagef("--vary: makes more than %d settings", maxPoints)
+			return nil, console.Usagef("--vary: more than %d combinations", maxPoints)
 		}
 		out = append(out, v)
 	}

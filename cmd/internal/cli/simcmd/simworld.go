@@ -53,7 +53,7 @@ func (o *simWorld) fleet(src *simSource) (workload.Fleet, string, error) {
 		for i := range w.Jobs {
 			if w.Jobs[i].GPUs > f.Widest() {
 				f.Pool = true
-				why += "; taken for one node, since a job is wider than a node"
+				why += "; pooled into one node, since a job is wider than a node"
 				break
 			}
 		}
@@ -130,7 +130,7 @@ func (o *simWorld) interference() (slowdown.Interference, error) {
 		return slowdown.Stages{}, nil
 	case "gavel", "gavel-physical", "lucid":
 		if o.colocation == "" {
-			return nil, console.Usagef("--interference %s: needs --colocation, the folder with its tables", o.world)
+			return nil, console.Usagef("--interference %s: requires --colocation, the folder with its tables", o.world)
 		}
 		return trace.LoadPairs(o.colocation, o.world)
 	}

@@ -86,10 +86,10 @@ func TestSimSweepBad(t *testing.T) {
 		vary []string
 		says string
 	}{
-		"nothing varies":    {nil, "--vary: is missing"},
+		"nothing varies":    {nil, "--vary is missing"},
 		"no values":         {[]string{"max-shares"}, "want OPTION=A,B"},
-		"no such option":    {[]string{"colour=red"}, "those that may are"},
-		"not of what runs":  {[]string{"output=json,csv"}, "no such option may vary"},
+		"no such option":    {[]string{"colour=red"}, "those that can are"},
+		"not of what runs":  {[]string{"output=json,csv"}, "this option cannot vary"},
 		"twice":             {[]string{"max-shares=1", "max-shares=2"}, "given twice"},
 		"no number":         {[]string{"max-shares=few"}, "max-shares"},
 		"no such policy":    {[]string{"policy=ffd,best"}, "the policies are"},

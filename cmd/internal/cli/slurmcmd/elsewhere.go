@@ -12,14 +12,14 @@ import (
 
 // elsewhere are commands of Slurm's whose work is done by others here, and by which.
 var elsewhere = []struct{ name, short, way string }{
-	{"sattach", "Say how to watch a job", "a step's output goes to its srun; berth logs -f JOB follows a job, berth exec JOB runs a command in it"},
-	{"sbcast", "Say how files get to nodes", "files are not sent to nodes; keep them where all nodes read them, or copy them in the job by srun cp"},
-	{"scrontab", "Say how jobs come regularly", "jobs are not submitted by the clock; call sbatch from cron, or let the job submit its successor by sbatch --begin"},
-	{"sgather", "Say how files get from nodes", "files are not fetched from nodes; write them where all nodes do, or copy them in the job by srun cp"},
-	{"sprio", "Say what the order is made of", "priorities are no sums of factors: berth queue shows the order, berth why JOB why a job waits, sshare the shares"},
-	{"sreport", "Say where reports are", "use is reported by berth report, of accounts by berth report --by account"},
-	{"sstat", "Say where a running job's use is", "steps are not measured one by one; berth show JOB says how a running job's GPUs are used, sacct what a job used in all"},
-	{"strigger", "Say how to be told", "programs are told of events by webhooks, see berth webhook list, and people by sbatch --mail-type"},
+	{"sattach", "Show what to use to watch a job", "a step's output goes to its srun; berth logs -f JOB follows a job, berth exec JOB runs a command in it"},
+	{"sbcast", "Show what to use to send files to nodes", "files are not sent to nodes; keep them on a shared file system, or copy them in the job with srun cp"},
+	{"scrontab", "Show what to use to submit jobs regularly", "jobs are not submitted on a schedule; call sbatch from cron, or let the job submit its successor with sbatch --begin"},
+	{"sgather", "Show what to use to fetch files from nodes", "files are not fetched from nodes; write them to a shared file system, or copy them in the job with srun cp"},
+	{"sprio", "Show what to use to see the order of jobs", "priorities are not sums of factors: berth queue shows the order, berth why JOB why a job waits, sshare the shares"},
+	{"sreport", "Show what to use for reports", "for usage see berth report, by account berth report --by account"},
+	{"sstat", "Show what to use to see a running job's usage", "steps are not measured separately; berth show JOB shows a running job's GPU usage, sacct a job's total"},
+	{"strigger", "Show what to use to be notified", "use webhooks to notify programs (see berth webhook list), and sbatch --mail-type to notify people"},
 }
 
 // Elsewhere are the names of NewElsewhereCmds' commands, in their order.

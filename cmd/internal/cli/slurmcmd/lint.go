@@ -174,6 +174,6 @@ func printLint(e *console.Env, views []*scriptView, all bool) {
 	if len(views) != 1 {
 		scripts = fmt.Sprintf("%d scripts", len(views))
 	}
-	e.Warnf("%s: %d run as they are, %d run with something ignored, %d would be refused",
+	e.Warnf("%s: %d run as is, %d run with something ignored, %d would be refused",
 		scripts, count[sbatch.Honoured], count[sbatch.Ignored], count[sbatch.Refused])
 }

@@ -82,7 +82,7 @@ func TestLintTree(t *testing.T) {
 	}
 	w := clitest.NewWorld(t)
 	w.Run("lint", root)
-	if !strings.Contains(w.Errs.String(), "6 scripts: 1 run as they are, 1 run with something ignored, 4 would be refused") {
+	if !strings.Contains(w.Errs.String(), "6 scripts: 1 run as is, 1 run with something ignored, 4 would be refused") {
 		t.Errorf("summary: %s", w.Errs.String())
 	}
 }

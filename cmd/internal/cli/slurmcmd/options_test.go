@@ -119,7 +119,7 @@ func TestJobsAreChosen(t *testing.T) {
 		{"squeue -h -o %i -M berth -j 12", "12\n"}, {"squeue -o %i -M berth -j 12", "CLUSTER: berth\nJOBID\n12\n"}, {"squeue -h -M far", "squeue: error: 'far' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see available clusters.\n"},
 		{"squeue -h -O minmemory:,partition:|,jobid:.4#, -j 12 --noconvert", "8192Mall|  12#\n"},
 		{"squeue -t RD,RF,RH,RS,RV,SI,SO -h", ""},
-		{"squeue -s", "squeue: error: --steps: steps are not listed: they belong to the srun that runs them; berth show JOB says what a job does\n"},
+		{"squeue -s", "squeue: error: --steps: steps are not listed: they belong to the srun that runs them; see berth show JOB\n"},
 	} {
 		w, f := clitest.NewWorld(t), clitest.NewFake()
 		f.Jobs = append(f.Jobs, &apiv1.Job{Id: 77, Name: "two", User: "ann", State: "RUNNING", Account: "vision", Qos: "high", Node: "n1", NodeList: "n1,n2", NodesWanted: 2,

@@ -68,11 +68,11 @@ func TestSacctmgrShow(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"sacctmgr -i add user ann account=bio": "add: accounts and their users are changed by berth account",
-		"sacctmgr show federation":             "federation is not there; name what to show: account, association, cluster, qos, tres or user",
+		"sacctmgr show federation":             "federation is not supported; say what to show: account, association, cluster, qos, tres or user",
 		"sacctmgr show user format=nosuch":     " Unknown field \"nosuch\"",
 		"sacctmgr show user set=x":             " Unknown condition: set=x",
-		"sacctmgr show":                        "name what to show",
-		"sacctmgr":                             "name what to show",
+		"sacctmgr show":                        "say what to show",
+		"sacctmgr":                             "say what to show",
 	} {
 		w := withStanding(t)
 		if code := w.Run(strings.Fields(line)...); code != 1 || !strings.HasPrefix(w.Errs.String(), "sacctmgr: error: "+want) && !strings.HasPrefix(w.Errs.String(), want) {

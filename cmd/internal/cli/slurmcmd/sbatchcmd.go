@@ -112,9 +112,9 @@ func runSbatch(ctx context.Context, e *console.Env, c *client.Client, args []str
 
 const sbatchHelp = `Usage: sbatch [OPTIONS...] [SCRIPT [ARGS...]]
 
-Takes the options of Slurm's sbatch 22.05 and submits to Berth. What is not done of them is
-said on standard error (-v: and what is, -Q: nothing), and by "berth lint SCRIPT". "berth
-submit --help" lists Berth's own options, which are taken as well.
+Accepts the options of Slurm's sbatch 22.05 and submits to Berth. What is not honoured is
+reported on standard error (-v: also what is; -Q: nothing), and by "berth lint SCRIPT".
+Berth's own options, listed by "berth submit --help", are accepted as well.
 `
 
 const sbatchExamples = "  berth sbatch -G 1 -t 2:00:00 train.sh\n" +

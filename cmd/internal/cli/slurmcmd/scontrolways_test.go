@@ -13,7 +13,7 @@ func TestScontrolWords(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"scontrol show part": "PartitionName=debug", "scontrol show no n1": "NodeName=n1", "scontrol show j 12": "JobId=12",
-		"scontrol suspend 12": "scontrol: error: running jobs are not stopped in between", "scontrol write batch_script 12": "scontrol: error: scripts are not sent back",
+		"scontrol suspend 12": "scontrol: error: jobs cannot be suspended", "scontrol write batch_script 12": "scontrol: error: scripts cannot be retrieved",
 		"scontrol reconfigure": "scontrol: error: daemons read their settings", "scontrol show step 12.0": "scontrol: error: steps are not listed",
 		"scontrol show assoc_mgr": "scontrol: error: accounts are shown", "scontrol show lic": "scontrol: error: licenses are not managed",
 		"scontrol show config": "SchedulerTimeSlice      = 30 sec", "scontrol show con": "MinJobAge               = 300 sec",

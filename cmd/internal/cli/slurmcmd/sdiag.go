@@ -21,10 +21,10 @@ const sdiagExamples = "  berth sdiag\n  ln -s /usr/bin/berth /usr/local/bin/sdia
 
 // NewSdiagCmd returns the command sdiag.
 func NewSdiagCmd(e *console.Env, c *client.Client) *cobra.Command {
-	return option.Command(e, "sdiag [OPTIONS…]", "Show what the scheduler did as Slurm's sdiag does", sdiagExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "sdiag [OPTIONS…]", "Show scheduler statistics, like Slurm's sdiag", sdiagExamples, func(fs *pflag.FlagSet) {
 		fs.BoolP("all", "a", false, "the same as without it")
-		option.Ignore(fs, "requests are listed by how many there were", "sort-by-id,i", "sort-by-name,n", "sort-by-time,t", "sort-by-time2,T")
-		option.Refuse(fs, "reset", "r", false, "figures count from the coordinator's start; its metrics have rates")
+		option.Ignore(fs, "requests are sorted by count", "sort-by-id,i", "sort-by-name,n", "sort-by-time,t", "sort-by-time2,T")
+		option.Refuse(fs, "reset", "r", false, "figures count from the coordinator's start; see its metrics for rates")
 		option.Clusters(fs)
 	}, func(ctx context.Context, _ []string) error {
 		st, err := terms.Status(ctx, c)
@@ -32,7 +32,7 @@ func NewSdiagCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return err
 		}
 		if st.GetFigures() == nil {
-			return errors.New("the coordinators are of a release that does not count; upgrade them")
+			return errors.New("the coordinators' release does not count this; upgrade them")
 		}
 		s := sdiagOf(st, e)
 		return s.Print(e.Out)

@@ -23,7 +23,7 @@ func NewSinfoCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var s slurm.Sinfo
 	var nodes, parts, states, every string
 	var json, reserved bool
-	return option.Command(e, "sinfo [OPTIONS…]", "List nodes as Slurm's sinfo does", sinfoExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "sinfo [OPTIONS…]", "List nodes, like Slurm's sinfo", sinfoExamples, func(fs *pflag.FlagSet) {
 		fs.StringVarP(&s.Format, "format", "o", "", "columns, such as '%P %.5a %N'")
 		fs.StringVarP(&s.Fields, "Format", "O", "", "columns by name, such as NodeList,Gres,GresUsed")
 		fs.BoolVarP(&s.Each, "Node", "N", false, "one line per node")
@@ -40,13 +40,13 @@ func NewSinfoCmd(e *console.Env, c *client.Client) *cobra.Command {
 		fs.StringVarP(&every, "iterate", "i", "", "repeat every so many seconds")
 		fs.BoolVarP(&reserved, "reservation", "T", false, "list reservations")
 		option.Ignore(fs, option.NothingHides, "all,a", "hide")
-		option.Ignore(fs, "nodes stand in one line only if all of it is true of each", "exact,e")
+		option.Ignore(fs, "nodes share a line only if everything in it holds for each", "exact,e")
 		option.Ignore(fs, "memory is in MiB", "noconvert")
-		option.Ignore(fs, "nothing more is said", "verbose,v")
+		option.Ignore(fs, "there is no more detail", "verbose,v")
 		option.Clusters(fs)
 		option.Headed(fs)
 		option.OfClusters(fs, "federation", "local")
-		option.Refuse(fs, "yaml", "", false, "YAML is printed by berth node list -o yaml")
+		option.Refuse(fs, "yaml", "", false, "for YAML use berth node list -o yaml")
 		option.Variables(fs, "SINFO_PARTITION=partition", "SINFO_SORT=sort", "SINFO_FORMAT=format")
 		option.Mark(fs, "format", option.MarkUnless, "Format", "Node", "summarize", "list-reasons")
 		fs.BoolVar(&json, "json", false, "print JSON, as Slurm does")

@@ -32,7 +32,7 @@ type squeueOptions struct {
 // NewSqueueCmd returns the command squeue.
 func NewSqueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o squeueOptions
-	return option.Command(e, "squeue [OPTIONS…]", "List jobs as Slurm's squeue does", squeueExamples, o.flags, func(ctx context.Context, args []string) error {
+	return option.Command(e, "squeue [OPTIONS…]", "List jobs, like Slurm's squeue", squeueExamples, o.flags, func(ctx context.Context, args []string) error {
 		tasks, err := o.choose(ctx, e, c)
 		if err != nil {
 			return err
@@ -73,13 +73,13 @@ func (o *squeueOptions) flags(fs *pflag.FlagSet) {
 	option.Mark(fs, "jobs", option.MarkAlone)
 	option.Ignore(fs, option.NothingHides, "all,a", "hide")
 	option.Ignore(fs, "a job waits in one partition", "priority,P")
-	option.Ignore(fs, "nothing more is said", "verbose,v")
+	option.Ignore(fs, "there is no more detail", "verbose,v")
 	option.Clusters(fs)
 	option.Headed(fs)
 	option.OfClusters(fs, "federation", "local", "sibling")
-	option.Refuse(fs, "steps", "s", true, "steps are not listed: they belong to the srun that runs them; berth show JOB says what a job does")
+	option.Refuse(fs, "steps", "s", true, "steps are not listed: they belong to the srun that runs them; see berth show JOB")
 	option.Mark(fs, "steps", option.MarkAlone)
-	option.Refuse(fs, "yaml", "", false, "YAML is printed by berth queue -o yaml")
+	option.Refuse(fs, "yaml", "", false, "for YAML use berth queue -o yaml")
 	option.Variables(fs, "SQUEUE_ACCOUNT=account", "SQUEUE_ARRAY=array", "SQUEUE_ARRAY_UNIQUE=array-unique", "SQUEUE_LICENSES=licenses", "SQUEUE_NAMES=name",
 		"SQUEUE_PARTITION=partition", "SQUEUE_QOS=qos", "SQUEUE_SORT=sort", "SQUEUE_STATES=states", "SQUEUE_USERS=user",
 		"SQUEUE_FORMAT=format", "SQUEUE_FORMAT2=Format")

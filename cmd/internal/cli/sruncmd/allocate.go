@@ -134,7 +134,7 @@ func (a *allocation) cancel() {
 	defer done()
 	_, err := client.CancelJobs.Ask(ctx, a.c, client.Changes, &apiv1.CancelJobsRequest{RequestId: a.e.RequestID(), Ids: []uint64{a.id}})
 	if err != nil {
-		a.e.Warnf("job %d may go on, scancel %[1]d ends it: %s", a.id, console.Escape(err.Error()))
+		a.e.Warnf("job %d may still be running, cancel it with scancel %[1]d: %s", a.id, console.Escape(err.Error()))
 	}
 }
 

@@ -31,7 +31,7 @@ func NewRunCmd(e *console.Env, c *client.Client) *cobra.Command {
 				return console.Usagef("the command is missing, such as: berth run --gpus 1 -- nvidia-smi")
 			}
 			if args.File != "" {
-				return console.Usagef("--spec: what runs is said here; leave it out")
+				return console.Usagef("--spec: the command is given here; leave it out")
 			}
 			session := hold.Session{Kept: true}
 			if idle != "" {

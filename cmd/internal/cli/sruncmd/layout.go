@@ -118,7 +118,7 @@ func jobFrom(getenv func(string) string) (*job, error) {
 	j := &job{here: getenv("SLURMD_NODENAME")}
 	var err error
 	if j.id, err = strconv.ParseUint(getenv("SLURM_JOB_ID"), 10, 63); err != nil {
-		return nil, fmt.Errorf("SLURM_JOB_ID: %q is no job", getenv("SLURM_JOB_ID"))
+		return nil, fmt.Errorf("SLURM_JOB_ID: %q is not a job", getenv("SLURM_JOB_ID"))
 	}
 	if j.nodes, err = slurm.Unfold(getenv("SLURM_JOB_NODELIST")); err != nil || len(j.nodes) == 0 {
 		return nil, fmt.Errorf("SLURM_JOB_NODELIST: %q names no nodes", getenv("SLURM_JOB_NODELIST"))

@@ -44,7 +44,7 @@ func (o *localOptions) check() error {
 		return console.Usagef("--listen %s: want a port from 1 to 65535, or 0 for a free one", console.ShortQuote(o.listen))
 	}
 	if o.socket != "" {
-		return console.Usagef("--listen and --socket: only one of them can say where to listen")
+		return console.Usagef("--listen and --socket: give only one of them")
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func ownDir(e *console.Env) (string, error) {
 	}
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !ok || !st.IsDir() || int(sys.Uid) != os.Getuid() || st.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("%s is not a directory that only you may enter; say with --socket where to listen", dir)
+		return "", fmt.Errorf("%s is not a directory that only you can enter; choose another with --socket", dir)
 	}
 	return dir, nil
 }
@@ -112,11 +112,11 @@ func listenAt(path string) (net.Listener, error) {
 		c, err := net.Dial("unix", path)
 		if err == nil {
 			_ = c.Close() // nothing was said
-			return nil, fmt.Errorf("%s: a tunnel listens there already; end it, or say with --socket where else to listen", path)
+			return nil, fmt.Errorf("%s: a tunnel already listens there; end it, or choose another with --socket", path)
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			if err := os.Remove(path); err != nil {
-				return nil, fmt.Errorf("replace a socket that was left: %w", err)
+				return nil, fmt.Errorf("replace a stale socket: %w", err)
 			}
 		}
 	}

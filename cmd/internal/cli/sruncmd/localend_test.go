@@ -63,7 +63,7 @@ func TestListenAt(t *testing.T) {
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", st, err)
 	}
-	if again, err := listenAt(path); err == nil || !strings.Contains(err.Error(), "listens there already") {
+	if again, err := listenAt(path); err == nil || !strings.Contains(err.Error(), "already listens there") {
 		t.Errorf("twice: %v %v", again, err)
 	}
 	ln.(*net.UnixListener).SetUnlinkOnClose(false) // as a program that dies

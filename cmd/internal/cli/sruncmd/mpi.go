@@ -9,7 +9,7 @@ import (
 const mpiTypes = "MPI plugin types are...\n\tnone\n"
 
 // mpiWay is what to do instead of --mpi.
-const mpiWay = "srun starts the ranks of MPI programs without PMI, and each would be a program of one rank; in the job start them by mpirun or mpiexec, which use srun"
+const mpiWay = "srun starts MPI programs without PMI, so that each would run as a single rank; in the job, start them with mpirun or mpiexec, which use srun"
 
 // mpiType checks --mpi, or the variable in its place. It reports done when the types
 // were asked for. A program of several ranks that is started without what it needs

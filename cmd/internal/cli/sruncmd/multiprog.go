@@ -25,7 +25,7 @@ func (o *options) programs(tasks int) (err error) {
 		return nil
 	}
 	if o.has("pty") {
-		return errors.New("--multi-prog and --pty do not go together: one program is run at a terminal")
+		return errors.New("--multi-prog and --pty cannot be combined: a terminal runs one program")
 	}
 	o.each, err = multiProg(o.command[0], o.command[1:], tasks)
 	o.command = []string{tooOld}
@@ -46,7 +46,7 @@ func multiProg(path string, more []string, tasks int) ([][]string, error) {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	if len(data) > maxMulti {
-		return nil, fmt.Errorf("%s has more than %d bytes; start the tasks by a script that chooses by $SLURM_PROCID", path, maxMulti)
+		return nil, fmt.Errorf("%s has more than %d bytes; start the tasks with a script that selects by $SLURM_PROCID", path, maxMulti)
 	}
 	out := make([][]string, tasks)
 	var rest []string // the words for tasks that no other line is for
@@ -59,7 +59,7 @@ func multiProg(path string, more []string, tasks int) ([][]string, error) {
 			return slurmWords("%s\nLine %d of configuration file %s invalid", why, no+1, console.Escape(path))
 		}
 		if len(words) == 1 {
-			return nil, bad("there is no program behind the tasks")
+			return nil, bad("the program after the tasks is missing")
 		}
 		words = slices.Concat(words, more)
 		if words[0] == "*" {
@@ -113,7 +113,7 @@ func multiRanks(list string, tasks int) (ranks []int, err error) {
 		a, aerr := strconv.ParseUint(from, 10, 31)
 		b, berr := strconv.ParseUint(to, 10, 31)
 		if aerr != nil || berr != nil || a > b {
-			return nil, fmt.Errorf("%q are no tasks: 0, 1-3, 0,4-7 or *", list)
+			return nil, fmt.Errorf("%q is not a list of tasks: want 0, 1-3, 0,4-7 or *", list)
 		}
 		for n := int(a); n <= min(int(b), tasks); n++ {
 			ranks = append(ranks, n)

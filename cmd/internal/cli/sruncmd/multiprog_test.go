@@ -20,8 +20,8 @@ func TestMultiProg(t *testing.T) {
 		"more":      {"0-9 echo", "1 %t", "echo|1|0\necho|1|1\necho|1|2\necho|1|3"},
 		"no record": {"0 echo zero\n", "", "!Configuration file FILE invalid, no record for task id 1"},
 		"twice":     {"0 echo a\n0-1 echo b\n", "", "!Duplicate record for task 0\nLine 2 of configuration file FILE invalid"},
-		"no tasks":  {"x echo a\n", "", "!\"x\" are no tasks: 0, 1-3, 0,4-7 or *\nLine 1 of configuration file FILE invalid"},
-		"nothing":   {"0-3\n", "", "!there is no program behind the tasks\nLine 1 of configuration file FILE invalid"},
+		"no tasks":  {"x echo a\n", "", "!\"x\" is not a list of tasks: want 0, 1-3, 0,4-7 or *\nLine 1 of configuration file FILE invalid"},
+		"nothing":   {"0-3\n", "", "!the program after the tasks is missing\nLine 1 of configuration file FILE invalid"},
 		"many":      {"0-2000000000 true", "", "true\ntrue\ntrue\ntrue"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -103,11 +103,11 @@ func (o *notebookOptions) there(args *jobspec.SpecArgs) error {
 		}
 	}
 	if o.jupyter != "" {
-		return console.Usagef("--jupyter %s: there is no such program here", console.ShortQuote(o.jupyter))
+		return console.Usagef("--jupyter %s: no such program here", console.ShortQuote(o.jupyter))
 	}
 	return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf(
-		"no Jupyter: neither jupyter-%s nor jupyter is in your PATH, which the job would have\n"+
-			"Load its module or activate its environment first, say where it is with --jupyter, or name an image that has it with --image", o.kind())}
+		"no Jupyter: neither jupyter-%s nor jupyter is in your PATH, which the job inherits\n"+
+			"Load its module or activate its environment first, name it with --jupyter, or use an image that has it with --image", o.kind())}
 }
 
 func runNotebook(ctx context.Context, e *console.Env, c *client.Client, args *jobspec.SpecArgs, o *notebookOptions) error {
@@ -126,7 +126,7 @@ func runNotebook(ctx context.Context, e *console.Env, c *client.Client, args *jo
 		return err
 	}
 	e.Warnf("job %d is submitted", a.id)
-	err = a.await(ctx, func() { e.Warnf("waiting for job %d to start (berth why %[1]d says why)", a.id) })
+	err = a.await(ctx, func() { e.Warnf("waiting for job %d to start (see berth why %[1]d)", a.id) })
 	if errors.Is(err, errRevoked) {
 		return a.noNotebook(o)
 	}
@@ -141,7 +141,7 @@ func runNotebook(ctx context.Context, e *console.Env, c *client.Client, args *jo
 		return a.noNotebook(o)
 	}
 	if o.detach {
-		e.Printf("Jupyter runs in job %d on %s; berth notebook attach %[1]d says how to reach it, berth cancel %[1]d ends it.\n", a.id, a.job.GetNode())
+		e.Printf("Jupyter runs in job %d on %s; connect with berth notebook attach %[1]d, end it with berth cancel %[1]d.\n", a.id, a.job.GetNode())
 		return nil
 	}
 	return a.carryNotebook(ctx, at, &o.local)
@@ -173,7 +173,7 @@ func newAttachCmd(e *console.Env, c *client.Client) *cobra.Command {
 				return err
 			}
 			if at == nil {
-				return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("job %d runs no notebook that answers (any more)", id)}
+				return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("job %d has no notebook that answers (any more)", id)}
 			}
 			return a.carryNotebook(cmd.Context(), at, &o)
 		},
@@ -187,20 +187,20 @@ func newAttachCmd(e *console.Env, c *client.Client) *cobra.Command {
 func (a *allocation) carryNotebook(ctx context.Context, at *address, o *localOptions) error {
 	end, err := o.open(a.e, fmt.Sprintf("notebook-%d.sock", a.id))
 	if err != nil {
-		return fmt.Errorf("%w\nThe notebook runs: berth notebook attach %d reaches it", err, a.id)
+		return fmt.Errorf("%w\nThe notebook is running: connect with berth notebook attach %d", err, a.id)
 	}
 	t := &carrier{e: a.e, c: a.c, job: a.id, target: at.where}
 	err = t.run(ctx, end, func() {
-		a.e.Printf("Jupyter runs in job %d on %s; berth cancel %[1]d ends it.\n\n", a.id, a.job.GetNode())
+		a.e.Printf("Jupyter runs in job %d on %s; end it with berth cancel %[1]d.\n\n", a.id, a.job.GetNode())
 		if end.port > 0 {
 			a.e.Printf("In a browser here:\n  http://127.0.0.1:%d/%s?token=%s\n\n", end.port, at.path(), at.token)
 		}
 		a.e.Printf("On your own machine:\n  %s\n\nThen, in its browser:\n  http://localhost:%d/%s?token=%s\n\n",
 			end.line(a.e, o.own), o.own, at.path(), at.token)
-		a.e.Printf("This program carries it: leave it running. An interrupt ends it, and not the notebook;\nberth notebook attach %d takes it up again.\n", a.id)
+		a.e.Printf("This program carries the connection: leave it running. An interrupt ends it, but not the notebook;\nreconnect with berth notebook attach %d.\n", a.id)
 	})
 	if err == nil && ctx.Err() != nil {
-		a.e.Warnf("the notebook goes on: berth notebook attach %d takes it up again, berth cancel %[1]d ends it", a.id)
+		a.e.Warnf("the notebook keeps running: reconnect with berth notebook attach %d, end it with berth cancel %[1]d", a.id)
 	}
 	return err
 }
@@ -266,9 +266,9 @@ func (a *allocation) noNotebook(o *notebookOptions) error {
 	switch {
 	case j == nil || !console.Terminal(j.GetState()):
 		a.cancel()
-		return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("job %d runs, but Jupyter does not answer; it is ended. Its log is log in /tmp/.berth-notebook-%[1]d-0 on node %[2]s", a.id, a.job.GetNode())}
+		return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("job %d runs, but Jupyter does not answer; it is being ended. Its log is the file log in /tmp/.berth-notebook-%[1]d-0 on node %[2]s", a.id, a.job.GetNode())}
 	case j.GetExitCode() == 127:
 		return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("job %d found no Jupyter: neither jupyter-%[2]s nor jupyter is in its PATH on node %[3]s", a.id, o.kind(), j.GetNode())}
 	}
-	return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("job %d ended before Jupyter answered: %s %s; its log is log in /tmp/.berth-notebook-%[1]d-0 on node %[4]s", a.id, j.GetState(), console.Escape(j.GetReasonDetail()), j.GetNode())}
+	return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("job %d ended before Jupyter answered: %s %s; its log is the file log in /tmp/.berth-notebook-%[1]d-0 on node %[4]s", a.id, j.GetState(), console.Escape(j.GetReasonDetail()), j.GetNode())}
 }

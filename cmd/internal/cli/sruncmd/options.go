@@ -41,7 +41,7 @@ func OptionNames() []string {
 // sbatch's, or mean something else, and then sbatch's.
 func optionsHelp() string {
 	var own strings.Builder
-	own.WriteString("Options of srun and salloc alone:\n")
+	own.WriteString("Options of srun and salloc only:\n")
 	for _, o := range stepOptions {
 		note := ""
 		if why := refusedOptions[o.Name]; why != "" {
@@ -49,14 +49,14 @@ func optionsHelp() string {
 		}
 		own.WriteString(sbatch.OptionLine(o, note))
 	}
-	return own.String() + "\nThose that they share with sbatch, for a job of their own.\n" + sbatch.OptionsHelp()
+	return own.String() + "\nShared with sbatch, for a job of their own.\n" + sbatch.OptionsHelp()
 }
 
 // refusedOptions would change what runs, and cannot be done.
 var refusedOptions = map[string]string{
 	"het-group":   "a job has one group of nodes",
-	"bcast":       "programs are not sent to the nodes; keep it where all of them read it",
-	"x11":         "displays are not forwarded; berth tunnel reaches a port of a job, such as that of a VNC server",
+	"bcast":       "programs are not sent to the nodes; keep it on a shared file system",
+	"x11":         "displays are not forwarded; berth tunnel connects to a port in a job, such as a VNC server's",
 	"no-allocate": "a command runs in a job",
 }
 
@@ -129,7 +129,7 @@ func parse(args []string) (*options, error) {
 	}
 	for _, w := range rest {
 		if w.Text == ":" {
-			return nil, errors.New("several programs with a colon between them are a job of several groups, and " + refusedOptions["het-group"] + "; start each with an srun of its own, in the background")
+			return nil, errors.New("several programs separated by colons form a job of several groups, and " + refusedOptions["het-group"] + "; start each with its own srun, in the background")
 		}
 		o.command = append(o.command, w.Text)
 	}

@@ -137,8 +137,8 @@ const sallocExamples = "  berth salloc -G 1 -t 1:00:00\n" +
 
 const sallocHelp = `Usage: salloc [OPTIONS...] [COMMAND [ARGS...]]
 
-Holds what a job has been given while COMMAND, or a shell, runs on this machine. The options
-are those of Slurm's salloc 22.05; docs/slurm.md says what becomes of them.
+Holds an allocation while COMMAND, or a shell, runs on this machine. The options are those of
+Slurm's salloc 22.05; docs/slurm.md says how each is handled.
 `
 
 // NewSallocCmd returns salloc.

@@ -31,9 +31,9 @@ const srunExamples = "  berth srun -G 1 -n 1 nvidia-smi\n" +
 
 const srunHelp = `Usage: srun [OPTIONS...] COMMAND [ARGS...]
 
-Inside of a job it runs COMMAND as a step: once for each task, on the job's nodes. Outside
-it submits a job for COMMAND and shows what that writes. The options are those of Slurm's
-srun 22.05; docs/slurm.md says what becomes of them.
+Inside a job, runs COMMAND as a step: once per task, on the job's nodes. Outside, submits a job
+for COMMAND and shows its output. The options are those of Slurm's srun 22.05; docs/slurm.md
+says how each is handled.
 `
 
 // NewSrunCmd returns srun.

@@ -143,7 +143,7 @@ func (t *carrier) run(ctx context.Context, end *localEnd, ready func()) error {
 		case ready != nil, !errors.As(err, &ce), !client.Indefinite(ce) && ce.Code != cluster.CodeNotFound, time.Now().After(deadline):
 			return err
 		}
-		t.e.Warnf("the way into job %d broke (%s); trying again", t.job, console.Escape(ce.Msg))
+		t.e.Warnf("the connection to job %d broke (%s); retrying", t.job, console.Escape(ce.Msg))
 		if !client.Sleep(ctx, wait) {
 			return nil
 		}
@@ -159,7 +159,7 @@ func (t *carrier) once(ctx context.Context, conns <-chan net.Conn, ready func() 
 	s, err := t.c.OpenSession(sctx, client.SessionConfig{
 		Keep: carrierKeep, Patience: carrierKeep,
 		OnBreak: func(err error) {
-			t.e.Warnf("the connection broke (%s); trying again for %s", console.Escape(err.Error()), carrierKeep)
+			t.e.Warnf("the connection broke (%s); retrying for %s", console.Escape(err.Error()), carrierKeep)
 		},
 		OnResume: func() { t.e.Warnf("connected again") },
 	}, &apiv1.AttachOpen{Job: t.job, Node: t.node, What: &apiv1.AttachOpen_Exec{Exec: &apiv1.AttachExec{
@@ -201,7 +201,7 @@ func (t *carrier) once(ctx context.Context, conns <-chan net.Conn, ready func() 
 	case end.GetCode() == 125:
 		return errors.New(strings.TrimSpace(console.EscapeLines(string(words))))
 	}
-	return cluster.Errorf(cluster.CodeUnknown, "the program that carried it in the job ended with code %d", end.GetCode())
+	return cluster.Errorf(cluster.CodeUnknown, "the program that carried it in the job exited with code %d", end.GetCode())
 }
 
 // cancelling ends with its stream what waits to write to that.

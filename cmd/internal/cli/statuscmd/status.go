@@ -54,8 +54,8 @@ func Bare(ctx context.Context, e *console.Env, c *client.Client) error {
 		why = append(why, fmt.Sprintf("%s (%v)", s, cause))
 	}
 	return cluster.Errorf(cluster.CodeUnavailable, "no cluster can be reached at %s\n"+
-		"To try one on this machine: berth dev; to name the socket of another: export BERTH_SOCKET=PATH\n"+
-		"What berth can do: berth --help", strings.Join(why, ", "))
+		"To try one on this machine: berth dev; to use another cluster's socket: export BERTH_SOCKET=PATH\n"+
+		"For help: berth --help", strings.Join(why, ", "))
 }
 
 // facts are what the coordinator says, as it came.

@@ -35,7 +35,7 @@ func (v *summary) print(e *console.Env) {
 		if n.forecast == nil {
 			when = "waits: " + n.CannotSay
 		}
-		line("Next of mine: %s (%s) %s", n.label, n.Name, when)
+		line("Next of yours: %s (%s) %s", n.label, n.Name, when)
 	}
 	for i, f := range v.Faults {
 		if i == mostFaults {
@@ -101,14 +101,14 @@ func (t typeView) bar() string {
 func (v *summary) printMine(e *console.Env, line func(string, ...any)) {
 	m := v.Mine
 	if m.Running+m.Waiting == 0 {
-		line("Mine: none; berth submit --gpus 1 -- COMMAND")
+		line("Yours: none; berth submit --gpus 1 -- COMMAND")
 		return
 	}
 	on := ""
 	if m.GPUs > 0 {
 		on = " on " + console.Plural(m.GPUs, "GPU", "GPUs")
 	}
-	line("Mine: %s%s, %d wait", runText(m.Running), on, m.Waiting)
+	line("Yours: %s%s, %d wait", runText(m.Running), on, m.Waiting)
 	for i, j := range m.Jobs {
 		if i == mostJobs {
 			line("  and %d more: berth queue --me", len(m.Jobs)-i)
@@ -144,13 +144,13 @@ func (f faultView) text() string {
 	}
 	text := what + " is " + f.State
 	if f.State == "ready" {
-		text = what + " is not well"
+		text = what + " is unhealthy"
 	}
 	if f.Reason != "" {
 		text += ": " + f.Reason
 	}
 	if f.Mine {
-		text = strings.Replace(text, what, what+" (has jobs of mine)", 1)
+		text = strings.Replace(text, what, what+" (has jobs of yours)", 1)
 	}
 	return text
 }

@@ -49,6 +49,6 @@ func runWeb(ctx context.Context, e *console.Env, c *client.Client, f console.For
 	if done, err := console.PrintList(e, f, v); done {
 		return err
 	}
-	_, err = fmt.Fprintf(e.Stdout, "%s\n\nOpen it in a browser within a minute. It works once, and is for you alone.\n", link.Url)
+	_, err = fmt.Fprintf(e.Stdout, "%s\n\nOpen it in a browser within a minute. It works once, and only for you.\n", link.Url)
 	return err
 }

@@ -121,7 +121,7 @@ func oneStudy(ctx context.Context, e *console.Env, c *client.Client, args []stri
 		return 0, err
 	}
 	if len(jobs) == 0 {
-		return 0, cluster.Errorf(cluster.CodeNotFound, "no study of yours is there; berth study create FILE.yaml makes one")
+		return 0, cluster.Errorf(cluster.CodeNotFound, "you have no studies; create one with: berth study create FILE.yaml")
 	}
 	id := jobs[len(jobs)-1].GetArrayJobId()
 	e.Warnf("study %s, your latest", strconv.FormatUint(id, 10))

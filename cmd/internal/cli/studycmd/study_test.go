@@ -134,8 +134,8 @@ func TestCreate(t *testing.T) {
 	}
 	for _, bad := range []struct{ was, is, want string }{
 		{"study:", "sweep:", `3:1: unknown key "sweep"`},
-		{sweep[strings.Index(sweep, "study:"):], "", "there is no study"},
-		{"  trials: 30\n", "", "4:3: study: trials: want how many there are"},
+		{sweep[strings.Index(sweep, "study:"):], "", "the study is missing"},
+		{"  trials: 30\n", "", "4:3: study: trials: want a number of trials"},
 		{"trials: 30", "trials: 10001", "5:11: study: trials: \"10001\": want a whole number from 1 to 10000"},
 		{"metric: loss", "metrik: loss", `4:3: study: unknown key "metrik"; did you mean "metric"?`},
 		{"metric: loss", "goal: least", `4:9: study: goal: "least": want minimize or maximize`},
@@ -146,7 +146,7 @@ func TestCreate(t *testing.T) {
 		{"first: 10", "first: 0", "10:10: study: first:"},
 		{"first: 10", "stop: often", `4:3: study: stop "often"`},
 		{"{log: [1e-5, 0.1]}", "{log: [0.1, 1e-5]}", "4:3: study: space: lr: log from 0.1 to 1e-05"},
-		{"{log: [1e-5, 0.1]}", "{log: [a, 1]}", `8:9: study: space: lr: "a" is no number`},
+		{"{log: [1e-5, 0.1]}", "{log: [a, 1]}", `8:9: study: space: lr: "a" is not a number`},
 		{"{log: [1e-5, 0.1]}", "7", "8:9: study: space: lr: want a list of values, or one of"},
 		{"{log: [1e-5, 0.1]}", "[[1]]", "8:10: study: space: lr: want values, no lists"},
 		{"[64, 128]", "[]", "4:3: study: space: width: 0 values"},

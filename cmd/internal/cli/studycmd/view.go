@@ -138,7 +138,7 @@ func read(ctx context.Context, c *client.Client, id uint64) (*shown, error) {
 		return nil, err
 	}
 	if first.GetArrayJobId() != id || first.GetTrial() == nil || len(first.GetSpec().GetStudy().GetSpace()) == 0 {
-		return nil, cluster.Errorf(cluster.CodeNotFound, "job %d is no study that you may see; berth study list shows those there are", id)
+		return nil, cluster.Errorf(cluster.CodeNotFound, "job %d is not a study that you may see; see: berth study list", id)
 	}
 	s := &shown{Summary: &summary{ID: id, Name: first.GetName(), User: first.GetUser()}, spec: apiconv.StudyFromAPI(first.GetSpec().GetStudy())}
 	jobs, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: []uint64{id}, Finished: true, Brief: true, Trials: true})
@@ -216,7 +216,7 @@ func (s *shown) printFailed(e *console.Env) {
 	}
 	for i, kind := range kinds {
 		if i == mostFailed {
-			e.Printf("and %d other ways; --all -o json has them\n", len(kinds)-i)
+			e.Printf("and %d more combinations; --all -o json has them\n", len(kinds)-i)
 			return
 		}
 		first, who := of[kind][0], ""
@@ -249,7 +249,7 @@ func (s *shown) print(e *console.Env, f console.Format, all bool) error {
 	if u.Failed > 0 {
 		state += fmt.Sprintf(", %d failed", u.Failed)
 	}
-	hours := fmt.Sprintf("%.2f hours of GPUs", u.GPUHours)
+	hours := fmt.Sprintf("%.2f GPU-hours", u.GPUHours)
 	if b := s.spec.Budget; b > 0 {
 		hours += fmt.Sprintf(", of %.6g at most", b.Hours())
 	}
@@ -319,11 +319,11 @@ func (s *shown) ruleText() string {
 	}
 	switch s.spec.Rule {
 	case study.RuleASHA, study.RuleHyperband:
-		text += fmt.Sprintf("; %s: from step %d on one of %d goes on", s.spec.Rule, s.spec.First, s.spec.Eta)
+		text += fmt.Sprintf("; %s: from step %d on, one in %d continues", s.spec.Rule, s.spec.First, s.spec.Eta)
 	case study.RulePBT:
-		text += fmt.Sprintf("; pbt: each %d steps the worst of %d goes on from one of the best", s.spec.First, s.spec.Eta)
+		text += fmt.Sprintf("; pbt: every %d steps the worst of %d continues from one of the best", s.spec.First, s.spec.Eta)
 	case study.RuleMedian:
-		text += fmt.Sprintf("; median: from step %d on what is worse than the others ends", s.spec.First)
+		text += fmt.Sprintf("; median: from step %d on, trials worse than the median end", s.spec.First)
 	}
 	return text
 }

@@ -69,10 +69,10 @@ func showStrays(e *console.Env, g *apiv1.GPU) {
 			g.GetIndex(), s.GetPid(), console.Escape(console.OrDash(s.GetUser())), console.Escape(console.OrDash(s.GetCommand())), held)
 	}
 	if m := g.GetGossipStrayMib(); m > 0 {
-		e.Printf("GPU %d: %s more are held past Berth, as the node gossips; nothing is placed there\n", g.GetIndex(), units.HumanMiB(m))
+		e.Printf("GPU %d: %s more are held outside Berth, as the node gossips; nothing is placed there\n", g.GetIndex(), units.HumanMiB(m))
 	}
 	if d.GetStrayMib() > 0 {
-		e.Printf("GPU %d: %s are not sold because of that\n", g.GetIndex(), units.HumanMiB(d.GetStrayMib()))
+		e.Printf("GPU %d: %s are not allocated because of that\n", g.GetIndex(), units.HumanMiB(d.GetStrayMib()))
 	}
 }
 

@@ -55,7 +55,7 @@ func ChangesText(e *console.Env, cs []*apiv1.SizeChange) string {
 func NodesText(s *apiv1.JobSpec) string {
 	switch {
 	case s.GetInPlace():
-		return fmt.Sprintf("%d to %d nodes that come and leave while it runs, this on each", s.GetLeastNodes(), s.GetMostNodes())
+		return fmt.Sprintf("%d to %d nodes that join and leave while it runs, this on each", s.GetLeastNodes(), s.GetMostNodes())
 	case s.GetMostNodes() > 0:
 		return fmt.Sprintf("%d to %d nodes, this on each", s.GetLeastNodes(), s.GetMostNodes())
 	case s.GetNodes() > 1:

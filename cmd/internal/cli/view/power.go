@@ -92,19 +92,19 @@ func SearchText(j *apiv1.Job) string {
 	_, auto := cluster.PowerCap(j.GetSpec().GetPowerCap()).Slowdown()
 	switch {
 	case s == nil && auto && len(as[len(as)-1].GetParts()) > 0:
-		return "none found: it runs on several nodes"
+		return "none: it runs on several nodes"
 	case s == nil && auto && j.GetState() == cluster.JobRunning.String():
-		return "is searched for"
+		return "being searched for"
 	case s == nil:
 		return ""
 	case s.GetWhy() != "":
 		return "none found: " + s.GetWhy()
 	}
-	before := fmt.Sprintf("%s steps/s and %s J a step at %d W", three(s.GetStepsBefore()), three(s.GetJoulesBefore()), s.GetDefaultW())
+	before := fmt.Sprintf("%s steps/s and %s J per step at %d W", three(s.GetStepsBefore()), three(s.GetJoulesBefore()), s.GetDefaultW())
 	if s.GetCapW() == s.GetDefaultW() {
 		return "none is better: " + before
 	}
-	return fmt.Sprintf("%d W found: %s steps/s and %s J a step, against %s", s.GetCapW(), three(s.GetStepsAfter()), three(s.GetJoulesAfter()), before)
+	return fmt.Sprintf("%d W found: %s steps/s and %s J per step, against %s", s.GetCapW(), three(s.GetStepsAfter()), three(s.GetJoulesAfter()), before)
 }
 
 // three writes a number with three digits that count.

@@ -52,7 +52,7 @@ func ProgressText(j *apiv1.Job, now time.Time) string {
 	switch {
 	case !runs:
 	case each > 0 && silent > max(time.Minute, 3*each*time.Duration(max(1, p.GetTotal()/20))):
-		of = append(of, "and nothing new for "+units.HumanDuration(silent.Truncate(time.Second)))
+		of = append(of, "but nothing new for "+units.HumanDuration(silent.Truncate(time.Second)))
 	case p.GetEnds() != nil && p.GetEnds().AsTime().After(now):
 		of = append(of, "about "+units.HumanDuration(rough(p.GetEnds().AsTime().Sub(now)))+" left")
 	}
@@ -75,9 +75,9 @@ func eachText(d time.Duration) string {
 	case d >= time.Minute:
 		return units.HumanDuration(d.Round(time.Second)) + " a step"
 	case d >= time.Second:
-		return fmt.Sprintf("%.1f s a step", d.Seconds())
+		return fmt.Sprintf("%.1f s per step", d.Seconds())
 	}
-	return fmt.Sprintf("%.3g ms a step", float64(d.Microseconds())/1000)
+	return fmt.Sprintf("%.3g ms per step", float64(d.Microseconds())/1000)
 }
 
 // grouped is a number with its thousands apart.

@@ -118,7 +118,7 @@ func sharedTitle(id uint64) string {
 // adviceText says whether sharing pays, with the numbers behind it.
 func adviceText(a *apiv1.SharingAdvice) string {
 	if a.GetPairs() == 0 {
-		return "no pair of jobs was measured yet"
+		return "no pair of jobs has been measured yet"
 	}
 	text := map[string]string{"gains": "sharing gains", "loses": "sharing loses, nobody is laid beside others"}[a.GetVerdict()]
 	text = cmp.Or(text, "unsure whether sharing gains")
@@ -150,7 +150,7 @@ func Interference(in *apiv1.Interference) InterferenceView {
 func PrintInterference(e *console.Env, in *apiv1.Interference) {
 	e.Printf("\nJobs that share a GPU\n")
 	if in.GetVersion() == 0 {
-		e.Printf("  nothing is learned yet: it takes jobs that ran alone and beside others\n")
+		e.Printf("  nothing learned yet: that takes jobs that ran both alone and beside others\n")
 		return
 	}
 	kv := []string{"Learned from", fmt.Sprintf("%s, version %d, %s ago", console.Plural(int(in.GetObservations()), "run beside others", "runs beside others"),

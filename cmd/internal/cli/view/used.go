@@ -72,7 +72,7 @@ func ShowUsed(e *console.Env, j *apiv1.Job) {
 		"CPU", outOf(console.Cores(m.GetCpuMilli())+" cores", j.GetSpec().GetCpuMilli(), console.Cores),
 		"memory", usedHost(m, j.GetSpec().GetMemMib()),
 		"storage", fmt.Sprintf("%s read, %s written", storedText(p.GetReadBytes()), storedText(p.GetWrittenBytes())),
-		"looked at", lookedAt(p),
+		"measured", lookedAt(p),
 	)
 	console.KeyValues(e, "  ", kv...)
 }
@@ -91,7 +91,7 @@ func usedGPUMem(m *apiv1.Measured, gpus []*apiv1.GPUShare) string {
 		text += ", on the fullest of its " + console.Plural(len(gpus), "GPU", "GPUs")
 	}
 	if m.GetGpuOom() {
-		text += "; it was refused more"
+		text += "; more was refused"
 	}
 	return text
 }
@@ -100,7 +100,7 @@ func usedGPU(m *apiv1.Measured) string {
 	p := m.GetProfile()
 	text := fmt.Sprintf("mean %s, %s or less for 95%% of the time", console.PercentOf(m.GetGpuUtilMilli()), console.PercentOf(p.GetGpuUtilP95Milli()))
 	if n := p.GetGpuMemActivityMilli(); n > 0 {
-		text += fmt.Sprintf("; the memory of its GPUs was busy %s", console.PercentOf(n))
+		text += fmt.Sprintf("; GPU memory was busy %s", console.PercentOf(n))
 	}
 	return text
 }
@@ -116,7 +116,7 @@ func usedEnergy(m *apiv1.Measured) string {
 	}
 	text += " of its GPUs"
 	if w := m.GetPowerW(); w > 0 {
-		text += fmt.Sprintf(", which drew %d W each with all on them", w)
+		text += fmt.Sprintf(", which drew %d W each with everything on them", w)
 	}
 	return text
 }
@@ -144,7 +144,7 @@ func usedBeside(p *apiv1.Profile) string {
 func lookedAt(p *apiv1.Profile) string {
 	text := exactSeconds(p.GetSampledSeconds())
 	if g := p.GetGapSeconds(); g > 0 {
-		text += "; nobody looked for " + exactSeconds(g)
+		text += "; not measured for " + exactSeconds(g)
 	}
 	return text
 }

@@ -38,7 +38,7 @@ type acctOptions struct {
 // NewSacctCmd returns the command sacct.
 func NewSacctCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o acctOptions
-	return option.Command(e, "sacct [OPTIONS…]", "List jobs, ended ones too, as Slurm's sacct does", sacctExamples, o.flags, func(ctx context.Context, args []string) error {
+	return option.Command(e, "sacct [OPTIONS…]", "List jobs, including ended ones, like Slurm's sacct", sacctExamples, o.flags, func(ctx context.Context, args []string) error {
 		if o.help {
 			e.Printf("%s\n", slurm.HelpFormat())
 			return nil
@@ -84,26 +84,26 @@ func (o *acctOptions) flags(fs *pflag.FlagSet) {
 // takenFlags are those for which there is nothing to do, or nothing that can be done.
 func (o *acctOptions) takenFlags(fs *pflag.FlagSet) {
 	option.Ignore(fs, "a job is one line, however often it ran", "duplicates,D")
-	option.Ignore(fs, "times are as they were", "truncate,T")
+	option.Ignore(fs, "times are not truncated", "truncate,T")
 	option.Ignore(fs, "amounts are not converted", "noconvert")
-	option.Ignore(fs, "nothing more is said", "verbose,v")
+	option.Ignore(fs, "there is no more detail", "verbose,v")
 	option.Ignore(fs, "users are those of the cluster", "use-local-uid")
 	option.Clusters(fs)
 	option.OfClusters(fs, "allclusters,L", "federation", "local")
-	fs.String("whole-hetjob", "", "taken for Slurm's sake: there are no heterogeneous jobs")
+	fs.String("whole-hetjob", "", "accepted for compatibility: there are no heterogeneous jobs")
 	fs.Lookup("whole-hetjob").NoOptDefVal = "yes"
 	option.Mark(fs, "whole-hetjob", option.MarkIgnored, "there are no heterogeneous jobs")
-	option.Refuse(fs, "flags", "F", true, "who scheduled a job is not kept; berth why JOB says why it started when it did")
-	option.Refuse(fs, "associations", "x", true, "associations have no numbers; choose with --accounts and --user")
-	option.Refuse(fs, "batch-script", "B", false, "scripts are not sent back; keep them beside the job's output")
-	option.Refuse(fs, "env-vars", "", false, "environments are not sent back; write env in the script")
-	option.Refuse(fs, "completion", "c", false, "there is no log of completions beside the accounting; leave it out")
-	option.Refuse(fs, "file", "f", true, "there is no log of completions beside the accounting; leave it out")
-	option.Refuse(fs, "constraints", "C", true, "jobs are not chosen by features; list them with -o JobID,Constraints")
-	option.Refuse(fs, "gid", "g", true, "jobs are not chosen by group; choose with --user or --accounts")
-	option.Refuse(fs, "group", "", true, "jobs are not chosen by group; choose with --user or --accounts")
-	option.Refuse(fs, "wckeys", "W", true, "there are no keys; jobs are charged by account")
-	option.Refuse(fs, "yaml", "", false, "YAML is not printed here; use --json, or berth history -o csv")
+	option.Refuse(fs, "flags", "F", true, "which scheduler started a job is not recorded; berth why JOB says why it started when it did")
+	option.Refuse(fs, "associations", "x", true, "associations have no numbers; select with --accounts and --user")
+	option.Refuse(fs, "batch-script", "B", false, "scripts cannot be retrieved; keep them with the job's output")
+	option.Refuse(fs, "env-vars", "", false, "environments cannot be retrieved; run env in the script")
+	option.Refuse(fs, "completion", "c", false, "there is no completion log besides accounting; leave it out")
+	option.Refuse(fs, "file", "f", true, "there is no completion log besides accounting; leave it out")
+	option.Refuse(fs, "constraints", "C", true, "jobs cannot be selected by features; list them with -o JobID,Constraints")
+	option.Refuse(fs, "gid", "g", true, "jobs cannot be selected by group; select with --user or --accounts")
+	option.Refuse(fs, "group", "", true, "jobs cannot be selected by group; select with --user or --accounts")
+	option.Refuse(fs, "wckeys", "W", true, "there are no workload keys; jobs are charged by account")
+	option.Refuse(fs, "yaml", "", false, "YAML is not supported here; use --json, or berth history -o csv")
 }
 
 // window is the time that sacct looks at.

@@ -26,7 +26,7 @@ const sacctmgrExamples = "  berth sacctmgr -nP show assoc where user=ann format=
 const changesAccounts = "accounts and their users are changed by berth account, qualities of service by berth qos, limits by berth quota"
 
 // errNothingToShow names what sacctmgr shows here.
-var errNothingToShow = errors.New("name what to show: account, association, cluster, qos, tres or user")
+var errNothingToShow = errors.New("say what to show: account, association, cluster, qos, tres or user")
 
 // managedUsual are the fields that are shown without format=, with associations as well
 // where the second list is.
@@ -58,7 +58,7 @@ type mgrOptions struct {
 func NewSacctmgrCmd(e *console.Env, c *client.Client) *cobra.Command {
 	o := mgrOptions{where: map[string][]string{}}
 	var immediate, quiet, readonly, verbose, oneliner bool
-	return option.Command(e, "sacctmgr [OPTIONS…] show ENTITY…", "Show accounts, users and limits as Slurm's sacctmgr does", sacctmgrExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "sacctmgr [OPTIONS…] show ENTITY…", "Show accounts, users and limits, like Slurm's sacctmgr", sacctmgrExamples, func(fs *pflag.FlagSet) {
 		fs.BoolVarP(&o.print.NoHead, "noheader", "n", false, "omit the header line")
 		fs.BoolVarP(&o.print.Parsable, "parsable", "p", false, "end fields with |")
 		fs.BoolVarP(&o.print.Parsable2, "parsable2", "P", false, "separate fields with |")
@@ -90,7 +90,7 @@ func runSacctmgr(ctx context.Context, e *console.Env, c *client.Client, o *mgrOp
 	}
 	entity := managedEntity(args[1])
 	if entity == "" {
-		return fmt.Errorf("%s is not there; %w", console.Escape(args[1]), errNothingToShow)
+		return fmt.Errorf("%s is not supported; %w", console.Escape(args[1]), errNothingToShow)
 	}
 	if err := o.words(entity, args[2:]); err != nil {
 		return err

@@ -18,12 +18,12 @@ import (
 
 const seffExamples = "  berth seff 12\n  ln -s /usr/bin/berth /usr/local/bin/seff && seff 12_3"
 
-const seffUsage = "Usage: seff [Options] <Jobid>\n       Options:\n       -h    Help menu\n       -v    Version\n       -d    taken for Slurm's sake"
+const seffUsage = "Usage: seff [Options] <Jobid>\n       Options:\n       -h    Help menu\n       -v    Version\n       -d    accepted for compatibility"
 
 // NewSeffCmd returns the command seff.
 func NewSeffCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var help, version, debug bool
-	return option.Command(e, "seff [OPTIONS…] JOB", "Show what a job used as Slurm's seff does", seffExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "seff [OPTIONS…] JOB", "Show a job's efficiency, like Slurm's seff", seffExamples, func(fs *pflag.FlagSet) {
 		fs.BoolVarP(&help, "usage", "h", false, "show usage")
 		fs.BoolVarP(&version, "seff-version", "v", false, "show the version")
 		fs.BoolVarP(&debug, "debug", "d", false, "accepted for compatibility")

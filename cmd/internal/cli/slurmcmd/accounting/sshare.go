@@ -24,7 +24,7 @@ func NewSshareCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var s slurm.Sshare
 	var accounts, users, clusters string
 	var all, help, noHead, verbose bool
-	return option.Command(e, "sshare [OPTIONS…]", "Show shares and use as Slurm's sshare does", sshareExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "sshare [OPTIONS…]", "Show shares and usage, like Slurm's sshare", sshareExamples, func(fs *pflag.FlagSet) {
 		fs.StringVarP(&accounts, "accounts", "A", "", "only these accounts, and their users")
 		fs.BoolVarP(&all, "all", "a", false, "include users other than the caller")
 		fs.BoolVarP(&help, "helpformat", "e", false, "list the fields")

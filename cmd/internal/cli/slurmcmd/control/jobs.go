@@ -90,7 +90,7 @@ func controlJobs(ctx context.Context, e *console.Env, c *client.Client, word str
 	req.Tasks = client.ArrayTasks(tasks)
 	results, err := client.Control(ctx, e, c, req)
 	if err != nil {
-		return nil, console.UnknownChange(err, "Asking again is safe.")
+		return nil, console.UnknownChange(err, "Repeating this is safe.")
 	}
 	var faults []jobFault
 	for _, r := range results {

@@ -30,7 +30,7 @@ func NewScancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var q slurm.Squeue
 	var users, names, parts, states, nodes, accounts, qos, reservations, wckey, sig string
 	var me, quiet, verbose, batch, full, interactive bool
-	return option.Command(e, "scancel [OPTIONS…] [JOB…]", "End jobs as Slurm's scancel does", scancelExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "scancel [OPTIONS…] [JOB…]", "Cancel jobs, like Slurm's scancel", scancelExamples, func(fs *pflag.FlagSet) {
 		fs.StringVarP(&users, "user", "u", "", "jobs of this user")
 		fs.BoolVar(&me, "me", false, "your own jobs")
 		fs.StringVarP(&names, "name", "n", "", "jobs of this name")
@@ -48,7 +48,7 @@ func NewScancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 		fs.StringVarP(&qos, "qos", "q", "", "jobs of this quality of service")
 		fs.StringVarP(&reservations, "reservation", "R", "", "jobs in this reservation")
 		fs.StringVar(&wckey, "wckey", "", "jobs with this key; none has one")
-		option.Ignore(fs, "it is the coordinators that end jobs", "ctld")
+		option.Ignore(fs, "jobs are always ended by the coordinators", "ctld")
 		option.Ignore(fs, "burst buffers are not managed", "hurry,H")
 		option.Clusters(fs)
 		option.Refuse(fs, "sibling", "", true, option.OneCluster)
@@ -99,7 +99,7 @@ func onJobs(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Sque
 		q.States = []string{"RUNNING"}
 	}
 	if chooses && len(tasks) > 0 {
-		return fmt.Errorf("%s: name tasks of arrays without options that choose jobs", tasks[0])
+		return fmt.Errorf("%s: array tasks cannot be combined with options that select jobs", tasks[0])
 	}
 	if chooses {
 		var err error
@@ -247,7 +247,7 @@ func endJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint64
 	for _, req := range reqs {
 		resp, err := client.CancelJobs.Ask(ctx, c, client.Changes, req)
 		if err != nil {
-			return console.UnknownChange(err, "Cancelling again is safe.")
+			return console.UnknownChange(err, "Repeating this is safe.")
 		}
 		for _, r := range resp.GetResults() {
 			name := console.JobOrTasks(r.GetId(), r.GetTasks())

@@ -28,15 +28,15 @@ const scontrolExamples = "  berth scontrol show job 12\n  berth scontrol update 
 // NewScontrolCmd returns the command scontrol.
 func NewScontrolCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var r recordOptions
-	return option.Command(e, "scontrol [OPTIONS…] COMMAND…", "Show and change things as Slurm's scontrol does", scontrolExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "scontrol [OPTIONS…] COMMAND…", "Show and change jobs, nodes and partitions, like Slurm's scontrol", scontrolExamples, func(fs *pflag.FlagSet) {
 		fs.BoolVarP(&r.OneLine, "oneliner", "o", false, "print one line per record")
 		fs.BoolVarP(&r.Detail, "details", "d", false, "show more of each job")
 		option.Ignore(fs, option.NothingHides, "all,a", "hide")
 		option.Ignore(fs, "all nodes are shown", "future,F")
-		option.Ignore(fs, "no more and no less is said", "quiet,Q", "verbose,v")
+		option.Ignore(fs, "verbosity cannot be changed", "quiet,Q", "verbose,v")
 		option.Clusters(fs)
 		option.OfClusters(fs, "federation", "local", "sibling")
-		option.Refuse(fs, "uid", "u", true, "a job is changed as the user who asks; use sudo -u USER scontrol")
+		option.Refuse(fs, "uid", "u", true, "jobs are changed as the calling user; use sudo -u USER scontrol")
 		fs.BoolVar(&r.json, "json", false, "show jobs and nodes as JSON")
 	}, func(ctx context.Context, args []string) error {
 		if len(args) == 0 {
@@ -85,11 +85,11 @@ type recordOptions struct {
 
 func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {
 	if len(args) == 0 {
-		return errors.New("name what to show: job, node, partition, reservation, config, hostnames, hostlist")
+		return errors.New("say what to show: job, node, partition, reservation, config, hostnames, hostlist")
 	}
 	what, rest := strings.ToLower(args[0]), args[1:]
 	if r.json && !strings.HasPrefix(what, "job") && !strings.HasPrefix(what, "node") {
-		return errors.New("--json is of show job and show node")
+		return errors.New("--json works only with show job and show node")
 	}
 	what, value, has := strings.Cut(what, "=")
 	if has {

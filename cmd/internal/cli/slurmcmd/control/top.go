@@ -55,7 +55,7 @@ func top(ctx context.Context, e *console.Env, c *client.Client, id uint64) error
 	}
 	switch s := terms.Job(terms.ViewFrom(e), job); {
 	case s.ArrayID != 0:
-		return option.Bare(fmt.Sprintf("Requested operation is presently disabled for job %d\nit is a job array, whose tasks keep their places; scontrol update jobid=… nice=N has other jobs step back", id))
+		return option.Bare(fmt.Sprintf("Requested operation is presently disabled for job %d\nit is a job array, whose tasks keep their places; lower the priority of other jobs with scontrol update jobid=… nice=N", id))
 	case s.Code != "PD":
 		return forJob("Job is no longer pending execution", id)
 	case terms.IsHeld(s.Reason):
@@ -69,7 +69,7 @@ func top(ctx context.Context, e *console.Env, c *client.Client, id uint64) error
 		return o.GetId() == job.GetId() || o.GetArrayJobId() != 0 || o.GetUid() != job.GetUid() || o.GetPartition() != job.GetPartition() || o.GetAccount() != job.GetAccount() || o.GetQos() != job.GetQos()
 	})
 	if len(others) >= client.MostForecasts {
-		return option.Bare(fmt.Sprintf("Requested operation is presently disabled for job %d\n%d jobs of the user wait beside it, at most %d are compared; scontrol update jobid=… nice=N has some step back", id, len(others), client.MostForecasts-1))
+		return option.Bare(fmt.Sprintf("Requested operation is presently disabled for job %d\n%d other jobs of the user wait, at most %d are compared; lower the priority of some with scontrol update jobid=… nice=N", id, len(others), client.MostForecasts-1))
 	}
 	return stepBack(ctx, e, c, job, others)
 }
@@ -91,7 +91,7 @@ func stepBack(ctx context.Context, e *console.Env, c *client.Client, job *apiv1.
 	}
 	others = slices.DeleteFunc(others, func(o *apiv1.Job) bool { return places[o.GetId()] == nil || !before(o) })
 	if n := len(others); n > mostStepBack {
-		return option.Bare(fmt.Sprintf("Requested operation is presently disabled for job %d\n%d jobs of the user stand before it, at most %d step back at once; scontrol update jobid=… nice=N does it by hand", job.GetId(), n, mostStepBack))
+		return option.Bare(fmt.Sprintf("Requested operation is presently disabled for job %d\n%d jobs of the user are ahead of it, at most %d are lowered at once; use scontrol update jobid=… nice=N by hand", job.GetId(), n, mostStepBack))
 	}
 	slices.SortFunc(others, func(a, b *apiv1.Job) int { return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.GetId(), b.GetId())) })
 	for i, o := range others {
@@ -118,7 +118,7 @@ func leaveQueues(ctx context.Context, e *console.Env, c *client.Client, jobs []*
 	}
 	held, err := client.Control(ctx, e, c, &apiv1.ControlJobsRequest{Action: apiv1.JobAction_JOB_ACTION_HOLD, AsUser: true, Ids: queued})
 	if err != nil {
-		return console.UnknownChange(err, "See with squeue whether some of them are held, and release those.")
+		return console.UnknownChange(err, "Check with squeue whether any of them are held, and release those.")
 	}
 	queued = queued[:0]
 	for _, r := range held {
@@ -130,7 +130,7 @@ func leaveQueues(ctx context.Context, e *console.Env, c *client.Client, jobs []*
 		return nil
 	}
 	if _, err := client.Control(ctx, e, c, &apiv1.ControlJobsRequest{Action: apiv1.JobAction_JOB_ACTION_RELEASE, AsUser: true, Ids: queued}); err != nil {
-		return fmt.Errorf("jobs %s may be held still; scontrol release lets them go: %w", console.IDRanges(queued), err)
+		return fmt.Errorf("jobs %s may still be held; release them with scontrol release: %w", console.IDRanges(queued), err)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func setPriority(ctx context.Context, e *console.Env, c *client.Client, ids []ui
 		word = "release"
 	default:
 		return nil, option.Bare("Update of this parameter is not supported: priority=" + v + "\nRequest aborted\n" +
-			"there are no priorities by number: 0 holds the job, nice=N has it step back by N places, a QOS has a priority, and scontrol top puts it before the owner's others")
+			"there are no numeric priorities: 0 holds the job, nice=N lowers it by N places, a QOS has a priority, and scontrol top puts it before the owner's others")
 	}
 	var args []string
 	for _, id := range ids {

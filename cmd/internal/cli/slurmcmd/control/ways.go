@@ -10,16 +10,16 @@ import (
 
 // scontrolWays are words of scontrol for what is not done by it here, and what to do.
 var scontrolWays = map[string]string{
-	"suspend": "running jobs are not stopped in between; berth requeue JOB ends one and has it run again, berth signal JOB STOP stops its processes",
-	"resume":  "jobs are not suspended; berth signal JOB CONT lets processes go on that were stopped",
-	"write":   "scripts are not sent back; keep them beside the job's output", "batch_script": "scripts are not sent back; keep them beside the job's output",
-	"listpids": "processes of jobs are not listed; berth exec JOB ps shows them", "pidinfo": "jobs are not sought by process; BERTH_JOB_ID in the process's environment says its job",
-	"notify": "messages are not sent to jobs; berth exec JOB runs a command in one", "completing": "squeue -t CG lists jobs that are completing",
+	"suspend": "jobs cannot be suspended; berth requeue JOB ends one and runs it again, berth signal STOP JOB stops its processes",
+	"resume":  "jobs cannot be suspended; berth signal CONT JOB continues stopped processes",
+	"write":   "scripts cannot be retrieved; keep them with the job's output", "batch_script": "scripts cannot be retrieved; keep them with the job's output",
+	"listpids": "processes of jobs are not listed; use berth exec JOB ps", "pidinfo": "jobs cannot be looked up by process; see BERTH_JOB_ID in the process's environment",
+	"notify": "messages cannot be sent to jobs; berth exec JOB runs a command in one", "completing": "squeue -t CG lists jobs that are completing",
 	"reconfigure": "daemons read their settings when they start, and some on SIGHUP; berth config print shows them", "shutdown": "stop the daemons with systemctl",
 	"abort": "stop the daemons with systemctl", "takeover": "coordinators elect a leader by themselves; berth cluster status shows it",
-	"reboot": "nodes are not booted; berth node drain empties one", "cancel_reboot": "nodes are not booted; berth node resume takes one back",
+	"reboot": "nodes are not rebooted; berth node drain empties one", "cancel_reboot": "nodes are not rebooted; berth node resume returns one to service",
 	"setdebug": "logs are set in the daemons' configuration", "setdebugflags": "logs are set in the daemons' configuration", "schedloglevel": "logs are set in the daemons' configuration",
-	"token": "users are known by their uid; there are no tokens for them", "errnumstr": "errors have no numbers", "getaddrs": "berth node show NODE says its address", "fsdampeningfactor": "shares are set by berth account set",
+	"token": "users are identified by uid; there are no user tokens", "errnumstr": "errors have no numbers", "getaddrs": "berth node show NODE shows its address", "fsdampeningfactor": "shares are set by berth account set",
 }
 
 // verbs are the words of scontrol that it obeys.
@@ -51,7 +51,7 @@ func verbOf(word string) string {
 var showWays = map[string]string{
 	"steps": "steps are not listed: they belong to the srun that runs them", "assoc_mgr": "accounts are shown by berth account list, limits by berth quota list",
 	"licenses": "licenses are not managed", "federation": option.OneCluster, "daemons": "berth cluster status shows the daemons",
-	"slurmd": "berth node show NODE says what its agent is", "aliases": "nodes have one name each", "frontend": "there are no front ends",
+	"slurmd": "berth node show NODE shows its agent", "aliases": "nodes have only one name", "frontend": "there are no front ends",
 	"bbstat": "burst buffers are not managed", "dwstat": "burst buffers are not managed", "burstbuffer": "burst buffers are not managed",
 }
 

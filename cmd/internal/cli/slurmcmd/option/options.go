@@ -25,7 +25,7 @@ const (
 	MarkAlone    = "alone"    // may stand without its value
 	markCluster  = "cluster"  // names clusters
 	markHeaded   = "headed"   // and they stand over the table
-	OneCluster   = "there is one cluster"
+	OneCluster   = "there is only one cluster"
 	NothingHides = "no partition is hidden"
 )
 
@@ -54,7 +54,7 @@ func Refuse(fs *pflag.FlagSet, name, short string, takes bool, why string) {
 func Ignore(fs *pflag.FlagSet, why string, names ...string) {
 	for _, name := range names {
 		long, short, _ := strings.Cut(name, ",")
-		bareOption(fs, long, short, false, "taken for Slurm's sake: "+why)
+		bareOption(fs, long, short, false, "accepted for compatibility: "+why)
 		Mark(fs, long, MarkIgnored, why)
 	}
 }
@@ -69,9 +69,9 @@ func bareOption(fs *pflag.FlagSet, name, short string, takes bool, usage string)
 
 // Clusters adds -M: this cluster may be named, and no other.
 func Clusters(fs *pflag.FlagSet) {
-	fs.StringP("clusters", "M", "", "taken for Slurm's sake: "+OneCluster+", called "+ClusterName)
+	fs.StringP("clusters", "M", "", "accepted for compatibility: "+OneCluster+", called "+ClusterName)
 	Mark(fs, "clusters", markCluster)
-	Mark(fs, "clusters", MarkIgnored, OneCluster+", `"+ClusterName+"`; another is refused in Slurm's words")
+	Mark(fs, "clusters", MarkIgnored, OneCluster+", `"+ClusterName+"`; others are refused as Slurm does")
 }
 
 // Headed has the command print the name of a cluster that -M names over its table, as
