@@ -70,7 +70,7 @@ func TestAccounts(t *testing.T) {
 		"not hers":        {charged("chem", spec(1)), "Invalid account or account/partition combination specified: user 1000 is not in account chem"},
 		"too long":        {limited(2*time.Hour, spec(1)), "AssocMaxWallDurationPerJobLimit: each job of account bio may ask for 1h, and 2h are asked for"},
 		"too many GPUs":   {gpus(2, spec(1)), "AssocMaxGRESPerJob: each job of account bio may ask for 1 GPU, and 2 are asked for"},
-		"steps forward":   {nice(-1, spec(1)), "nice: -1 would put the job before those of others"},
+		"steps forward":   {nice(-1, spec(1)), "nice: -1 would put the job ahead of others"},
 	} {
 		if _, err := submit(t, cc, alice, reqID(91), c.s); err == nil || !strings.HasPrefix(apiconv.FromStatus(err).Msg, c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)

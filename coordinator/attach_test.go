@@ -162,7 +162,7 @@ func TestAttachRefuses(t *testing.T) {
 		{"nothing", alice, &apiv1.AttachOpen{Job: runs}, codes.InvalidArgument, "neither"},
 		{"a job that waits", alice, shellIn(waits), codes.FailedPrecondition, "has not started"},
 		{"output of a job that waits", alice, logsOf(waits), codes.FailedPrecondition, "has not started"},
-		{"a job that ended", alice, shellIn(ended), codes.FailedPrecondition, "does not run (COMPLETED)"},
+		{"a job that ended", alice, shellIn(ended), codes.FailedPrecondition, "is not running (COMPLETED)"},
 		{"an attempt to come", alice, at(shellIn(runs), 2, ""), codes.FailedPrecondition, "has not started"},
 		{"another node", alice, at(shellIn(runs), 0, "n2"), codes.NotFound, "not on node n2 but on n1"},
 		{"a negative offset", alice, neg, codes.InvalidArgument, "offset"},
@@ -340,7 +340,7 @@ func TestAttachEndsWithTheLeader(t *testing.T) {
 	c.Elect(lead)
 	for i, u := range users {
 		_, err := u.Recv()
-		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "another leader") {
+		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "a new leader") {
 			t.Errorf("over c%d: %v", i+1, err)
 		}
 	}

@@ -25,8 +25,8 @@ func TestDrainEnds(t *testing.T) {
 	until(t, "the node is there", func() bool { return len(theNodes(t, nodes)) == 1 })
 	for name, req := range map[string]*apiv1.DrainNodeRequest{
 		"until: is missing; a drain that begins later": {Id: "n1", Reason: "x", From: in(time.Hour)},
-		"has passed":                 {Id: "n1", Reason: "x", Until: in(-time.Hour)},
-		"is not after the beginning": {Id: "n1", Reason: "x", From: in(2 * time.Hour), Until: in(time.Hour)},
+		"has passed":             {Id: "n1", Reason: "x", Until: in(-time.Hour)},
+		"is not after the start": {Id: "n1", Reason: "x", From: in(2 * time.Hour), Until: in(time.Hour)},
 	} {
 		if _, err := nodes.DrainNode(as(t, admin), req); err == nil || apiconv.FromStatus(err).Code != cluster.CodeInvalid || !strings.Contains(apiconv.FromStatus(err).Msg, name) {
 			t.Errorf("want %q: %v", name, err)

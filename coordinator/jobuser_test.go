@@ -39,7 +39,7 @@ func TestANodeSpeaksForItsJobsUsers(t *testing.T) {
 			break
 		}
 	}
-	if _, err := submit(t, node, bob, reqID(3), spec(0)); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "only for users whose jobs run there") {
+	if _, err := submit(t, node, bob, reqID(3), spec(0)); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "only for users with jobs there") {
 		t.Errorf("for bob: %v", err)
 	}
 	if _, err := submit(t, other, alice, reqID(4), spec(0)); status.Code(err) != codes.PermissionDenied {

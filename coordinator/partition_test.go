@@ -281,7 +281,7 @@ func TestPartitionsAreJudgedAtSubmit(t *testing.T) {
 		spec *apiv1.JobSpec
 		want string
 	}{
-		{spec(0), "no partition is named, and none is the default: name one of a by --partition (-p); an administrator makes one the default by berth partition set a --default"},
+		{spec(0), "no partition is named, and none is the default: name one of a with --partition (-p); an administrator can make one the default with berth partition set a --default"},
 		{in("b", spec(0)), `partition "b" is not known; the partitions are a`},
 		{in("a", long), "time: 2h is above the most that partition a allows, 1h"},
 		{in("a", elsewhere), "node n2 is not in partition a, which has n[1,8-9]"},
@@ -443,7 +443,7 @@ func TestWarningsAreHeldAgainstTheLimit(t *testing.T) {
 		t.Errorf("without a limit: %v, %v", resp, err)
 	}
 	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "a", Nodes: proto.String("n1"), Default: proto.Bool(true), DefaultTime: durationpb.New(30 * time.Second)})
-	if _, err := submit(t, cc, alice, reqID(2), warned); err == nil || !strings.Contains(err.Error(), "the partition's usual time") {
+	if _, err := submit(t, cc, alice, reqID(2), warned); err == nil || !strings.Contains(err.Error(), "the partition's default time") {
 		t.Errorf("with the partition's limit: %v", err)
 	}
 }

@@ -31,7 +31,7 @@ func TestAServiceChanges(t *testing.T) {
 	cc := c.Dial(0, "gate", "g")
 	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	c.Agent(0, "n7", "b7", coordtest.T4("GPU-7"))
-	if _, err := change(t, cc, alice, reqID(9), &apiv1.JobSpec{}, "gpu_mem_mib"); err == nil || !strings.Contains(err.Error(), "none of yours of that name runs") {
+	if _, err := change(t, cc, alice, reqID(9), &apiv1.JobSpec{}, "gpu_mem_mib"); err == nil || !strings.Contains(err.Error(), "you have none of that name") {
 		t.Errorf("where none runs: %v", err)
 	}
 	large := strings.Repeat("x", 4000) // with others so much that it lies outside of the spec
@@ -84,11 +84,11 @@ func TestAServiceChanges(t *testing.T) {
 		t.Errorf("the last revision is %.500v", m.GetSpec())
 	}
 	for fields, want := range map[string]string{
-		"no_such":                       "names nothing of a service",
-		"service.name":                  "names nothing of a service",
-		"array":                         "names nothing of a service",
-		"gpus.x":                        "names nothing of a service",
-		"command.x":                     "names nothing of a service",
+		"no_such":                       "cannot be changed for a service",
+		"service.name":                  "cannot be changed for a service",
+		"array":                         "cannot be changed for a service",
+		"gpus.x":                        "cannot be changed for a service",
+		"command.x":                     "cannot be changed for a service",
 		strings.Repeat("comment ", 101): "at most 100 are allowed",
 		"command":                       "command",
 		"service.fails service.most":    "replicas: 0 is outside",
@@ -97,7 +97,7 @@ func TestAServiceChanges(t *testing.T) {
 			t.Errorf("%.40s: %v, want %s", fields, err, want)
 		}
 	}
-	if _, err := change(t, cc, bob, reqID(7), &apiv1.JobSpec{}, "comment"); err == nil || !strings.Contains(err.Error(), "none of yours") {
+	if _, err := change(t, cc, bob, reqID(7), &apiv1.JobSpec{}, "comment"); err == nil || !strings.Contains(err.Error(), "you have none") {
 		t.Errorf("another user changes it: %v", err)
 	}
 }

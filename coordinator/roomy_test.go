@@ -203,7 +203,7 @@ func TestChangesOfServicesCountWhatTheyBring(t *testing.T) {
 	again := func() *apiv1.JobSpec {
 		return &apiv1.JobSpec{CpuMilli: 2000, Service: &apiv1.Service{Name: "web"}, Change: &apiv1.ServiceChange{Fields: []string{"cpu_milli"}}}
 	}
-	if _, err := submit(t, cc, alice, reqID(2), again(), again()); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "holds nothing else") {
+	if _, err := submit(t, cc, alice, reqID(2), again(), again()); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "must hold nothing else") {
 		t.Errorf("two changes in one request: %v, want InvalidArgument", err)
 	}
 	for i := range 30 {

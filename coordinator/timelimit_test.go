@@ -56,10 +56,10 @@ func TestARunningJobsTimeLimit(t *testing.T) {
 		refused string
 	}{
 		{bob, time.Hour, "another user"},
-		{alice, 4 * time.Hour, "only administrators raise"},
-		{alice, 0, "only administrators raise"},
+		{alice, 4 * time.Hour, "only administrators may raise"},
+		{alice, 0, "only administrators may raise"},
 		{alice, 2 * time.Hour, ""},
-		{alice, 3 * time.Hour, "only administrators raise"},
+		{alice, 3 * time.Hour, "only administrators may raise"},
 		{admin, 5 * time.Hour, ""},
 		{alice, time.Millisecond, "below the least"},
 	} {
@@ -99,7 +99,7 @@ func TestTimeLimitsOfTasks(t *testing.T) {
 		t.Fatal(got)
 	}
 	as0 := told(t, a, id, 2*time.Hour)
-	if got := setLimit(t, cc, alice, id, "0", 3*time.Hour); !strings.Contains(got, "only administrators raise") {
+	if got := setLimit(t, cc, alice, id, "0", 3*time.Hour); !strings.Contains(got, "only administrators may raise") {
 		t.Errorf("raised by the owner: %q", got)
 	}
 	if got := setLimit(t, cc, admin, id, "", 4*time.Hour); got != "" {

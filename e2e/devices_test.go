@@ -90,7 +90,7 @@ func TestJobsSeeTheirOwnCards(t *testing.T) {
 		return strings.Contains(string(text), "self-test passed")
 	})
 	findings := runDoctor(t, env, filepath.Join(c.dir, "n1", "agent.yaml"))
-	for _, want := range []string{"2 of 2 devices can be given to jobs", "ahead, give or take", "gossip ports answer", "closed to others"} {
+	for _, want := range []string{"2 of 2 devices can be given to jobs", "ahead, give or take", "gossip ports answer", "not accessible to others"} {
 		if !strings.Contains(findings, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, findings)
 		}

@@ -68,7 +68,7 @@ func TestCheaperPower(t *testing.T) {
 	c.eventually("users are told", func() bool {
 		return strings.Contains(c.runAs(1001, "status").stdout, "! no job waits for cheaper power: energy_signal cannot be read")
 	})
-	if r := c.runAs(1001, "submit", "--defer", "1h", "--begin", "now+2hours", "--", "true"); r.code == 0 || !strings.Contains(r.stderr, "drop one of them") {
+	if r := c.runAs(1001, "submit", "--defer", "1h", "--begin", "now+2hours", "--", "true"); r.code == 0 || !strings.Contains(r.stderr, "give only one of them") {
 		t.Errorf("with a time of its own: exit code %d\n%s", r.code, r.stderr)
 	}
 }

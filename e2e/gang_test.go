@@ -208,7 +208,7 @@ func (c *cluster) switches() {
 	c.eventually("it waits and says for what", func() bool {
 		return strings.Contains(c.run("why", fmt.Sprint(long)), "needs 2 at once, on one switch for another ~5 min")
 	})
-	if text := c.run("show", fmt.Sprint(long)) + c.run("scontrol", "show", "job", fmt.Sprint(long)); !strings.Contains(text, "on at most 1 switch, waiting for that up to 5m00s") || !strings.Contains(text, "Switches=1@00:05:00") {
+	if text := c.run("show", fmt.Sprint(long)) + c.run("scontrol", "show", "job", fmt.Sprint(long)); !strings.Contains(text, "on at most 1 switch, waiting up to 5m00s for that") || !strings.Contains(text, "Switches=1@00:05:00") {
 		c.t.Errorf("it is shown as\n%s", text)
 	}
 	short := c.submit("-N", "2", "--gpus", "1", "--switches", "1@1s", "--", "true")

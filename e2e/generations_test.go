@@ -126,7 +126,7 @@ study:
 	}
 	t.Logf("%d times one went on from another; the best gained %.1f, with one value at most 40.0 are to be had", again, *s.Trials[0].Best)
 	text := c.runAs(uid, "study", "show", "1").stdout
-	if again == 0 || !strings.Contains(text, "pbt: each 8 steps the worst of 4 goes on from one of the best") || !strings.Contains(text, "FROM") {
+	if again == 0 || !strings.Contains(text, "pbt: every 8 steps the worst of 4 continues from one of the best") || !strings.Contains(text, "FROM") {
 		t.Errorf("%d times one went on from another:\n%s", again, text)
 	}
 	i := slices.IndexFunc(s.Trials, copied)

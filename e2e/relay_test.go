@@ -150,7 +150,7 @@ func TestShellInAJob(t *testing.T) {
 			if !strings.Contains(last.shown(), fmt.Sprintf("job %d has ended, and the command with it", id)) {
 				t.Errorf("the shell of a job that ended shows %q", last.shown())
 			}
-			if r := c.runAs(alice, "exec", fmt.Sprint(id), "true"); r.code != 1 || !strings.Contains(r.stderr, "does not run (FAILED)") {
+			if r := c.runAs(alice, "exec", fmt.Sprint(id), "true"); r.code != 1 || !strings.Contains(r.stderr, "is not running (FAILED)") {
 				t.Errorf("a job that ended: %d %s", r.code, r.stderr)
 			}
 		})

@@ -204,7 +204,7 @@ func TestExplainNamesTheNearest(t *testing.T) {
 			[]string{"GPU 0 of n1 (A100-SXM4-80GB): 19.5 GiB free, needs 39.1 GiB; 2 jobs there, the next ends in ~20 min"}, 2},
 		{"both lack: memory is told", []lies{lie(10, "n1-00", 70_000, 900, h), lie(11, "n1-01", 70_000, 900, h)}, Job(1, Mem(40_000), Util(500)), []string{"9.8 GiB free, needs 39.1 GiB"}, 2},
 		{"compute lacks", []lies{lie(10, "n1-00", 1000, 900, h), lie(11, "n1-01", 1000, 800, h)}, Job(1, Mem(1000), Util(500)), []string{"GPU 1 of n1 (A100-SXM4-80GB): 20 % of its compute free, needs 50 %"}, 2},
-		{"alone: the one that is left first", []lies{lie(10, "n1-00", 1000, 100, 2*h), lie(11, "n1-01", 1000, 100, h)}, Job(1, Exclusive), []string{"GPU 1 of n1 (A100-SXM4-80GB): is taken, needs it alone; 1 job there, it ends in ~60 min"}, 2},
+		{"alone: the one that is left first", []lies{lie(10, "n1-00", 1000, 100, 2*h), lie(11, "n1-01", 1000, 100, h)}, Job(1, Exclusive), []string{"GPU 1 of n1 (A100-SXM4-80GB): in use, but needed exclusively; 1 job there, it ends in ~60 min"}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

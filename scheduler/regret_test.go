@@ -105,7 +105,7 @@ func TestRegretPartsTheNewest(t *testing.T) {
 }
 
 // TestWhoPartsByRule: four on one card, of whom the first is late. Of those who may
-// be ended the last to come leaves, who had its rest; nobody leaves an empty card.
+// be ended the last to become leaves, who had its rest; nobody leaves an empty card.
 func TestWhoPartsByRule(t *testing.T) {
 	t.Parallel()
 	const h = time.Hour
@@ -121,7 +121,7 @@ func TestWhoPartsByRule(t *testing.T) {
 		edit  map[cluster.JobID]func(*cluster.Job)
 		want  []cluster.JobID
 	}{
-		{name: "the last to come", may: []cluster.JobID{2, 3}, want: []cluster.JobID{3}},
+		{name: "the last to become", may: []cluster.JobID{2, 3}, want: []cluster.JobID{3}},
 		{name: "of those who may be ended", may: []cluster.JobID{2}, want: []cluster.JobID{2}},
 		{name: "nobody, if nobody may", want: nil},
 		{name: "the late one itself, if it alone may", may: []cluster.JobID{1}, want: []cluster.JobID{1}},

@@ -34,7 +34,7 @@ func TestIdleGPUsKeepCores(t *testing.T) {
 		{"waited too long", Job(1, Exclusive, Cores(9000), Waited(5*time.Hour)), nil, true, ""},
 		{"no GPU, and only such wait", Job(1, GPUs(0), Cores(12000)), nil, true, ""},
 		{"no GPU, beside a waiter", Job(1, GPUs(0), Cores(6000)), []*cluster.Job{big}, true, ""},
-		{"no GPU, and the waiter's cores", Job(1, GPUs(0), Cores(7000)), []*cluster.Job{big}, false, "kept for idle GPUs while jobs wait for some"},
+		{"no GPU, and the waiter's cores", Job(1, GPUs(0), Cores(7000)), []*cluster.Job{big}, false, "kept for idle GPUs while jobs wait for them"},
 		{"no GPU, waited too long", Job(1, GPUs(0), Cores(12000), Waited(5*time.Hour)), []*cluster.Job{big}, true, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

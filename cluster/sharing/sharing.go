@@ -35,7 +35,7 @@ func (o *Off) Check() error {
 		}
 	}
 	if n > 1 {
-		return cluster.Errorf(cluster.CodeInvalid, "sharing: name a GPU, a node, a partition or the cluster, and only one of them")
+		return cluster.Errorf(cluster.CodeInvalid, "sharing: name only one of a GPU, a node, a partition and the cluster")
 	}
 	return nil
 }

@@ -24,13 +24,13 @@ func CheckURL(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || u.Opaque != "":
-		return fmt.Errorf("is no address; want https://HOST[:PORT]/PATH")
+		return fmt.Errorf("is not an address; want https://HOST[:PORT]/PATH")
 	case u.Scheme != "https" && u.Scheme != "http":
 		return fmt.Errorf("has scheme %.20q, want https or http", u.Scheme)
 	case u.Hostname() == "":
 		return fmt.Errorf("has no host; want https://HOST[:PORT]/PATH")
 	case u.User != nil:
-		return fmt.Errorf("holds a name or a password; requests are signed instead, and the address is shown to administrators")
+		return fmt.Errorf("holds a user name or password; requests are signed instead, and administrators can see the address")
 	case u.Fragment != "":
 		return fmt.Errorf("has a fragment (#), which is never sent")
 	}
@@ -89,10 +89,10 @@ func (g *Guard) Check(addr netip.Addr) error {
 			return slices.ContainsFunc(ps, func(p netip.Prefix) bool { return p.Contains(a) })
 		}
 		if g.PublicOnly && !allowed && within(private()) {
-			return fmt.Errorf("%w: %s belongs to the site; where users may add webhooks, notify.webhook_allow of the coordinators lists which of its networks may be called", errForGood, a)
+			return fmt.Errorf("%w: %s belongs to the site; if users may add webhooks, notify.webhook_allow of the coordinators lists which of its networks may be called", errForGood, a)
 		}
 		if !allowed && within(forbidden()) {
-			return fmt.Errorf("%w: %s belongs to this machine, its link or a cloud's metadata; notify.webhook_allow of the coordinators lists such networks that may be called", errForGood, a)
+			return fmt.Errorf("%w: %s belongs to this machine, its link or a cloud's metadata; notify.webhook_allow of the coordinators lists which of these may be called", errForGood, a)
 		}
 	}
 	return nil

@@ -53,7 +53,7 @@ func TestCheckURL(t *testing.T) {
 	for url, want := range map[string]string{
 		"https://example.org": "", "http://example.org:8080/a?b=c": "", "https://[2001:db8::1]/x": "",
 		"": "scheme", "example.org": "scheme", "ftp://example.org": "scheme", "file:///etc/passwd": "scheme", "gopher://x": "scheme",
-		"https://": "no host", "https:///x": "no host", "https:x": "no address", "https://a:b@example.org": "password", "https://example.org/#x": "fragment",
+		"https://": "no host", "https:///x": "no host", "https:x": "not an address", "https://a:b@example.org": "password", "https://example.org/#x": "fragment",
 		"https://example.org/a b": "space", "https://example.org/\r\nX: y": "space", "https://exämple.org": "ASCII", "https://example.org/" + strings.Repeat("a", 2048): "bytes",
 	} {
 		err := CheckURL(url)

@@ -48,7 +48,7 @@ var errForGood = errors.New("not sent")
 func (m *Mailer) recipients(n *logv1.Notice) ([]string, error) {
 	to := cluster.Mail{To: cmp.Or(n.To, n.User)}
 	if err := to.Check(); err != nil || to.To == "" {
-		return nil, fmt.Errorf("%w: %.80q is no address", errForGood, to.To)
+		return nil, fmt.Errorf("%w: %.80q is not an address", errForGood, to.To)
 	}
 	out := strings.Split(to.To, ",")
 	for i, a := range out {
@@ -138,7 +138,7 @@ func (m *Mailer) digest(ns []*logv1.Notice) (subject, body string) {
 	for _, n := range ns {
 		b.WriteString(time.UnixMicro(n.AtUs).UTC().Format("15:04:05 ") + Subject(n) + "\n")
 	}
-	fmt.Fprintf(&b, "\nCluster %s. More: berth list --all\n", plain(m.Cluster))
+	fmt.Fprintf(&b, "\nCluster %s. More: berth history\n", plain(m.Cluster))
 	return fmt.Sprintf("Berth %d notices of jobs %d to %d", len(ns), ns[0].Job, ns[len(ns)-1].Job), b.String()
 }
 

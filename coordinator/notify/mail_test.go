@@ -179,7 +179,7 @@ func TestSendFails(t *testing.T) {
 	}{
 		"the program fails":   {Mailer{Program: path}, "ann", false, "exit status 67: no such user"},
 		"no program":          {Mailer{Program: "/nonexistent/sendmail"}, "ann", false, "no such file"},
-		"no address":          {Mailer{Program: ok}, "-ann", true, "is no address"},
+		"no address":          {Mailer{Program: ok}, "-ann", true, "is not an address"},
 		"another domain":      {Mailer{Program: ok, Domains: []string{"example.org"}}, "ann@example.net", true, "sends no mail to example.net"},
 		"the domain, shouted": {Mailer{Program: ok, Domains: []string{"example.org"}}, "ann@EXAMPLE.org", false, ""},
 		"a name":              {Mailer{Program: ok, Domains: []string{"example.org"}}, "ann", false, ""},

@@ -252,7 +252,7 @@ func TestWhatIfPage(t *testing.T) {
 			t.Errorf("the slider says %q", out)
 		}
 		b.run(chromedp.Focus("#policy"), chromedp.KeyEvent("slo"), chromedp.Focus("main button"), chromedp.KeyEvent("\r"))
-		b.says("Nine of ten wait no longer than")
+		b.says("Nine in ten wait no longer than")
 		for _, words := range []string{"ffd, in force", "slot", "1 of 1", "Note: a note."} {
 			b.says(words)
 		}

@@ -66,7 +66,7 @@ func canonical(host string) string {
 func sameSite(r *http.Request) error {
 	origin, page := r.Header.Get("Origin"), r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/api/")
 	if site := r.Header.Get("Sec-Fetch-Site"); !page && site != "" && site != "same-origin" && site != "none" {
-		return cluster.Errorf(cluster.CodeDenied, "this was asked for by a page of another site")
+		return cluster.Errorf(cluster.CodeDenied, "this was requested by a page of another site")
 	}
 	if origin == "" {
 		if r.Method != http.MethodGet {
@@ -75,7 +75,7 @@ func sameSite(r *http.Request) error {
 		return nil
 	}
 	if u, err := url.Parse(origin); err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) {
-		return cluster.Errorf(cluster.CodeDenied, "this was asked for by a page of another site, %.100q", origin)
+		return cluster.Errorf(cluster.CodeDenied, "this was requested by a page of another site, %.100q", origin)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (s *Server) inside(next func(http.ResponseWriter, *http.Request, *session.S
 			return
 		}
 		if r.Method != http.MethodGet && !sess.Vouches(r.Header.Get(csrfHeader)) {
-			refuse(w, http.StatusForbidden, cluster.Errorf(cluster.CodeDenied, "the request lacks this session's token (%s); load the page again", csrfHeader))
+			refuse(w, http.StatusForbidden, cluster.Errorf(cluster.CodeDenied, "the request lacks this session's token (%s); reload the page", csrfHeader))
 			return
 		}
 		next(w, r, sess)

@@ -19,7 +19,7 @@ func (s *Server) CreateLink(ctx context.Context, _ *apiv1.CreateLinkRequest) (*a
 	who := authorize.CallerOf(ctx)
 	switch {
 	case who.Plain:
-		return nil, cluster.Errorf(cluster.CodeDenied, "a job may not open the web page as its user; ask on a machine for users")
+		return nil, cluster.Errorf(cluster.CodeDenied, "a job may not open the web page as its user; run this on a login node")
 	case s.cfg.Listener == nil:
 		return nil, cluster.Errorf(cluster.CodeConflict, "coordinator %s has no web page: listen.web is not set in its configuration", s.cfg.ID)
 	}
@@ -34,7 +34,7 @@ func (s *Server) CreateLink(ctx context.Context, _ *apiv1.CreateLinkRequest) (*a
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	var req struct{ Link string }
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-		refuse(w, http.StatusBadRequest, cluster.Errorf(cluster.CodeInvalid, "the request is no link: %v", err))
+		refuse(w, http.StatusBadRequest, cluster.Errorf(cluster.CodeInvalid, "the request is not a link: %v", err))
 		return
 	}
 	cookie, sess, err := s.sessions.Open(req.Link)

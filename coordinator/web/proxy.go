@@ -46,10 +46,10 @@ func (s *Server) named(r *http.Request) (string, error) {
 	}
 	shown, want := sha256.Sum256([]byte(r.Header.Get(secretHeader))), sha256.Sum256([]byte(p.Secret))
 	if subtle.ConstantTimeCompare(shown[:], want[:]) != 1 {
-		return "", cluster.Errorf(cluster.CodeDenied, "the request names a user in %s and lacks the proxy's secret (%s): the proxy must set both, and let neither through", p.Header, secretHeader)
+		return "", cluster.Errorf(cluster.CodeDenied, "the request names a user in %s but lacks the proxy's secret (%s): the proxy must set both, and strip both from requests", p.Header, secretHeader)
 	}
 	if len(names) != 1 || names[0] == "" || len(names[0]) > mostName || strings.ContainsFunc(names[0], func(c rune) bool { return c <= ' ' || c == 0x7f }) {
-		return "", cluster.Errorf(cluster.CodeDenied, "the proxy's header %s is no name of a user: %.100q", p.Header, strings.Join(names, ", "))
+		return "", cluster.Errorf(cluster.CodeDenied, "the proxy's header %s is not a user name: %.100q", p.Header, strings.Join(names, ", "))
 	}
 	return names[0], nil
 }
@@ -86,7 +86,7 @@ func (s *Server) same(sess *session.Session, name string) error {
 		return nil
 	}
 	if u, err := s.cfg.Proxy.User(name); err != nil || u.UID != sess.User.UID {
-		return cluster.Errorf(cluster.CodeUnauthenticated, "this session is another user's than the one who is signed in, %.100q; load the page again", name)
+		return cluster.Errorf(cluster.CodeUnauthenticated, "this session belongs to another user than the one signed in, %.100q; reload the page", name)
 	}
 	return nil
 }

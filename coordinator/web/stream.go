@@ -48,9 +48,9 @@ func (c *streams) enter(uid cluster.UID) (leave func(), err error) {
 	defer c.mu.Unlock()
 	switch {
 	case c.open[uid] >= c.perUser:
-		return nil, cluster.Errorf(cluster.CodeExhausted, "you have %d live pages and logs open here, which is the most; close others of them", c.perUser)
+		return nil, cluster.Errorf(cluster.CodeExhausted, "you have %d live pages and logs open here, which is the limit; close some of them", c.perUser)
 	case c.all >= c.most:
-		return nil, cluster.Errorf(cluster.CodeExhausted, "%d live pages and logs are open at this coordinator, which is the most; this one goes on without", c.most)
+		return nil, cluster.Errorf(cluster.CodeExhausted, "%d live pages and logs are open at this coordinator, which is the limit; this one continues without", c.most)
 	}
 	c.open[uid]++
 	c.all++
@@ -148,7 +148,7 @@ func position(r *http.Request) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
-		return 0, cluster.Errorf(cluster.CodeInvalid, "from: %.40q is no position", text)
+		return 0, cluster.Errorf(cluster.CodeInvalid, "from: %.40q is not a position", text)
 	}
 	return n, nil
 }

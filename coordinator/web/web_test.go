@@ -133,7 +133,7 @@ func TestStrangers(t *testing.T) {
 	nobody.wants(401, "not logged in", "GET", "/api/watch", "")
 	nobody.wants(401, "another cluster", "GET", "/api/me", "", with("Cookie", "berth-lab-c1=lab/c1/x"))
 	nobody.wants(401, "berth web", "POST", "/login", `{"link":"guess"}`)
-	nobody.wants(400, "no link", "POST", "/login", `x`)
+	nobody.wants(400, "not a link", "POST", "/login", `x`)
 	v.wants(200, "{}", "POST", "/logout", "{}")
 	v.wants(401, "has ended", "GET", "/api/me", "")
 }
@@ -145,9 +145,9 @@ func TestLinks(t *testing.T) {
 	once := secretOf(link(t, c, 0, alice))
 	nobody := &visitor{t: t, base: "http://" + c.WebAddr(0)}
 	beside := &visitor{t: t, base: "http://" + c.WebAddr(1)}
-	beside.wants(401, "not of coordinator c2", "POST", "/login", fmt.Sprintf(`{"link":%q}`, once))
+	beside.wants(401, "not for coordinator c2", "POST", "/login", fmt.Sprintf(`{"link":%q}`, once))
 	nobody.wants(200, "u1001", "POST", "/login", fmt.Sprintf(`{"link":%q}`, once))
-	nobody.wants(401, "used already", "POST", "/login", fmt.Sprintf(`{"link":%q}`, once))
+	nobody.wants(401, "has been used", "POST", "/login", fmt.Sprintf(`{"link":%q}`, once))
 	v := visit(t, c, 0, alice)
 	beside.wants(401, `logged in at coordinator \"c1\"`, "GET", "/api/me", "", with("Cookie", v.cookie))
 	beside.wants(401, "restarted", "GET", "/api/me", "", with("Cookie", strings.ReplaceAll(v.cookie, "c1", "c2")))
@@ -262,6 +262,6 @@ func TestStreams(t *testing.T) {
 	for _, leave := range leaves {
 		leave()
 	}
-	v.wants(400, "no position", "GET", "/api/watch?from=x", "")
+	v.wants(400, "not a position", "GET", "/api/watch?from=x", "")
 	v.wants(400, "job", "GET", "/api/log?job=x", "")
 }

@@ -65,9 +65,9 @@ type comparison struct {
 func (c *comparison) check() error {
 	switch {
 	case c.Days < 1 || c.Days > mostDays:
-		return cluster.Errorf(cluster.CodeInvalid, "days: %d is outside 1 to %d", c.Days, mostDays)
+		return cluster.Errorf(cluster.CodeInvalid, "days: %d, want 1 to %d", c.Days, mostDays)
 	case c.Shares < 0 || c.Shares > mostShares:
-		return cluster.Errorf(cluster.CodeInvalid, "shares: %d is outside 1 to %d jobs on a card; 0 is as it is now", c.Shares, mostShares)
+		return cluster.Errorf(cluster.CodeInvalid, "shares: %d, want 1 to %d jobs per GPU; 0 keeps the current setting", c.Shares, mostShares)
 	case c.Policy == "":
 		return nil
 	}
@@ -143,7 +143,7 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request, sess *session.S
 	dec.DisallowUnknownFields()
 	err := dec.Decode(&c)
 	if err != nil {
-		err = cluster.Errorf(cluster.CodeInvalid, "the request is no comparison: %v", err)
+		err = cluster.Errorf(cluster.CodeInvalid, "the request is not a comparison: %v", err)
 	} else if err = c.check(); err == nil && s.cfg.Simulate == nil {
 		err = cluster.Errorf(cluster.CodeUnavailable, "coordinator %s runs no simulator", s.cfg.ID)
 	}
@@ -177,9 +177,9 @@ func (f *whatIf) begin(ctx context.Context, uid cluster.UID) (done func(), err e
 	f.mu.Unlock()
 	switch {
 	case mine:
-		return nil, cluster.Errorf(cluster.CodeExhausted, "a comparison of yours is still under way; wait for it")
+		return nil, cluster.Errorf(cluster.CodeExhausted, "a comparison of yours is still running; wait for it")
 	case n >= mostQueued:
-		return nil, cluster.Errorf(cluster.CodeExhausted, "%d comparisons wait already, and one runs at a time; try again later", n)
+		return nil, cluster.Errorf(cluster.CodeExhausted, "%d comparisons are already waiting, and one runs at a time; try again later", n)
 	}
 	leave := func() {
 		f.mu.Lock()
@@ -243,7 +243,7 @@ func (s *Server) simulate(ctx context.Context, sim *Simulation) (*simulated, err
 	}
 	got = &simulated{}
 	if err := json.NewDecoder(bytes.NewReader(data)).Decode(got); err != nil || len(got.Results) != 1 || got.Results[0] == nil {
-		return nil, cluster.Errorf(cluster.CodeUnavailable, "the simulator answered something else than figures (%v); it must be of the coordinator's version", err)
+		return nil, cluster.Errorf(cluster.CodeUnavailable, "the simulator did not answer with figures (%v); it must have the coordinator's version", err)
 	}
 	s.whatIf.keep(key, got)
 	return got, nil

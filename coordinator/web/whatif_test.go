@@ -89,17 +89,17 @@ func TestWhatIf(t *testing.T) {
 	v := visit(t, c, 0, bob)
 	const path = "/api/whatif"
 	for body, words := range map[string]string{
-		`{"days":0}`:                         "outside 1 to 366",
-		`{"days":1000000000}`:                "outside 1 to 366",
-		`{"days":-1}`:                        "outside 1 to 366",
-		`{"days":1e30}`:                      "no comparison",
-		`{"days":1,"shares":17}`:             "outside 1 to 16",
-		`{"days":1,"shares":-1}`:             "outside 1 to 16",
+		`{"days":0}`:                         "want 1 to 366",
+		`{"days":1000000000}`:                "want 1 to 366",
+		`{"days":-1}`:                        "want 1 to 366",
+		`{"days":1e30}`:                      "not a comparison",
+		`{"days":1,"shares":17}`:             "want 1 to 16",
+		`{"days":1,"shares":-1}`:             "want 1 to 16",
 		`{"days":1,"policy":"best"}`:         "the policies are bestfit",
 		`{"days":1,"policy":"ffd+best"}`:     "the orders are",
 		`{"days":1,"policy":"--trace=/etc"}`: "not known",
 		`{"days":1,"capture":"/etc/passwd"}`: "unknown field",
-		`[]`:                                 "no comparison",
+		`[]`:                                 "not a comparison",
 	} {
 		v.wants(400, words, "POST", path, body)
 	}
@@ -163,7 +163,7 @@ func TestWhatIfInTurn(t *testing.T) {
 	for sim.runs.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	hers.wants(429, "still under way", "POST", "/api/whatif", `{"days":1}`)
+	hers.wants(429, "still running", "POST", "/api/whatif", `{"days":1}`)
 	for k := range uint32(users - 1) {
 		go ask(visit(t, c, 0, bob+k), "slot")
 	}

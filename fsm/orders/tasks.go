@@ -131,7 +131,7 @@ func (d *Desk) limitTask(old *cluster.Job, mine func() *cluster.Job, c *logv1.Ch
 	case limit == now:
 		return nil
 	case !c.Admin && cluster.LongerLimit(limit, now):
-		return cluster.Errorf(cluster.CodeDenied, "time: only administrators raise the time limit of a job that was submitted, here from %s of %s; lower it, or cancel the job and submit it again", limitText(now), old.Label())
+		return cluster.Errorf(cluster.CodeDenied, "time: only administrators may raise a submitted job's time limit, here from %s of %s; lower it, or cancel the job and submit it again", limitText(now), old.Label())
 	}
 	old = mine()
 	j := old.Clone()

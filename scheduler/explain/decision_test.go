@@ -279,13 +279,13 @@ func TestWhoHasTheCard(t *testing.T) {
 		{"it needs it alone, the one that is free first", func(w *schedtest.World) {
 			run(w, 1, 0, 5*time.Hour, part(100, 10))
 			run(w, 2, 1, 4*time.Hour, part(100, 10))
-		}, []schedtest.JobOption{schedtest.Exclusive}, cluster.ReasonExclusive, 2, "GPU 1 of n (A): is taken, needs it alone; 1 job there, it ends in ~4 h"},
+		}, []schedtest.JobOption{schedtest.Exclusive}, cluster.ReasonExclusive, 2, "GPU 1 of n (A): in use, but needed exclusively; 1 job there, it ends in ~4 h"},
 		{"how long it takes is not known", func(w *schedtest.World) { run(w, 1, 0, 0, whole); run(w, 2, 1, 0, whole) },
-			[]schedtest.JobOption{schedtest.Exclusive}, cluster.ReasonExclusive, 2, "GPU 0 of n (A): is taken, needs it alone; 1 job there, it ends in ~60 min (not known: 60 min assumed)"},
-		{"somebody has it alone", func(w *schedtest.World) {
+			[]schedtest.JobOption{schedtest.Exclusive}, cluster.ReasonExclusive, 2, "GPU 0 of n (A): in use, but needed exclusively; 1 job there, it ends in ~60 min (not known: 60 min assumed)"},
+		{"in exclusive use", func(w *schedtest.World) {
 			run(w, 1, 0, 4*time.Hour, whole)
 			run(w, 2, 1, 5*time.Hour, whole)
-		}, []schedtest.JobOption{schedtest.Mem(100), schedtest.Util(10)}, cluster.ReasonSharing, 2, "GPU 0 of n (A): somebody has it alone; 1 job there, it ends in ~4 h"},
+		}, []schedtest.JobOption{schedtest.Mem(100), schedtest.Util(10)}, cluster.ReasonSharing, 2, "GPU 0 of n (A): in exclusive use; 1 job there, it ends in ~4 h"},
 		{"too few at once", func(w *schedtest.World) { run(w, 1, 0, time.Hour, whole) },
 			[]schedtest.JobOption{schedtest.GPUs(2), schedtest.Exclusive}, cluster.ReasonGPUs, 2, "node n: 1 of 2 GPUs with room, needs 2 at once"},
 		{"room", func(w *schedtest.World) { run(w, 1, 0, time.Hour, whole) },

@@ -30,7 +30,7 @@ type Explanation struct {
 // is for a user who asks about one job; passes never call it.
 func Why(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) []Explanation {
 	if len(snap.Nodes) == 0 {
-		return []Explanation{{Reason: cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered; the job starts when one joins that can run it"}}}
+		return []Explanation{{Reason: cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered; the job starts when a suitable one joins"}}}
 	}
 	c := rules.CoresOf(job, &pol)
 	if c != nil && rules.NeverFits(snap.Nodes, job, pol) == nil && rules.NeverOn(snap.Nodes, job, pol) != "" {
@@ -198,7 +198,7 @@ func (x *explainer) node(n *cluster.Node) {
 		})
 	case x.job.Spec.GPUs == 0 && x.keptFromPlain(n, &u):
 		x.tally(cluster.ReasonCPU, 1, 0, func() string {
-			return fmt.Sprintf("node %s: %s and %s of host memory free, but kept for idle GPUs while jobs wait for some", n.ID, say.Cores(freeCPU), cluster.MemText(freeMem))
+			return fmt.Sprintf("node %s: %s and %s of host memory free, but kept for idle GPUs while jobs wait for them", n.ID, say.Cores(freeCPU), cluster.MemText(freeMem))
 		})
 	case x.job.Spec.GPUs == 0:
 		x.tally(cluster.ReasonUnconfirmed, 1, 0, func() string {
@@ -307,9 +307,9 @@ func (x *explainer) lack(g *cluster.GPU, nd *rules.Need, u *dispatch.GPUUse) (co
 	case u.Shares > 0 && g.Unshared != "" && !x.job.Spec.Exclusive:
 		return cluster.ReasonSharing, x.longest(g), "is taken, and " + g.Unshared
 	case nd.Way == rules.WayWhole && u.Shares > 0:
-		return cluster.ReasonExclusive, x.longest(g), "is taken, needs it alone"
+		return cluster.ReasonExclusive, x.longest(g), "in use, but needed exclusively"
 	case u.Exclusive:
-		return cluster.ReasonSharing, x.longest(g), "somebody has it alone"
+		return cluster.ReasonSharing, x.longest(g), "in exclusive use"
 	case u.FreeShares() < 1 || u.Shares >= max(1, x.pol.MaxShares):
 		return cluster.ReasonGPUSlots, x.longest(g), "as many jobs as may share it"
 	case nd.Mem > u.FreeMiB():

@@ -46,7 +46,7 @@ func TestForecastWords(t *testing.T) {
 		words string
 	}{
 		{"one card of two is free", []time.Duration{h}, []schedtest.JobOption{schedtest.Exclusive}, 0, "GPU 1 of n: has room"},
-		{"the first to end", []time.Duration{3 * h, 2 * h}, []schedtest.JobOption{schedtest.Exclusive}, 2 * h, "GPU 1 of n: is taken, needs it alone; 1 job ends in ~2 h"},
+		{"the first to end", []time.Duration{3 * h, 2 * h}, []schedtest.JobOption{schedtest.Exclusive}, 2 * h, "GPU 1 of n: in use, but needed exclusively; 1 job ends in ~2 h"},
 		{"both must end", []time.Duration{3 * h, 2 * h}, []schedtest.JobOption{schedtest.Exclusive, schedtest.GPUs(2)}, 3 * h, "node n: 0 of 2 GPUs with room, needs 2 at once; 2 jobs end in ~3 h"},
 		{"one of two", []time.Duration{3 * h}, []schedtest.JobOption{schedtest.Exclusive, schedtest.GPUs(2)}, 3 * h, "node n: 1 of 2 GPUs with room, needs 2 at once; 1 job ends in ~3 h"},
 		{"both are free", nil, []schedtest.JobOption{schedtest.Exclusive, schedtest.GPUs(2)}, 0, "node n: 2 GPUs have room"},
@@ -85,7 +85,7 @@ func TestForecastOfTheSoonerType(t *testing.T) {
 		j := schedtest.Job(9, schedtest.Exclusive, schedtest.Nodes(2))
 		w.Submit(j)
 		f, ok := scheduler.ForecastStart(w.Snapshot(), j, scheduler.Default())
-		if want := fmt.Sprintf("0 of 2 nodes with room, needs 2 at once; the last to come free is GPU 0 of %s: is taken, needs it alone; 1 job ends in ~", c.last); !ok ||
+		if want := fmt.Sprintf("0 of 2 nodes with room, needs 2 at once; the last to become free is GPU 0 of %s: in use, but needed exclusively; 1 job ends in ~", c.last); !ok ||
 			f.P50.Sub(w.Clock) != c.in || f.Node != c.last || len(f.Missing) < len(want) || f.Missing[:len(want)] != want {
 			t.Errorf("%+v: in %s on %s, %q", c, f.P50.Sub(w.Clock), f.Node, f.Missing)
 		}

@@ -65,7 +65,7 @@ func (x *explainer) room(n *cluster.Node, free []int) {
 	if len(kept) > 0 {
 		first := &n.GPUs[kept[0]]
 		x.tallyOn(g.Type, cluster.ReasonQueueOrder, len(kept), -1, func() string {
-			return fmt.Sprintf("%s has room, but is kept for job %d, which waits", cardName(n, first), x.keptFor(first))
+			return fmt.Sprintf("%s has room, but is kept for waiting job %d", cardName(n, first), x.keptFor(first))
 		})
 	}
 	if len(open) > 0 {
@@ -78,7 +78,7 @@ func (x *explainer) free(n *cluster.Node, open []int) {
 	g := &n.GPUs[open[0]]
 	if q := x.snap.Queues[g.ID]; len(q) > 0 && q[0].Job != x.job.ID {
 		x.tallyOn(g.Type, cluster.ReasonQueueOrder, len(open), int64(len(q)), func() string {
-			return fmt.Sprintf("%s has room, but job %d stands before it in the queue there", cardName(n, g), q[0].Job)
+			return fmt.Sprintf("%s has room, but job %d is ahead of it in the queue there", cardName(n, g), q[0].Job)
 		})
 		return
 	}
@@ -125,7 +125,7 @@ func (x *explainer) idle(n *cluster.Node) (idle int) {
 
 func (x *explainer) keptWords(n *cluster.Node, u *dispatch.NodeUse) string {
 	s := rules.SpareOf(u, len(n.GPUs), &x.pol)
-	return fmt.Sprintf("needs %s and %s of host memory, more than the part of its GPUs (%s and %s each); %d idle keep %s and %s each",
+	return fmt.Sprintf("needs %s and %s of host memory, more than its GPUs' part (%s and %s each); %d idle ones keep %s and %s each",
 		say.Cores(x.cpu), cluster.MemText(x.mem), say.Cores(s.PartCPU), cluster.MemText(s.PartMem), x.idle(n), say.Cores(s.LeastCPU), cluster.MemText(s.LeastMem))
 }
 
@@ -168,7 +168,7 @@ func (x *explainer) coresExplain(c *rules.CoresNeed) {
 		if est := x.job.EstStart.Sub(x.snap.Now); est > 0 {
 			gpu = fmt.Sprintf("; on a GPU it is expected to start in %s", say.About(est.Microseconds()))
 		}
-		return fmt.Sprintf("on cores: %s have room for %s; it would take %s there, not better for %s than to wait%s, or idle GPUs need what is free",
+		return fmt.Sprintf("on cores: %s have room for %s; it would take %s there, no better for %s than waiting%s, or idle GPUs need what is free",
 			say.Nodes(room), say.Cores(c.CPU), c.Words(&x.pol), x.job.Spec.Objective, gpu)
 	})
 }

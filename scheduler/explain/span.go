@@ -131,7 +131,7 @@ func (x *explainer) forecastSpan(live map[cluster.NodeID][]*cluster.Job) (f Fore
 		}
 	}
 	if ok {
-		f.Missing = fmt.Sprintf("%d of %s with room, needs %d at once%s; the last to come free is %s", free, say.Nodes(all), want, say.FewSwitches(x.job, x.snap.Now), f.Missing)
+		f.Missing = fmt.Sprintf("%d of %s with room, needs %d at once%s; the last to become free is %s", free, say.Nodes(all), want, say.FewSwitches(x.job, x.snap.Now), f.Missing)
 	}
 	if ok && int64(f.P50) <= now {
 		x.afterOthers(&f)
@@ -228,7 +228,7 @@ func (x *explainer) span(pol rules.Policy) Explanation {
 	case len(plan.Starts) == 0 && len(plan.Unplaced) > 0:
 		e.Reason = plan.Unplaced[0].Reason
 	case kept:
-		e.Reason = cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s, but they are kept for job %d, which waits", room, before)}
+		e.Reason = cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s, but they are kept for waiting job %d", room, before)}
 	case before != 0:
 		e.Reason = cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s, but job %d comes before it and starts there", room, before)}
 	}

@@ -166,7 +166,7 @@ func (a *Agent) Validate() error {
 	p.gossip(a.Gossip)
 	p.oneOf("gpus.provider", a.GPUs.Provider, "nvml", "sim", "none")
 	if (a.GPUs.Provider == "sim") != (a.GPUs.Sim != "") {
-		p.addf("gpus.sim", "is %q with gpus.provider %q; describe GPUs (4xA100-80GB) for provider sim, and for no other", a.GPUs.Sim, a.GPUs.Provider)
+		p.addf("gpus.sim", "is %q with gpus.provider %q; describe GPUs (4xA100-80GB) only for provider sim", a.GPUs.Sim, a.GPUs.Provider)
 	}
 	p.text("gpus.sim", a.GPUs.Sim, 1000)
 	p.path("gpus.sim_socket", a.GPUs.SimSocket, required)
@@ -190,7 +190,7 @@ func (a *Agent) Validate() error {
 func (a *Agent) Warnings() []string {
 	var w []string
 	if len(a.Coordinators) == 1 {
-		w = append(w, "coordinators: only one is listed; list all, so that the agent finds the others when that one is down")
+		w = append(w, "coordinators: only one is listed; list all, so that the agent finds the others if that one is down")
 	}
 	if a.Runtime.Kind == "process" {
 		w = append(w, "runtime.kind: process isolates jobs less than containerd does")
@@ -260,7 +260,7 @@ func (p *Problems) jobs(j Jobs) {
 		case !ok || !envName(name):
 			p.addf(key, "is %.60q, want NAME=value with a name of letters, digits and _", line)
 		case strings.HasPrefix(name, "BERTH_"), strings.HasPrefix(name, "LD_"), strings.HasPrefix(name, "NVIDIA_"), strings.HasPrefix(name, "CUDA_VISIBLE"):
-			p.addf(key, "sets %s; names that begin with BERTH_, LD_, NVIDIA_ and CUDA_VISIBLE are set by Berth or not at all", name)
+			p.addf(key, "sets %s; names that begin with BERTH_, LD_, NVIDIA_ and CUDA_VISIBLE are reserved for Berth", name)
 		case strings.ContainsRune(line, 0) || len(line) > 4096:
 			p.addf(key, "has %d bytes or a NUL, want at most 4096 bytes of text", len(line))
 		}

@@ -258,7 +258,7 @@ func TestCheckFiles(t *testing.T) {
 			t.Errorf("got %v, want %v within", err, want)
 		}
 	}
-	for _, want := range []string{"tls.ca ", "tls.cert ", "tls.key ", "tls.ca_key ", "gossip.key_file ", "data.dir ", "FIFO", "chmod 600", "symbolic link", "power_saving.suspend_program ", "down is no program", "up can be changed by anybody"} {
+	for _, want := range []string{"tls.ca ", "tls.cert ", "tls.key ", "tls.ca_key ", "gossip.key_file ", "data.dir ", "FIFO", "chmod 600", "symbolic link", "power_saving.suspend_program ", "down is not an executable file", "up is world-writable"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("message lacks %q:\n%v", want, err)
 		}

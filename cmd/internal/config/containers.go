@@ -78,7 +78,7 @@ func (p *Problems) containers(c Containers, own ...string) {
 		p.oneOf(indexed("containers.networks", i), n, "host", "none")
 	}
 	if len(c.Networks) > 0 && !slices.Contains(c.Networks, c.Network) {
-		p.addf("containers.networks", "lacks %q, which containers.network gives to jobs that do not choose; add it, or change that", c.Network)
+		p.addf("containers.networks", "lacks %q, the default set by containers.network; add it, or change that", c.Network)
 	}
 	for i, r := range c.Registries {
 		if host, _, _ := strings.Cut(r, "/"); host == "" || strings.TrimRight(r, "/") != r || strings.ContainsAny(r, "@ \t") || strings.Contains(r, "://") {

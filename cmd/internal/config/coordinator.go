@@ -176,7 +176,7 @@ func (s *Scheduling) LASLimits() ([]time.Duration, error) {
 			return nil, fmt.Errorf("holds %.80q, want times of one GPU from 1s to 10000h, such as 54m10s", text)
 		}
 		if len(out) > 0 && d <= out[len(out)-1] {
-			return nil, fmt.Errorf("has %s after %s, want times that rise", d, out[len(out)-1])
+			return nil, fmt.Errorf("has %s after %s, want ascending times", d, out[len(out)-1])
 		}
 		out = append(out, d)
 	}
@@ -364,7 +364,7 @@ func (c *Coordinator) Validate() error {
 		p.addf("scheduling.gang_ports", "%v", err)
 	}
 	if f := c.Scheduling.Fairshare; !(f >= 0 && f <= 1) {
-		p.addf("scheduling.fairshare", "is %v, want 0 (fair shares do not count) to 1 (they alone do)", f)
+		p.addf("scheduling.fairshare", "is %v, want 0 (fair share does not count) to 1 (only it counts)", f)
 	}
 	p.span("scheduling.preempt_every", c.Scheduling.PreemptEvery, time.Second, time.Hour)
 	p.span("scheduling.preempt_after", c.Scheduling.PreemptAfter, time.Second, 24*time.Hour)
@@ -424,7 +424,7 @@ func (p *Problems) limits(l *Limits) {
 func (c *Coordinator) Warnings() []string {
 	var w []string
 	if n := len(c.Peers); n > 0 && n%2 == 0 {
-		w = append(w, "peers: an even number of coordinators survives no more losses than one fewer; use 1, 3 or 5")
+		w = append(w, "peers: an even number of coordinators survives no more failures than one fewer; use 1, 3 or 5")
 	}
 	if c.Users.AllowRoot {
 		w = append(w, "users.allow_root: jobs of root are root on every node")
@@ -476,12 +476,12 @@ func (p *Problems) peers(c *Coordinator) {
 		}
 		self = true
 		if c.Listen.Advertise != "" && peer.Addr != "" && c.Listen.Advertise != peer.Addr {
-			p.addf("listen.advertise", "is %q, but peers[%d] says that %s is at %q; leave listen.advertise out, or make them equal",
+			p.addf("listen.advertise", "is %q, but peers[%d] has %s at %q; leave out listen.advertise, or make them equal",
 				c.Listen.Advertise, i, c.ID, peer.Addr)
 		}
 	}
 	if !self && c.ID != "" {
-		p.addf("peers", "does not list this coordinator, id %q; list all of them, this one too", c.ID)
+		p.addf("peers", "does not list this coordinator, id %q; list all, including this one", c.ID)
 	}
 }
 

@@ -26,19 +26,19 @@ func (s *EnergySignal) Web() bool {
 func checkSignal(p *Problems, s *EnergySignal) {
 	if s.Source == "" {
 		if s.Unit != "" {
-			p.addf("energy_signal.source", "is missing, and energy_signal.unit is given; name a file or a URL")
+			p.addf("energy_signal.source", "is missing, but energy_signal.unit is given; name a file or a URL")
 		}
 		return
 	}
 	u, err := url.Parse(s.Source)
 	switch {
 	case s.Web() && (err != nil || u.Host == "" || u.User != nil):
-		p.addf("energy_signal.source", "%q is no URL of a host without a password in it", s.Source)
+		p.addf("energy_signal.source", "%q is not a URL with a host and without a password", s.Source)
 	case !s.Web() && !filepath.IsAbs(s.Source):
 		p.addf("energy_signal.source", "%q is neither an absolute path nor an http or https URL", s.Source)
 	}
 	if strings.ContainsAny(s.Unit, "\n\t") || len(s.Unit) > 32 {
-		p.addf("energy_signal.unit", "%q is no text of at most 32 bytes on one line", s.Unit)
+		p.addf("energy_signal.unit", "%q is not one line of at most 32 bytes", s.Unit)
 	}
 	if s.Every < time.Second || s.Every > 24*time.Hour {
 		p.addf("energy_signal.every", "%s is outside 1s to 24h", s.Every)

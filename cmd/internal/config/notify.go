@@ -50,7 +50,7 @@ func (p *Problems) notify(n *Notify) {
 		p.addf("notify.sender", "is %.80q, want one address such as berth@example.org", n.Sender)
 	}
 	if n.Sendmail != "" && n.Sender == "" {
-		p.addf("notify.sender", "is missing; mail needs an address that it comes from, such as berth@example.org")
+		p.addf("notify.sender", "is missing; mail needs a sender address, such as berth@example.org")
 	}
 	for _, d := range append([]string{n.MailDomain}, n.MailDomains...) {
 		if d != "" && (cluster.Mail{To: "x@" + d}).Check() != nil {

@@ -79,9 +79,9 @@ func (p *Problems) powerSaving(c *Coordinator) {
 	if !s.On() {
 		switch {
 		case s.Idle != 0:
-			p.addf("power_saving.suspend_program", "is missing, and power_saving.idle is given; name the programs that power a node down and up")
+			p.addf("power_saving.suspend_program", "is missing, but power_saving.idle is given; name the programs that power nodes down and up")
 		case s.Policy != PowerByIdle:
-			p.addf("power_saving.suspend_program", "is missing, and power_saving.policy is given; name the programs that power a node down and up")
+			p.addf("power_saving.suspend_program", "is missing, but power_saving.policy is given; name the programs that power nodes down and up")
 		}
 		return
 	}
@@ -119,7 +119,7 @@ func checkForecast(p *Problems, s *PowerSaving) {
 	}
 	p.span("power_saving.forecast_learn", s.ForecastLearn, 0, 28*24*time.Hour)
 	if most := power.MaxSlots * s.ForecastEvery; s.ForecastEvery > 0 && s.ForecastLearn > most {
-		p.addf("power_saving.forecast_learn", "is %v, and with power_saving.forecast_every of %v only the last %v are remembered", s.ForecastLearn, s.ForecastEvery, most)
+		p.addf("power_saving.forecast_learn", "is %v, but with power_saving.forecast_every %v only the last %v are remembered", s.ForecastLearn, s.ForecastEvery, most)
 	}
 	p.number("power_saving.forecast_spare", s.ForecastSpare, 0, 100)
 }
@@ -133,8 +133,8 @@ func (p *Problems) program(key, path string) {
 	case err != nil:
 		*p = append(*p, Problem{Key: key, Text: err.Error(), Err: err})
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		p.addf(key, "%s is no program; name an executable file", path)
+		p.addf(key, "%s is not an executable file; name a program", path)
 	case info.Mode()&0o002 != 0:
-		p.addf(key, "%s can be changed by anybody; chmod o-w it", path)
+		p.addf(key, "%s is world-writable; chmod o-w it", path)
 	}
 }

@@ -82,14 +82,14 @@ func (p *Problems) tenants(key string, ts []Tenant) {
 			names[t.Name] = i
 		}
 		if len(t.Users) == 0 {
-			p.addf(at+".users", "lists nobody, want names of users or numeric uids")
+			p.addf(at+".users", "lists no users; want user names or numeric uids")
 		}
 		for k, u := range t.Users {
 			if u == "" || len(u) > 64 || strings.ContainsFunc(u, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) || r == ':' }) {
 				p.addf(indexed(at+".users", k), "is %.80q, want a user name or a numeric uid", u)
 			}
 			if other, twice := users[u]; twice {
-				p.addf(indexed(at+".users", k), "%.80q is of tenant %.80q already; a user is of one tenant", u, other)
+				p.addf(indexed(at+".users", k), "%.80q already belongs to tenant %.80q; a user has one tenant", u, other)
 				continue
 			}
 			users[u] = t.Name
@@ -103,7 +103,7 @@ func (p *Problems) tenants(key string, ts []Tenant) {
 			}
 			level := fmt.Sprintf("%s:%d", c.GPUType, c.GPUs)
 			if _, twice := seen[level]; twice {
-				p.addf(indexed(at+".cells", k), "is %.80q, and cells of %s are listed already; give one count", text, level)
+				p.addf(indexed(at+".cells", k), "is %.80q, but cells of %s are already listed; give one count", text, level)
 			}
 			seen[level] = struct{}{}
 		}

@@ -45,7 +45,7 @@ func checkWebProxy(p *Problems, c *Coordinator) {
 		return
 	}
 	if c.Listen.Web == "" {
-		p.addf("listen.web_proxy", "is of use only with listen.web")
+		p.addf("listen.web_proxy", "has an effect only with listen.web")
 	}
 	if !headerName.MatchString(w.Header) {
 		p.addf("listen.web_proxy.header", "is %.80q, want the header in which the proxy names the user, such as X-Remote-User", w.Header)
@@ -76,7 +76,7 @@ func (p *Problems) web(c *Coordinator) {
 	p.path("tls.web_cert", c.TLS.WebCert, optional)
 	p.path("tls.web_key", c.TLS.WebKey, optional)
 	if (c.TLS.WebCert == "") != (c.TLS.WebKey == "") {
-		p.addf("tls.web_cert", "and tls.web_key belong together; give both, or none")
+		p.addf("tls.web_cert", "and tls.web_key belong together; give both or neither")
 	}
 }
 

@@ -28,7 +28,7 @@ func (l *layers) file(path string, data []byte) bool {
 	}
 	var second yaml.Node
 	if err := dec.Decode(&second); err == nil {
-		l.add(place(path, &second), "", "holds a second document; one file is one configuration")
+		l.add(place(path, &second), "", "holds a second document; a file holds one configuration")
 		return false
 	} else if !errors.Is(err, io.EOF) {
 		l.add(path, "", "is not YAML: %s", yamlText(err))

@@ -103,7 +103,7 @@ func rooms(scripts string, log *slog.Logger) bool {
 	}
 	err := launcher.CanRoom(scripts)
 	if err != nil {
-		log.Warn("a job can fill the file system of jobs.scripts, since this agent may not mount others there", "component", "agent", "err", err)
+		log.Warn("a job can fill the file system of jobs.scripts, because this agent may not mount others there", "component", "agent", "err", err)
 	}
 	return err == nil
 }
@@ -316,7 +316,7 @@ func (a *accounts) Resolve(uid, gid uint32, name string) (launcher.User, error) 
 		a.mu.Unlock()
 	}
 	if e.user.Name != name {
-		return launcher.User{}, fmt.Errorf("uid %d is %q on this node and %q where the job was submitted; the accounts must agree", uid, e.user.Name, name)
+		return launcher.User{}, fmt.Errorf("uid %d is %q on this node but %q where the job was submitted; the accounts must match", uid, e.user.Name, name)
 	}
 	return e.user, nil
 }

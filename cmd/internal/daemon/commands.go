@@ -207,7 +207,7 @@ func newConfigCommand() *cobra.Command {
 			if _, err := c.load(args[0]); err != nil {
 				return configError(err)
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing is wrong with it\n", c.config)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: no problems\n", c.config)
 			return err
 		},
 	}

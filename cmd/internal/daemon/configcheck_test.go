@@ -23,8 +23,8 @@ func TestConfigCheck(t *testing.T) {
 		want       []string
 		fails      bool
 	}{
-		{"coordinator", "../../../deploy/coordinator.yaml", []string{"coordinator.yaml: nothing is wrong with it\n"}, false},
-		{"agent", "../../../deploy/agent.yaml", []string{"agent.yaml: nothing is wrong with it\n"}, false},
+		{"coordinator", "../../../deploy/coordinator.yaml", []string{"coordinator.yaml: no problems\n"}, false},
+		{"agent", "../../../deploy/agent.yaml", []string{"agent.yaml: no problems\n"}, false},
 		{"agent", bad, []string{"nood", "log.level"}, true},
 		{"agent", bad + ".gone", []string{bad + ".gone"}, true},
 		{"agents", bad, []string{"want coordinator or agent"}, true},

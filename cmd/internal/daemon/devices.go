@@ -40,7 +40,7 @@ func openDevices(ctx context.Context, cfg *config.Agent, in *cdi.Injector, ac *a
 	}
 	test := func(ctx context.Context) error {
 		if !confines {
-			return errors.New("under runtime.kind process every job can open every GPU; install containerd, or accept that with unsafe: [" + config.UnsafeIsolation + "]")
+			return errors.New("with runtime.kind process every job can open every GPU; install containerd, or accept that with unsafe: [" + config.UnsafeIsolation + "]")
 		}
 		err := selfTest(ctx, in, prober, ac)
 		if err != nil && allowed {

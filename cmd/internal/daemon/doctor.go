@@ -126,7 +126,7 @@ func nodeClock(s *doctor.Subject) func(context.Context, string) (doctor.Clock, e
 		case s.Coordinator != nil:
 			files = tlsconf.Files{CA: s.Coordinator.TLS.CA, Cert: s.Coordinator.TLS.Cert, Key: s.Coordinator.TLS.Key}
 		default:
-			return doctor.Clock{}, errors.New("no certificate without a sound configuration")
+			return doctor.Clock{}, errors.New("no certificate without a valid configuration")
 		}
 		src, err := tlsconf.OpenSource(files, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -208,7 +208,7 @@ func printFindings(w io.Writer, format string, roles []doctor.Role, lines []doct
 			fails++
 		}
 	}
-	fmt.Fprintf(&b, "%d findings: %d ok, %d to look at, %d to mend\n", len(lines), len(lines)-warns-fails, warns, fails)
+	fmt.Fprintf(&b, "%d findings: %d ok, %d to look at, %d to fix\n", len(lines), len(lines)-warns-fails, warns, fails)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -31,7 +31,7 @@ warn  swap    odd
 fail  runc    old
               fix: install another
               the agent refuses to run; to accept it: unsafe: [runc-CVE-2024-21626] in agent.yaml
-3 findings: 1 ok, 1 to look at, 1 to mend
+3 findings: 1 ok, 1 to look at, 1 to fix
 `
 	if b.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)

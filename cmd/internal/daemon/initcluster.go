@@ -51,13 +51,13 @@ authority's key (ca.key) like root's password: whoever has it controls the clust
 				return err
 			}
 			out := cmd.OutOrStdout()
-			fmt.Fprintf(out, "Cluster %s is prepared in %s. Copy to each coordinator, keeping modes and owners (cp -a):\n", o.id, o.dir)
+			fmt.Fprintf(out, "Cluster %s is prepared in %s. Copy to each coordinator, preserving modes and owners (cp -a):\n", o.id, o.dir)
 			for _, p := range peers {
 				host, _, _ := net.SplitHostPort(p.Addr)
 				fmt.Fprintf(out, "  %s  →  %s:%s\n", filepath.Join(o.dir, p.ID), host, o.etc)
 			}
 			if len(peers)%2 == 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %d coordinators survive no more losses than %d; use an odd number\n", len(peers), len(peers)-1)
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %d coordinators survive no more failures than %d; use an odd number\n", len(peers), len(peers)-1)
 			}
 			return nil
 		},
@@ -73,7 +73,7 @@ authority's key (ca.key) like root's password: whoever has it controls the clust
 
 func (o *initOptions) peers() ([]config.Peer, error) {
 	if len(o.coordinators) == 0 || len(o.coordinators) > 7 {
-		return nil, fmt.Errorf("--coordinator: %d given, 1 to 7 are allowed; 3 survive the loss of one", len(o.coordinators))
+		return nil, fmt.Errorf("--coordinator: %d given, 1 to 7 are allowed; 3 survive the failure of one", len(o.coordinators))
 	}
 	var out []config.Peer
 	seen := map[string]bool{}
@@ -109,7 +109,7 @@ func (o *initOptions) run() ([]config.Peer, error) {
 		return nil, errors.New("--dir is missing; name a new directory")
 	}
 	if entries, err := os.ReadDir(o.dir); err == nil && len(entries) > 0 {
-		return nil, fmt.Errorf("--dir %s: is not empty; a cluster is made once, name a new directory", o.dir)
+		return nil, fmt.Errorf("--dir %s: not empty; name a new directory", o.dir)
 	}
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return nil, err

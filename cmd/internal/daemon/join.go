@@ -67,7 +67,7 @@ func (o *joinOptions) join(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if len(o.coordinators) == 0 {
-		return "", errors.New("--coordinator is missing; give host:port of one that runs")
+		return "", errors.New("--coordinator is missing; give host:port of a running one")
 	}
 	token, err := tlsconf.ParseToken(o.token)
 	if err != nil {
@@ -75,7 +75,7 @@ func (o *joinOptions) join(ctx context.Context) (string, error) {
 	}
 	confPath := filepath.Join(o.dir, "agent.yaml")
 	if _, err := os.Stat(confPath); err == nil {
-		return "", fmt.Errorf("%s exists: this machine has joined; move it away to join again", confPath)
+		return "", fmt.Errorf("%s exists: this machine has already joined; move it away to join again", confPath)
 	}
 	key, csr, err := tlsconf.NewKeyAndCSR()
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 func serveLogins(ctx context.Context, dir string, a *agent.Agent, log *slog.Logger) error {
 	ln, err := login.Listen(filepath.Join(dir, login.SocketName))
 	if err != nil {
-		log.ErrorContext(ctx, "nobody can be let in by berth pam", "err", err)
+		log.ErrorContext(ctx, "berth pam cannot let anyone in", "err", err)
 		return nil
 	}
 	return login.Serve(ctx, ln, a, log.With("component", "login"))
@@ -59,7 +59,7 @@ func newPAMCommand() *cobra.Command {
 		return c
 	}
 	cmd.AddCommand(
-		sub("account", "Ends well when PAM_USER may log in", pamAccount),
+		sub("account", "Succeeds if PAM_USER may log in", pamAccount),
 		sub("session", "Moves the process that called PAM into the job's control group", pamSession),
 	)
 	return cmd

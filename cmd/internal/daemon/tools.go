@@ -32,7 +32,7 @@ func tools(scripts string, imagesToo bool, log *slog.Logger) launcher.Tools {
 	}
 	exe, err := programs.Path(programs.Users)
 	if err != nil {
-		log.Warn("jobs find no commands of Berth's and Slurm's on this node", "err", err)
+		log.Warn("jobs find none of Berth's and Slurm's commands on this node", "err", err)
 		return launcher.Tools{}
 	}
 	return launcher.Tools{Exe: exe, Names: append(slurm.Commands(), programs.Users), Socket: filepath.Join(scripts, gateName), ImagesToo: imagesToo}

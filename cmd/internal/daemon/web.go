@@ -51,7 +51,7 @@ func proxyOf(p *config.WebProxy, least cluster.UID) (*web.Proxy, error) {
 	}
 	text := strings.TrimSpace(string(secret))
 	if len(text) < 16 {
-		return nil, fmt.Errorf("listen.web_proxy.secret: %s has %d characters, want 16 or more, such as openssl rand -base64 32 prints", p.Secret, len(text))
+		return nil, fmt.Errorf("listen.web_proxy.secret: %s has %d characters, want 16 or more, such as from openssl rand -base64 32", p.Secret, len(text))
 	}
 	from, err := p.Networks()
 	if err != nil {
@@ -60,7 +60,7 @@ func proxyOf(p *config.WebProxy, least cluster.UID) (*web.Proxy, error) {
 	return &web.Proxy{Header: p.Header, From: from, Secret: text, User: func(name string) (session.User, error) {
 		u, err := user.Lookup(name)
 		if err != nil {
-			return session.User{}, cluster.Errorf(cluster.CodeDenied, "the proxy names user %.100q, whom this machine does not know", name)
+			return session.User{}, cluster.Errorf(cluster.CodeDenied, "the proxy names user %.100q, who is not known on this machine", name)
 		}
 		uid, uerr := strconv.ParseUint(u.Uid, 10, 32)
 		gid, gerr := strconv.ParseUint(u.Gid, 10, 32)

@@ -40,7 +40,7 @@ func TestProxyOf(t *testing.T) {
 	if err != nil || p.Secret != "long enough for a secret" || len(p.From) != 2 {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	for name, words := range map[string]string{"root": "system account", "no such user at all": "does not know"} {
+	for name, words := range map[string]string{"root": "system account", "no such user at all": "not known on this machine"} {
 		if u, err := p.User(name); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %+v, %v, want %q", name, u, err, words)
 		}

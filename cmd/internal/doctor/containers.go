@@ -70,7 +70,7 @@ func judge(c holes.Component, text string) []Line {
 		case !hole.Severe:
 			minor = append(minor, hole.CVE+" ("+hole.What+")")
 		case holes.Packaged(text):
-			out = append(out, warn(fix+", or see in your distribution's advisories that its package has the fix", "%s %s has %s by its number: %s", c, v, hole.CVE, hole.What)...)
+			out = append(out, warn(fix+", or check your distribution's advisories that its package has the fix", "%s %s has %s by its number: %s", c, v, hole.CVE, hole.What)...)
 		default:
 			out = append(out, unsafe(hole.Key(), fix, "%s %s has %s: %s", c, v, hole.CVE, hole.What)...)
 		}
@@ -127,7 +127,7 @@ func driver(_ context.Context, h *Host, s *Subject) []Line {
 	}
 	n := len(h.cardNodes())
 	if n == 0 {
-		return fail("nvidia-modprobe -c 0 -u; enable nvidia-persistenced", "%s runs, and /dev has no nvidia0: no card, or no device nodes", v)
+		return fail("nvidia-modprobe -c 0 -u; enable nvidia-persistenced", "%s is loaded, but /dev has no nvidia0: no card, or no device nodes", v)
 	}
 	return ok("%s with %d card nodes", v, n)
 }
@@ -235,10 +235,10 @@ func daemonReload(_ context.Context, h *Host, s *Subject) []Line {
 	}
 	if len(missing) > 0 {
 		out = append(out, warn("nvidia-ctk system create-dev-char-symlinks --create-all",
-			"/dev/char has no link for %s: containers in groups of systemd's lose them at systemctl daemon-reload (Berth's own are in no such group)", strings.Join(missing, ", "))...)
+			"/dev/char has no link for %s: containers in systemd's cgroups lose them at systemctl daemon-reload (Berth's own are not in one)", strings.Join(missing, ", "))...)
 	}
 	if systemdGroups.MatchString(h.read("/etc/containerd/config.toml")) && len(missing) > 0 {
-		out = append(out, warn("", "containerd's CRI plugin uses systemd's groups (SystemdCgroup = true): containers of others than Berth are hit by it")...)
+		out = append(out, warn("", "containerd's CRI plugin uses systemd's groups (SystemdCgroup = true): containers other than Berth's are affected")...)
 	}
 	if len(out) == 0 {
 		return ok("jobs' groups are below %s and no units; links in /dev/char are there", agentOf(s).Cgroup.Parent)

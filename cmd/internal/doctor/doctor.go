@@ -161,7 +161,7 @@ func within(ctx context.Context, h *Host, s *Subject, c check, deadline time.Dur
 	case lines := <-done:
 		return lines
 	case <-ctx.Done():
-		return fail("see what hangs: a file server, a name service, a disk", "no answer within %s", deadline)
+		return fail("check what hangs: a file server, a name service, a disk", "no answer within %s", deadline)
 	}
 }
 

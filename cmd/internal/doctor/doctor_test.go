@@ -194,27 +194,27 @@ func TestFindings(t *testing.T) {
 		{"swap that nobody counts", "cgroup", func(m *machine) {
 			m.write("/proc/self/mountinfo", rootV1)
 			m.write("/proc/swaps", "Filename\n/dev/sdb partition 8388604 0 -2\n")
-		}, Fail, "swap is on and not counted", "swapaccount=1", ""},
-		{"a unit's group", "cgroup", agent(func(a *config.Agent) { a.Cgroup.Parent = "/system.slice/berth" }), Fail, "takes back rules for devices at daemon-reload", "set cgroup.parent", ""},
+		}, Fail, "swap is on but not accounted", "swapaccount=1", ""},
+		{"a unit's group", "cgroup", agent(func(a *config.Agent) { a.Cgroup.Parent = "/system.slice/berth" }), Fail, "systemd resets device rules at daemon-reload", "set cgroup.parent", ""},
 		{"swap", "swap", func(m *machine) { m.write("/proc/swaps", "Filename\n/dev/sdb partition 8388604 0 -2\n") }, OK, "8191 MiB; jobs get none", "", ""},
 		{"clock is a second off", "clock", ahead(1500*time.Millisecond, 2*time.Millisecond), Warn, "head1:7070 is 1500.0 ms ahead, give or take 2.0 ms", "chrony", ""},
 		{"clock is a minute off", "clock", ahead(-2*time.Minute, time.Millisecond), Fail, "-120000.0 ms ahead", "chrony", ""},
 		{"clock is off by less than can be told", "clock", ahead(900*time.Millisecond, 800*time.Millisecond), OK, "900.0 ms ahead", "", ""},
-		{"coordinator is silent", "clock", func(m *machine) { m.refused["head2:7070"] = errors.New("refused") }, Warn, "head2:7070 does not tell its time: refused", "", ""},
+		{"coordinator is silent", "clock", func(m *machine) { m.refused["head2:7070"] = errors.New("refused") }, Warn, "head2:7070 does not report its time: refused", "", ""},
 		{"coordinator cannot be reached", "ports", func(m *machine) { m.refused["head1:7070"] = errors.New("no route") }, Fail, "head1:7070 cannot be reached: no route", "firewall", ""},
 		{"gossip is kept", "ports", func(m *machine) {
 			m.subject.Agent.Gossip.Join = []string{"head1:7072"}
 			m.refused["head1:7072"] = errors.New("timeout")
 		}, Warn, "gossip port head1:7072 cannot be reached: timeout", "7072/udp", ""},
 		{"gossip answers", "ports", agent(func(a *config.Agent) { a.Gossip.Join = []string{"head1:7072", "head2:7072"} }), OK, "2 gossip ports answer", "", ""},
-		{"port is taken", "ports", func(m *machine) { m.refused["udp 0.0.0.0:7072"] = errors.New("bind: address already in use") }, OK, "gossip.addr 0.0.0.0:7072 is taken", "", ""},
+		{"port is taken", "ports", func(m *machine) { m.refused["udp 0.0.0.0:7072"] = errors.New("bind: address already in use") }, OK, "gossip.addr 0.0.0.0:7072 is in use", "", ""},
 		{"another machine's address", "ports", func(m *machine) { m.refused["tcp 127.0.0.1:7073"] = errors.New("cannot assign requested address") }, Fail, "listen.metrics 127.0.0.1:7073/tcp cannot be listened on", "address of this machine", ""},
 		{"expired", "certificate", func(m *machine) {
 			m.write("/etc/berth/tls/agent.crt", m.cert(now.Add(-48*time.Hour), now.Add(-36*time.Hour)))
 		}, Fail, "expired 1.5 days ago", "berth token create", ""},
 		{"about to expire", "certificate", func(m *machine) {
 			m.write("/etc/berth/tls/agent.crt", m.cert(now.Add(-6*24*time.Hour), now.Add(24*time.Hour)))
-		}, Warn, "good for 1.0 days of 7.0 days", "renews by itself", ""},
+		}, Warn, "good for 1.0 days of 7.0 days", "renews itself", ""},
 		{"not yet valid", "certificate", func(m *machine) {
 			m.write("/etc/berth/tls/agent.crt", m.cert(now.Add(time.Hour), now.Add(48*time.Hour)))
 		}, Fail, "not yet valid", "set the clock", ""},
@@ -224,41 +224,41 @@ func TestFindings(t *testing.T) {
 		{"key is another's", "keys", func(m *machine) { m.must(os.Chown(m.host.path("/etc/berth/gossip.key"), 1000, 0)) }, Fail, "belongs to uid 1000", "chown 0 /etc/berth/gossip.key", ""},
 		{"key is gone", "keys", func(m *machine) { m.remove("/etc/berth/gossip.key") }, Fail, "no such file", "", ""},
 		{"journal on NFS", "data", mount("40 22 0:50 / /var/lib rw - nfs4 srv:/x rw"), Fail, "data.dir /var/lib/berth/agent is on nfs4", "local disk", config.UnsafeData},
-		{"journal in memory", "data", mount("40 22 0:50 / /var/lib rw - tmpfs tmpfs rw"), Fail, "gone after a boot", "local disk", ""},
+		{"journal in memory", "data", mount("40 22 0:50 / /var/lib rw - tmpfs tmpfs rw"), Fail, "lost on reboot", "local disk", ""},
 		{"journal open to others", "data", func(m *machine) {
 			m.write("/var/lib/berth/agent/x", "")
 			m.chmod("/var/lib/berth/agent", 0o777)
-		}, Fail, "written to by others", "chmod 700 /var/lib/berth/agent", ""},
-		{"disk almost full", "data", func(m *machine) { m.disk.FreeBytes = m.disk.Bytes / 15 }, Warn, "68 GiB free (6 %)", "make room", ""},
-		{"disk full", "data", func(m *machine) { m.disk.FreeBytes = m.disk.Bytes / 100 }, Fail, "10 GiB free (0 %)", "make room", ""},
-		{"no inodes", "data", func(m *machine) { m.disk.FreeInodes = 10 }, Fail, "1 % of inodes", "make room", ""},
-		{"no room for images", "images", func(m *machine) { m.disk.FreeBytes = m.disk.Bytes / 12 }, Fail, "images /var/lib/containerd", "make room", ""},
+		}, Fail, "writable by others", "chmod 700 /var/lib/berth/agent", ""},
+		{"disk almost full", "data", func(m *machine) { m.disk.FreeBytes = m.disk.Bytes / 15 }, Warn, "68 GiB free (6 %)", "free up space", ""},
+		{"disk full", "data", func(m *machine) { m.disk.FreeBytes = m.disk.Bytes / 100 }, Fail, "10 GiB free (0 %)", "free up space", ""},
+		{"no inodes", "data", func(m *machine) { m.disk.FreeInodes = 10 }, Fail, "1 % of inodes", "free up space", ""},
+		{"no room for images", "images", func(m *machine) { m.disk.FreeBytes = m.disk.Bytes / 12 }, Fail, "images /var/lib/containerd", "free up space", ""},
 		{"images elsewhere", "images", func(m *machine) { m.write("/etc/containerd/config.toml", "version = 2\nroot = \"/data/ctd\"\n") }, OK, "images /data/ctd", "", ""},
-		{"scripts where others write", "scripts", func(m *machine) { m.chmod("/run", 0o777) }, Fail, "others than root can change /run", "chmod 755 /run", ""},
+		{"scripts where others write", "scripts", func(m *machine) { m.chmod("/run", 0o777) }, Fail, "users other than root can change /run", "chmod 755 /run", ""},
 		{"scripts where nobody comes", "scripts", func(m *machine) { m.chmod("/run", 0o700) }, Fail, "users cannot enter /run", "chmod 755 /run", ""},
 		{"scripts on noexec", "scripts", mount("40 22 0:50 / /run rw,nosuid,noexec - tmpfs tmpfs rw"), Warn, "noexec", "another directory", ""},
-		{"sssd is down", "users", func(m *machine) { m.remove("/var/lib/sss") }, Fail, "sssd does not run", "sssd", ""},
+		{"sssd is down", "users", func(m *machine) { m.remove("/var/lib/sss") }, Fail, "sssd is not running", "sssd", ""},
 		{"users are unknown", "users", func(m *machine) { m.refused["uid 65534"] = errors.New("unknown") }, Fail, "uid 65534 is unknown here", "getent passwd", ""},
 		{"users are slow", "users", func(m *machine) {
 			var late atomic.Int64 // checks run side by side, and all ask for the time
 			m.host.Now = func() time.Time { return now.Add(time.Duration(late.Load())) }
 			m.host.LookupUser = func(string) (string, error) { late.Store(int64(3 * time.Second)); return "nobody", nil }
 		}, Warn, "took 3.0 s", "sssd or nscd", ""},
-		{"homes on NFS", "homes", mount("40 22 0:50 / /home rw - nfs4 srv:/home rw,hard"), OK, "/home is nfs4; files there are opened with the user's rights", "", ""},
+		{"homes on NFS", "homes", mount("40 22 0:50 / /home rw - nfs4 srv:/home rw,hard"), OK, "/home is nfs4; files there are opened as the user", "", ""},
 		{"homes on soft NFS", "homes", mount("40 22 0:50 / /home rw - nfs srv:/home rw,soft"), Warn, "soft", "mount it hard", ""},
 		{"homes noexec", "homes", mount("40 22 0:50 / /home rw,noexec - xfs /dev/sdc rw"), Warn, "noexec", "exec", ""},
 		{"homes read-only", "homes", mount("40 22 0:50 / /home ro - xfs /dev/sdc ro"), Fail, "read-only", "mount it rw", ""},
 		{"no containerd", "containerd", func(m *machine) { m.remove("/run/containerd") }, Warn, "jobs run as plain processes", "install containerd", ""},
 		{"containerd is down", "containerd", func(m *machine) { m.refused["/run/containerd/containerd.sock"] = errors.New("refused") }, Fail, "does not answer: refused", "systemctl enable --now containerd", ""},
 		{"old containerd", "containerd", program("containerd", "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1"), Warn, "CVE-2026-53488", "install containerd 1.7.35 or later", ""},
-		{"no runc", "runc", func(m *machine) { delete(m.programs, "runc") }, Fail, "runc is not installed", "install runc", ""},
+		{"no runc", "runc", func(m *machine) { delete(m.programs, "runc") }, Fail, "runc not installed", "install runc", ""},
 		{"runc with a hole", "runc", program("runc", "runc version 1.1.11\ncommit: v1.1.11-0-g4bccb38c"), Fail, "CVE-2024-21626: a working directory leaks", "install runc 1.1.12 or later", "runc-CVE-2024-21626"},
 		{"a distribution's runc", "runc", program("runc", "runc version 1.1.5+ds1"), Warn, "has CVE-2024-21626 by its number", "advisories", ""},
 		{"runc of whoever", "runc", program("runc", "runc from source"), Warn, "cannot be read", "", ""},
 		{"no driver", "driver", func(m *machine) { m.remove("/proc/driver/nvidia") }, Fail, "no NVIDIA driver is loaded", "gpus.provider: none", ""},
 		{"no card", "driver", func(m *machine) { m.remove("/dev/nvidia0") }, Fail, "/dev has no nvidia0", "nvidia-modprobe", ""},
 		{"no GPUs wanted", "driver", agent(func(a *config.Agent) { a.GPUs.Provider = "none" }), OK, "not needed", "", ""},
-		{"no toolkit", "toolkit", func(m *machine) { delete(m.programs, "nvidia-ctk") }, Fail, "nvidia-ctk is not installed", "nvidia-container-toolkit-base", ""},
+		{"no toolkit", "toolkit", func(m *machine) { delete(m.programs, "nvidia-ctk") }, Fail, "nvidia-ctk not installed", "nvidia-container-toolkit-base", ""},
 		{"toolkit with a hole", "toolkit", program("nvidia-ctk", "NVIDIA Container Toolkit CLI version 1.17.7"), Fail, "CVE-2025-23266", "1.17.8 or later", "nvidia-container-toolkit-CVE-2025-23266"},
 		{"no specification", "cdi", func(m *machine) { m.remove("/etc/cdi") }, Fail, "no specification of kind nvidia.com/gpu in /etc/cdi or /var/run/cdi", "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml", ""},
 		{"stale specification", "cdi", func(m *machine) { m.write("/etc/cdi/nvidia.yaml", m.spec("570.1.1")) }, Fail, "/etc/cdi/nvidia.yaml: was made for driver 570.1.1, and 580.65.06 runs", "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml", ""},

@@ -72,7 +72,7 @@ func System(node, users func(ctx context.Context, addr string) (Clock, error)) *
 }
 
 // errAbsent is Run's error for a program that is not there.
-var errAbsent = errors.New("is not installed, or not in the PATH")
+var errAbsent = errors.New("not installed, or not in the PATH")
 
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, name, args...).Output()

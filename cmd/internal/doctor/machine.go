@@ -26,7 +26,7 @@ func kernel(_ context.Context, h *Host, _ *Subject) []Line {
 	case err1 != nil || err2 != nil:
 		return warn("", "release %q is not of the form 6.1.0", rel)
 	case slices.Compare([]int{a, b}, oldestKernel[:]) < 0:
-		return warn("upgrade the kernel", "%s is older than %d.%d, with which Berth is tested; distributions that carry features back may do", rel, oldestKernel[0], oldestKernel[1])
+		return warn("upgrade the kernel", "%s is older than %d.%d, the oldest Berth is tested with; distributions that backport features may work", rel, oldestKernel[0], oldestKernel[1])
 	case slices.Compare([]int{a, b}, []int{6, 15}) < 0:
 		return ok("%s", rel)
 	default:
@@ -57,7 +57,7 @@ func controlGroups(_ context.Context, h *Host, s *Subject) []Line {
 	if s.Agent != nil {
 		p := s.Agent.Cgroup.Parent
 		if strings.Contains(p, ".slice") || strings.Contains(p, ".service") || strings.Contains(p, ".scope") {
-			out = append(out, fail("set cgroup.parent to a name of its own, as /berth", "cgroup.parent %s is a unit of systemd's, which takes back rules for devices at daemon-reload", p)...)
+			out = append(out, fail("set cgroup.parent to a name of its own, such as /berth", "cgroup.parent %s is a systemd unit, and systemd resets device rules at daemon-reload", p)...)
 		}
 	}
 	return out
@@ -72,7 +72,7 @@ func unifiedGroups(h *Host, point string) []Line {
 		}
 	}
 	if len(missing) > 0 {
-		return fail("boot without cgroup_disable, or with cgroup_enable="+missing[0], "version 2 without %s: jobs cannot be held to their caps", strings.Join(missing, ", "))
+		return fail("boot without cgroup_disable, or with cgroup_enable="+missing[0], "version 2 without %s: jobs' limits cannot be enforced", strings.Join(missing, ", "))
 	}
 	out := ok("version 2 with %s; devices by BPF", strings.Join(have, ", "))
 	if !slices.Contains(have, "cpuset") {
@@ -92,11 +92,11 @@ func separateGroups(h *Host, v1 map[string]string) []Line {
 		}
 	}
 	if len(missing) > 0 {
-		return fail("mount version 2 (systemd.unified_cgroup_hierarchy=1), or the missing controllers of version 1", "version 1 without %s: jobs cannot be held to their caps", strings.Join(missing, ", "))
+		return fail("mount version 2 (systemd.unified_cgroup_hierarchy=1), or the missing controllers of version 1", "version 1 without %s: jobs' limits cannot be enforced", strings.Join(missing, ", "))
 	}
-	out := ok("version 1 with memory, cpu, pids, devices, freezer; version 2 tells more of out-of-memory kills")
+	out := ok("version 1 with memory, cpu, pids, devices, freezer; version 2 reports more about out-of-memory kills")
 	if !h.exists(filepath.Join(v1["memory"], "memory.memsw.limit_in_bytes")) && strings.Count(h.read("/proc/swaps"), "\n") > 1 {
-		out = append(out, fail("boot with swapaccount=1, or switch swap off", "swap is on and not counted: a job can use it beyond its memory cap")...)
+		out = append(out, fail("boot with swapaccount=1, or turn swap off", "swap is on but not accounted: a job can use it beyond its memory limit")...)
 	}
 	return out
 }
@@ -148,7 +148,7 @@ func clocks(ctx context.Context, h *Host, s *Subject) []Line {
 			}
 		}
 		if len(list) == 0 {
-			return ok("the only coordinator: there is none to compare with")
+			return ok("the only coordinator: none to compare with")
 		}
 	case s.is(Login):
 		add(h.UserClock, s.Sockets...)
@@ -157,7 +157,7 @@ func clocks(ctx context.Context, h *Host, s *Subject) []Line {
 	each(len(list), func(i int) {
 		c, err := list[i].ask(ctx, list[i].addr)
 		if err != nil {
-			results[i] = warn("see whether it runs, and the lines on ports and certificates", "%s does not tell its time: %v", list[i].addr, err)
+			results[i] = warn("check that it runs, and the findings on ports and certificates", "%s does not report its time: %v", list[i].addr, err)
 			return
 		}
 		results[i] = clockLine(list[i].addr, c)
@@ -223,7 +223,7 @@ func ports(ctx context.Context, h *Host, s *Subject) []Line {
 	each(len(dial), func(i int) {
 		began := time.Now()
 		if err := h.Dial(ctx, "tcp", dial[i]); err != nil {
-			results[i] = fail("see that the coordinator runs there, and that no firewall keeps 7070/tcp", "coordinator %s cannot be reached: %v", dial[i], err)
+			results[i] = fail("check that the coordinator runs there, and that no firewall blocks 7070/tcp", "coordinator %s cannot be reached: %v", dial[i], err)
 			return
 		}
 		results[i] = ok("coordinator %s answers in %.1f ms", dial[i], float64(time.Since(began).Microseconds())/1000)
@@ -248,7 +248,7 @@ func gossipPeers(ctx context.Context, h *Host, s *Subject) []Line {
 	var out []Line
 	for i, err := range failed {
 		if err != nil {
-			out = append(out, warn("let 7072/tcp and 7072/udp through", "gossip port %s cannot be reached: %v", peers[i], err)...)
+			out = append(out, warn("allow 7072/tcp and 7072/udp", "gossip port %s cannot be reached: %v", peers[i], err)...)
 		}
 	}
 	if len(out) == 0 && len(peers) > 0 {
@@ -285,7 +285,7 @@ func listening(h *Host, key, addr string, networks ...string) []Line {
 		switch err := h.Listen(n, addr); {
 		case err == nil:
 		case strings.Contains(err.Error(), "in use"):
-			return ok("%s %s is taken, as it is while the daemon runs", key, addr)
+			return ok("%s %s is in use, as it is while the daemon runs", key, addr)
 		default:
 			return fail("give an address of this machine, and a port that its user may open", "%s %s/%s cannot be listened on: %v", key, addr, n, err)
 		}
@@ -303,7 +303,7 @@ func users(_ context.Context, h *Host, s *Subject) []Line {
 		}
 	}
 	if slices.Contains(sources, "sss") && !h.exists("/var/lib/sss/pipes/nss") {
-		return fail("systemctl enable --now sssd", "names come from sss, and sssd does not run: users from there are unknown")
+		return fail("systemctl enable --now sssd", "names come from sss, but sssd is not running: its users are unknown")
 	}
 	uid := "65534"
 	if s.Agent != nil && len(s.Agent.Users.Admins) > 0 {
@@ -319,7 +319,7 @@ func users(_ context.Context, h *Host, s *Subject) []Line {
 	case err != nil:
 		return fail(fix, "uid %s is unknown here: %v", uid, err)
 	case took > time.Second:
-		return warn("let sssd or nscd keep names", "uid %s is %s, and that took %.1f s: every launch waits for it", uid, name, took.Seconds())
+		return warn("let sssd or nscd cache names", "uid %s is %s, and that took %.1f s: every launch waits for it", uid, name, took.Seconds())
 	}
 	if len(sources) == 0 {
 		sources = []string{"files"}
@@ -335,16 +335,16 @@ func homes(_ context.Context, h *Host, _ *Subject) []Line {
 	}
 	var out []Line
 	if slices.Contains(m.options, "noexec") {
-		out = append(out, warn("mount it with exec, or tell users to keep programs elsewhere", "/home (%s) is noexec: scripts and programs there do not run", m.kind)...)
+		out = append(out, warn("mount it with exec, or have users keep programs elsewhere", "/home (%s) is noexec: scripts and programs there do not run", m.kind)...)
 	}
 	if slices.Contains(m.options, "ro") {
 		out = append(out, fail("mount it rw", "/home (%s) is read-only: jobs cannot write their output there", m.kind)...)
 	}
 	switch {
 	case strings.HasPrefix(m.kind, "nfs") && slices.Contains(m.options, "soft"):
-		out = append(out, warn("mount it hard", "/home is %s and soft: a busy server breaks jobs' files", m.kind)...)
+		out = append(out, warn("mount it hard", "/home is %s, mounted soft: a busy server corrupts jobs' files", m.kind)...)
 	case networked(m.kind):
-		out = append(out, ok("/home is %s; files there are opened with the user's rights, so root_squash is no obstacle", m.kind)...)
+		out = append(out, ok("/home is %s; files there are opened as the user, so root_squash is no obstacle", m.kind)...)
 	case len(out) == 0:
 		out = append(out, ok("/home is %s", m.kind)...)
 	}
@@ -365,7 +365,7 @@ func scripts(_ context.Context, h *Host, s *Subject) []Line {
 		case err != nil:
 			return fail("", "jobs.scripts: %v", err)
 		case info.uid != 0 || info.mode&0o022 != 0 && info.mode&0o1000 == 0:
-			return fail(fmt.Sprintf("chown root %s && chmod 755 %s", p, p), "jobs.scripts %s: others than root can change %s", dir, p)
+			return fail(fmt.Sprintf("chown root %s && chmod 755 %s", p, p), "jobs.scripts %s: users other than root can change %s", dir, p)
 		case info.mode&0o001 == 0:
 			return fail("chmod 755 "+p, "jobs.scripts %s: users cannot enter %s", dir, p)
 		}
@@ -374,9 +374,9 @@ func scripts(_ context.Context, h *Host, s *Subject) []Line {
 		}
 	}
 	if m, found := h.mountOf(dir); found && slices.Contains(m.options, "noexec") {
-		return warn("name another directory", "jobs.scripts %s is on a file system that is noexec: scripts are run by their interpreter alone", dir)
+		return warn("name another directory", "jobs.scripts %s is on a file system that is noexec: scripts run only through their interpreter", dir)
 	}
-	return ok("%s: every user reaches it, and only root changes it", dir)
+	return ok("%s: readable by every user, writable only by root", dir)
 }
 
 // agentOf is the agent's configuration, or the defaults where it is wrong, so

@@ -58,7 +58,7 @@ func (h *Host) space(what, dir string, warnBelow, failBelow uint64) []Line {
 		return fail("", "%s %s: %v", what, dir, err)
 	}
 	if d.Bytes == 0 {
-		return warn("", "%s %s: its file system does not say how large it is", what, dir)
+		return warn("", "%s %s: its file system does not report its size", what, dir)
 	}
 	percent := d.FreeBytes * 100 / d.Bytes
 	text := fmt.Sprintf("%s %s: %s free (%d %%)", what, dir, mib(d.FreeBytes), percent)
@@ -68,7 +68,7 @@ func (h *Host) space(what, dir string, warnBelow, failBelow uint64) []Line {
 		text += fmt.Sprintf(", %d %% of inodes", in)
 		low = min(low, in)
 	}
-	const fix = "make room, or move it to a larger disk"
+	const fix = "free up space, or move it to a larger disk"
 	switch {
 	case low < failBelow:
 		return fail(fix, "%s", text)
@@ -85,14 +85,14 @@ func dataDirs(_ context.Context, h *Host, s *Subject) []Line {
 		m, found := h.mountOf(h.existing(dir))
 		switch {
 		case found && networked(m.kind) && agent:
-			out = append(out, unsafe(config.UnsafeData, "set data.dir to a directory on a local disk", "data.dir %s is on %s: an fsync there may lie, and a hung server stops the node", dir, m.kind)...)
+			out = append(out, unsafe(config.UnsafeData, "set data.dir to a directory on a local disk", "data.dir %s is on %s: fsync may be unreliable there, and a hung server stops the node", dir, m.kind)...)
 		case found && networked(m.kind):
 			out = append(out, fail("set data.dir to a directory on a local disk", "data.dir %s is on %s: the log must be on a disk of this machine", dir, m.kind)...)
 		case found && (m.kind == "tmpfs" || m.kind == "ramfs"):
-			out = append(out, fail("set data.dir to a directory on a local disk", "data.dir %s is on %s: it is gone after a boot", dir, m.kind)...)
+			out = append(out, fail("set data.dir to a directory on a local disk", "data.dir %s is on %s: it is lost on reboot", dir, m.kind)...)
 		}
 		if info, err := os.Stat(h.path(dir)); err == nil && info.Mode().Perm()&0o022 != 0 {
-			out = append(out, fail("chmod 700 "+dir, "data.dir %s can be written to by others (mode %04o)", dir, info.Mode().Perm())...)
+			out = append(out, fail("chmod 700 "+dir, "data.dir %s is writable by others (mode %04o)", dir, info.Mode().Perm())...)
 		}
 		out = append(out, h.space("data.dir", dir, 10, 3)...)
 	}
@@ -153,14 +153,14 @@ func keys(_ context.Context, h *Host, s *Subject) []Line {
 		switch _, err := safefile.ReadSecret(h.path(f), secretBytes); {
 		case err == nil:
 		case errors.Is(err, fs.ErrPermission):
-			out = append(out, warn("run berth doctor as root", "%s cannot be read by who asks", f)...)
+			out = append(out, warn("run berth doctor as root", "%s cannot be read by this user", f)...)
 		default:
 			what, fix, _ := strings.Cut(err.Error(), "; run: ")
 			out = append(out, fail(strings.ReplaceAll(fix, h.path(f), f), "%s", strings.ReplaceAll(what, h.path(f), f))...)
 		}
 	}
 	if len(out) == 0 && len(seen) > 0 {
-		return ok("%d files, closed to others", len(seen))
+		return ok("%d files, not accessible to others", len(seen))
 	}
 	return out
 }
@@ -180,7 +180,7 @@ func certificates(_ context.Context, h *Host, s *Subject) []Line {
 func certificate(h *Host, file string) []Line {
 	data, err := safefile.Read(h.path(file), secretBytes)
 	if errors.Is(err, fs.ErrPermission) {
-		return warn("run berth doctor as root", "%s cannot be read by who asks", file)
+		return warn("run berth doctor as root", "%s cannot be read by this user", file)
 	}
 	if err != nil {
 		return fail("berth agent join, or berth cluster init", "%v", err)
@@ -202,7 +202,7 @@ func certificate(h *Host, file string) []Line {
 	case left <= 0:
 		return fail("join again with a new token (berth token create, berth agent join)", "%s expired %s ago", file, days(-left))
 	case left < life/5:
-		return warn("see \"certificate not renewed\" in the daemon's log: it renews by itself when a third of its life is left", "%s is good for %s of %s", file, days(left), days(life))
+		return warn("see \"certificate not renewed\" in the daemon's log: it renews itself when a third of its lifetime is left", "%s is good for %s of %s", file, days(left), days(life))
 	}
 	return ok("%s is good for %s of %s", file, days(left), days(life))
 }

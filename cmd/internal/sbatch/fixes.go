@@ -16,13 +16,13 @@ import (
 var elsewhere = sync.OnceValue(func() map[string]string {
 	return map[string]string{
 		"container-image":      "name the image on a line that only Berth reads: #BERTH --image=REFERENCE",
-		"container-mounts":     "#BERTH --mount=PATH, once for each",
+		"container-mounts":     "#BERTH --mount=PATH, once per path",
 		"container-workdir":    "--chdir=PATH",
-		"container-name":       "images are kept by their node; #BERTH --image=REFERENCE",
+		"container-name":       "images are cached on their node; #BERTH --image=REFERENCE",
 		"container-mount-home": "#BERTH --mount=PATH of the home directory",
 		"pty":                  "berth shell, or srun --pty, outside of a script",
-		"mpi":                  "it is an option of srun",
-		"cpu-bind":             "it is an option of srun",
+		"mpi":                  "this is an option of srun",
+		"cpu-bind":             "this is an option of srun",
 		"gpu-mem":              "#BERTH --gpu-mem=SIZE",
 		"walltime":             "--time",
 		"queue":                "--partition",
@@ -66,9 +66,9 @@ func fixWord(word string) string {
 	r, size := utf8.DecodeRuneInString(word)
 	switch {
 	case strings.ContainsAny(word[:size], "–—−‐‑"):
-		return "an editor made the hyphens a dash: --" + strings.TrimLeft(word, "–—−‐‑-")
+		return "an editor turned the hyphens into a dash: --" + strings.TrimLeft(word, "–—−‐‑-")
 	case r == '\u00a0' || r == '\u2007' || r == '\u202f' || r == '\ufeff':
-		return "it begins with a space that is none (U+00A0 or the like): type it anew"
+		return "it begins with a special space (U+00A0 or similar): retype it"
 	case strings.Contains(word, "="):
 		name, _, _ := strings.Cut(word, "=")
 		if slurmOptionNamed(strings.ToLower(name)) {

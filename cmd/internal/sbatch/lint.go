@@ -56,10 +56,10 @@ func Lint(data []byte, own []Option) *Report {
 		r.Findings = append(r.Findings, Finding{line, "directive", Ignored, "it comes after the first command: sbatch ignores it too", "move it up, or delete it"})
 	}
 	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') >= 0 {
-		r.Findings = append(r.Findings, Finding{1, "script", Ignored, "it is one line: its line breaks are those of old Macintoshes", `tr '\r' '\n' <FILE >NEW`})
+		r.Findings = append(r.Findings, Finding{1, "script", Ignored, "it is a single line: it has old Macintosh line breaks", `tr '\r' '\n' <FILE >NEW`})
 	}
 	for _, c := range script.Commands {
-		r.Findings = append(r.Findings, Finding{c.Line, c.Name, Ignored, "jobs find srun, scontrol, squeue and others, and not this one", "make do without it, or see that a failure of it does no harm"})
+		r.Findings = append(r.Findings, Finding{c.Line, c.Name, Ignored, "jobs have srun, scontrol, squeue and others, but not this command", "do without it, or make sure that its failure does no harm"})
 	}
 	return r
 }
@@ -73,11 +73,11 @@ func whole(err error, data []byte) (note, fix string) {
 		case bytes.HasPrefix(data, []byte("\ufeff")):
 			return note, `it begins with a byte order mark: sed -i '1s/^\xef\xbb\xbf//' FILE`
 		case bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("#!")):
-			return note, "delete what stands before #!, also blank lines"
+			return note, "delete everything before #!, including blank lines"
 		}
-		return note, "begin it with #!/bin/bash"
+		return note, "start it with #!/bin/bash"
 	case errors.Is(err, ErrEmpty):
-		return firstLine(err), "begin it with #!/bin/bash"
+		return firstLine(err), "start it with #!/bin/bash"
 	case errors.Is(err, ErrDOS):
 		return firstLine(err), `write it out with UNIX line breaks: sed -i 's/\r$//' FILE`
 	}

@@ -20,24 +20,24 @@ func (r *resolver) finishRange() {
 		r.req.MostNodes = 0
 		return
 	case all && !r.own("gpus"):
-		why = "--gpus is of all of them"
+		why = "--gpus is the total over all nodes"
 	case len(r.gpus) == 0 && !r.own("gpus"):
 		why = "the job asks for no GPUs"
 	case r.tasksSaid:
-		why = "--ntasks is of all of them"
+		why = "--ntasks is the total over all nodes"
 	case r.perGPU > 0:
-		why = "--ntasks-per-gpu is of all of them"
+		why = "--ntasks-per-gpu applies to all nodes together"
 	case r.req.Array != nil:
 		why = "it is an array"
 	case r.req.WholeNodes:
-		why = "they are the job's alone"
+		why = "they are exclusive"
 	case r.req.Deadline != "":
 		why = "it has a deadline"
 	case len(r.named) > 0:
-		why = "nodes are named"
+		why = "nodes are listed"
 	case most > least:
 		r.req.MostNodes = most
-		r.remark("nodes", fmt.Sprintf("%d to %d nodes, as many as are free when it starts", least, most))
+		r.remark("nodes", fmt.Sprintf("%d to %d nodes, as many as are free at the start", least, most))
 		return
 	}
 	r.req.MostNodes = 0
@@ -61,7 +61,7 @@ func (r *resolver) own(name string) bool {
 func (r *resolver) finishNodes() {
 	n := r.req.Nodes
 	if n > 1 && r.tasksSaid && r.tasks < n {
-		r.remark("nodes", fmt.Sprintf("%d, one for each task", r.tasks))
+		r.remark("nodes", fmt.Sprintf("%d, one per task", r.tasks))
 		n, r.req.Nodes = r.tasks, r.tasks
 	}
 	if n < 2 {
@@ -70,7 +70,7 @@ func (r *resolver) finishNodes() {
 	}
 	switch {
 	case r.perGPU > 0:
-		r.refuse("ntasks-per-gpu", fmt.Sprintf("does not say how many tasks each of %d nodes has", n), "--ntasks-per-node")
+		r.refuse("ntasks-per-gpu", fmt.Sprintf("does not divide over %d nodes", n), "--ntasks-per-node")
 	case r.perNode > 0 && r.tasksSaid && r.tasks > r.perNode*n:
 		r.refuse("ntasks", fmt.Sprintf("%d tasks are more than %d on each of %d nodes", r.tasks, r.perNode, n), fmt.Sprintf("--ntasks=%d, or leave it out", r.perNode*n))
 	case r.tasksSaid && r.tasks%n != 0 || r.perNode > 0 && r.tasksSaid && r.tasks != r.perNode*n:
@@ -90,7 +90,7 @@ func (r *resolver) each(name string, n int64) int64 {
 		return n
 	}
 	if n%r.req.Nodes != 0 {
-		r.refuse(name, fmt.Sprintf("%d GPUs are not as many on each of %d nodes", n, r.req.Nodes), "--gpus-per-node")
+		r.refuse(name, fmt.Sprintf("%d GPUs cannot be divided evenly over %d nodes", n, r.req.Nodes), "--gpus-per-node")
 	}
 	return n / r.req.Nodes
 }

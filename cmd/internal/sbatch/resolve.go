@@ -216,7 +216,7 @@ func (r *resolver) one(s Setting) (o Outcome, valid bool) {
 	if s.Own {
 		r.req.Own = append(r.req.Own, s)
 		if s.From.Source == FromSlurmLine {
-			o.Note = "sbatch does not know it; a " + berthMark + " line suits both"
+			o.Note = "unknown to sbatch; a " + berthMark + " line works for both"
 		}
 		return o, true
 	}
@@ -297,7 +297,7 @@ func (r *resolver) finishWarning() {
 	r.req.Warning = cluster.Warning{}
 	for i := range r.out {
 		if o := &r.out[i]; strings.HasPrefix(o.Option, "--signal=") && (o.Fate == Honoured || o.Fate == Mapped) {
-			o.Fate, o.Note, o.Fix = Ignored, "that is no later than the job's start, at which sbatch's would come", "ask for more time, or for a later signal"
+			o.Fate, o.Note, o.Fix = Ignored, "that is no later than the job's start, when sbatch would send it", "ask for more time, or for a later signal"
 		}
 	}
 }
@@ -337,7 +337,7 @@ func (r *resolver) finishGPUs() {
 			n *= r.tasks
 		}
 		if r.req.GPUsSaid && n != r.req.GPUs {
-			r.refuse(name, fmt.Sprintf("asks for %d GPUs and --%s for %d", n, said, r.req.GPUs), "leave one of them out")
+			r.refuse(name, fmt.Sprintf("asks for %d GPUs, but --%s for %d", n, said, r.req.GPUs), "leave one of them out")
 			return
 		}
 		if typ != "" && r.req.GPUType != "" && typ != r.req.GPUType {
@@ -371,7 +371,7 @@ func (r *resolver) finishTasks() {
 	case r.perNode > 0 && !r.tasksSaid:
 		r.tasks, r.tasksSaid = r.perNode, true
 	case r.perNode > 0 && r.tasks > r.perNode:
-		r.refuse("ntasks-per-node", fmt.Sprintf("%d tasks with %d a node need %d nodes; a job runs on one node today", r.tasks, r.perNode, (r.tasks+r.perNode-1)/r.perNode),
+		r.refuse("ntasks-per-node", fmt.Sprintf("%d tasks with %d per node need %d nodes; a job without --nodes runs on one", r.tasks, r.perNode, (r.tasks+r.perNode-1)/r.perNode),
 			"raise it to the number of tasks")
 	}
 }
@@ -381,7 +381,7 @@ func (r *resolver) finishCPUs() {
 	case r.cpusPerGPU > 0 && r.req.GPUs == 0:
 		r.refuse("cpus-per-gpu", "the job has no GPUs", "add --gpus, or use --cpus-per-task")
 	case r.cpusPerGPU > 0 && r.cpusPerTask > 0:
-		r.refuse("cpus-per-gpu", "cannot be with --cpus-per-task", "leave one of them out")
+		r.refuse("cpus-per-gpu", "cannot be combined with --cpus-per-task", "leave one of them out")
 	case r.cpusPerGPU > 0:
 		r.req.CPUs = r.cpusPerGPU * r.req.GPUs
 	case r.cpusPerTask > 0 || r.tasksSaid:
@@ -396,13 +396,13 @@ func (r *resolver) finishCPUs() {
 	for _, name := range []string{"ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"} {
 		switch {
 		case r.uneven > 0:
-			r.note(name, "%d tasks, at most %s and %d cores on each of %d nodes; the script runs once, on the first, and starts its tasks by srun", r.uneven, tasks, r.req.CPUs, r.req.Nodes)
+			r.note(name, "%d tasks, at most %s and %d cores on each of %d nodes; the script runs once, on the first, and starts its tasks with srun", r.uneven, tasks, r.req.CPUs, r.req.Nodes)
 			continue
 		case r.req.Nodes > 1:
-			r.note(name, "%s and %d cores on each of %d nodes; the script runs once, on the first, and starts its tasks by srun", tasks, r.req.CPUs, r.req.Nodes)
+			r.note(name, "%s and %d cores on each of %d nodes; the script runs once, on the first, and starts its tasks with srun", tasks, r.req.CPUs, r.req.Nodes)
 			continue
 		}
-		r.note(name, "%s, %d cores in all; the script itself runs once", tasks, r.req.CPUs)
+		r.note(name, "%s, %d cores in total; the script itself runs once", tasks, r.req.CPUs)
 	}
 	r.note("gpus-per-task", "%d GPUs for %s", r.req.GPUs, tasks)
 }
@@ -420,7 +420,7 @@ func (r *resolver) finishMem() {
 		src := int(r.out[i].From.Source)
 		switch {
 		case src == strongest:
-			r.refuse(name, "cannot be with --"+said, "leave one of them out")
+			r.refuse(name, "cannot be combined with --"+said, "leave one of them out")
 			return
 		case src > strongest:
 			if said != "" {
@@ -447,7 +447,7 @@ func (r *resolver) finishMem() {
 			return
 		}
 		r.req.MemMiB = times(r.memPerGPU, r.req.GPUs)
-		r.note(said, "%s of host memory for %d GPUs; GPU memory is predicted, or said with --gpu-mem", cluster.MemText(r.req.MemMiB), r.req.GPUs)
+		r.note(said, "%s of host memory for %d GPUs; GPU memory is predicted, or given with --gpu-mem", cluster.MemText(r.req.MemMiB), r.req.GPUs)
 	}
 }
 

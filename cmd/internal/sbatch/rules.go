@@ -65,8 +65,8 @@ func ignored(note string) rule { return rule{fate: Ignored, note: note} }
 func refused(note, fix string) rule { return rule{fate: Refused, note: note, fix: fix} }
 
 const (
-	layout  = "a job's tasks and cores are not laid out by hand"
-	network = "nothing of the kind is managed here"
+	layout  = "tasks and cores are not placed by hand"
+	network = "not supported here"
 )
 
 // rules says what becomes of each option of slurmOptions.
@@ -83,10 +83,10 @@ var rules = sync.OnceValue(func() map[string]rule {
 		"wrap":         {fate: Honoured, read: readWrap},
 		"open-mode":    {read: readOpenMode},
 		"export-file":  refused("variables are not read from a file", "use --export=ALL,NAME=value, or source the file in the script"),
-		"get-user-env": ignored("the environment is that of the submit; put what a login sets up into the script"),
+		"get-user-env": ignored("the environment is that of the submission; put login setup into the script"),
 		"uid":          refused("a job runs as the user who submits it", "submit it as that user"),
 		"gid":          refused("a job runs with the group of the user who submits it", "use newgrp before submitting"),
-		"container":    refused("bundles are not run", "name an image: #BERTH --image=REFERENCE"),
+		"container":    refused("OCI bundles are not supported", "name an image: #BERTH --image=REFERENCE"),
 		"propagate":    ignored("limits are the node's"),
 
 		// What it needs.
@@ -94,10 +94,10 @@ var rules = sync.OnceValue(func() map[string]rule {
 		"gpus":            {fate: Honoured, read: readGPUs("gpus", Honoured)},
 		"gpus-per-node":   {fate: Mapped, note: "on one node the same as --gpus", read: readGPUs("gpus-per-node", Mapped)},
 		"gpus-per-task":   {fate: Mapped, read: readGPUs("gpus-per-task", Mapped)},
-		"gpus-per-socket": refused("GPUs are not chosen by socket", "use --gpus"),
+		"gpus-per-socket": refused("GPUs are not selected by socket", "use --gpus"),
 		"cpus-per-gpu":    {fate: Mapped, read: number("cpus-per-gpu", func(r *resolver) *int64 { return &r.cpusPerGPU })},
 		"cpus-per-task":   {fate: Honoured, read: number("cpus-per-task", func(r *resolver) *int64 { return &r.cpusPerTask })},
-		"mincpus":         {fate: Mapped, note: "at least so many cores", read: number("mincpus", func(r *resolver) *int64 { return &r.minCPUs })},
+		"mincpus":         {fate: Mapped, note: "at least this many cores", read: number("mincpus", func(r *resolver) *int64 { return &r.minCPUs })},
 		"mem":             {fate: Honoured, read: readMem("mem", func(r *resolver) *int64 { return &r.mem })},
 		"mem-per-cpu":     {fate: Mapped, read: readMem("mem-per-cpu", func(r *resolver) *int64 { return &r.memPerCPU })},
 		"mem-per-gpu":     {fate: Mapped, read: readMem("mem-per-gpu", func(r *resolver) *int64 { return &r.memPerGPU })},
@@ -108,11 +108,11 @@ var rules = sync.OnceValue(func() map[string]rule {
 		"ntasks-per-tres": {fate: Mapped, read: number("ntasks-per-tres", func(r *resolver) *int64 { return &r.perGPU })},
 		"nodes":           {fate: Honoured, read: readNodes},
 		"time":            {fate: Honoured, read: readTime},
-		"tmp":             ignored("space for files is not managed"),
+		"tmp":             ignored("disk space is not managed"),
 		"licenses":        ignored("licenses are not managed"),
 		"exclusive":       {fate: Honoured, read: readExclusive},
-		"oversubscribe":   {fate: Mapped, note: "jobs share a GPU wherever they fit, without asking"},
-		"overcommit":      ignored("cores are weights here: no more is lost by asking for what is needed"),
+		"oversubscribe":   {fate: Mapped, note: "jobs share GPUs wherever they fit, without asking"},
+		"overcommit":      ignored("cores are weights here: ask for what is needed"),
 
 		// Where.
 		"nodelist":           {read: readNodeList},
@@ -120,17 +120,17 @@ var rules = sync.OnceValue(func() map[string]rule {
 		"exclude":            {read: readExclude},
 		"constraint":         {read: readConstraint},
 		"cluster-constraint": ignored("there is only one cluster"),
-		"prefer":             ignored("features are asked for with --constraint, not preferred"),
+		"prefer":             ignored("features can be required with --constraint, not preferred"),
 		"batch":              ignored("the script runs on the first of the job's nodes"),
 		"partition":          {read: readPartition},
 		"reservation":        {read: readReservation},
 		"cluster":            {read: readClusters},
 		"clusters":           {read: readClusters},
-		"contiguous":         ignored("nodes below one switch are taken where there are such, and nobody waits for them"),
-		"spread-job":         ignored("jobs take nodes below one switch where there are such, and are not spread"),
-		"use-min-nodes":      ignored("of a range of nodes a job begins on as many as are worth it"),
+		"contiguous":         ignored("nodes on one switch are used if available, without waiting for them"),
+		"spread-job":         ignored("jobs use nodes on one switch if available, and are not spread"),
+		"use-min-nodes":      ignored("with a range of nodes, a job starts on as many as are worth it"),
 		"switches":           {read: readSwitches},
-		"wait-all-nodes":     ignored("a job begins once all of its nodes are ready"),
+		"wait-all-nodes":     ignored("a job starts once all its nodes are ready"),
 		"no-kill":            ignored("a job on several nodes ends when one of them fails"),
 
 		// When, and how it ends.
@@ -142,24 +142,24 @@ var rules = sync.OnceValue(func() map[string]rule {
 		"array":               {fate: Honoured, read: readArray},
 		"signal":              {read: readSignal},
 		"time-min":            ignored("a time limit is not shortened to start sooner"),
-		"requeue":             {fate: Mapped, note: "runs again when its node is lost", read: truth(func(r *Request) *bool { return &r.Requeue }, true)},
+		"requeue":             {fate: Mapped, note: "requeued when its node is lost", read: truth(func(r *Request) *bool { return &r.Requeue }, true)},
 		"no-requeue":          {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Requeue }, false)},
 		"nice":                {read: readNice},
-		"priority":            ignored("there are no priorities by number"),
+		"priority":            ignored("there are no numeric priorities"),
 		"account":             {read: readAccount},
 		"qos":                 {read: readQOS},
-		"wckey":               ignored("jobs are charged by account alone"),
+		"wckey":               ignored("jobs are charged only by account"),
 		"mcs-label":           ignored("there are no labels"),
 		"context":             ignored("there are no security contexts"),
-		"delay-boot":          ignored("nodes are not booted for jobs"),
-		"reboot":              refused("nodes are not booted for jobs", "ask an administrator"),
+		"delay-boot":          ignored("nodes are not rebooted for jobs"),
+		"reboot":              refused("nodes are not rebooted for jobs", "ask an administrator"),
 		"mail-type":           {fate: Honoured, read: readMailType},
 		"mail-user":           {fate: Honoured, read: readMailUser},
 
 		// How the submit itself behaves.
 		"wait":       {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Wait }, true)},
 		"parsable":   {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Parsable }, true)},
-		"test-only":  {fate: Mapped, note: "nothing is submitted; what the job would take is predicted", read: truth(func(r *Request) *bool { return &r.Test }, true)},
+		"test-only":  {fate: Mapped, note: "nothing is submitted; the job's needs are predicted", read: truth(func(r *Request) *bool { return &r.Test }, true)},
 		"quiet":      {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Quiet }, true)},
 		"verbose":    {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Verbose }, true)},
 		"help":       {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Help }, true)},
@@ -168,12 +168,12 @@ var rules = sync.OnceValue(func() map[string]rule {
 		"ignore-pbs": {fate: Honoured, note: "#PBS and #BSUB lines are comments"},
 
 		// What binds and measures tasks.
-		"acctg-freq": ignored("jobs are measured all the time"), "profile": ignored("jobs are measured all the time"),
+		"acctg-freq": ignored("jobs are always measured"), "profile": ignored("jobs are always measured"),
 		"bb": refused("burst buffers are not managed", "copy the files in the script"), "bbf": refused("burst buffers are not managed", "copy the files in the script"),
 		"core-spec": ignored(layout), "thread-spec": ignored(layout), "cores-per-socket": ignored(layout), "sockets-per-node": ignored(layout),
 		"threads-per-core": ignored(layout), "extra-node-info": ignored(layout), "ntasks-per-core": ignored(layout), "ntasks-per-socket": ignored(layout),
 		"distribution": ignored(layout), "hint": ignored(layout), "mem-bind": ignored(layout), "gpu-bind": ignored(layout), "gres-flags": ignored(layout),
-		"cpu-freq": ignored("clocks are not set for jobs"), "gpu-freq": {fate: Mapped, note: "its GPUs are whole ones, since a clock is of a whole card; berth show says what was set", read: readGPUFreq}, "power": ignored("power is not set for jobs"),
+		"cpu-freq": ignored("clocks are not set for jobs"), "gpu-freq": {fate: Mapped, note: "the job gets whole GPUs, since a clock applies to a whole card; berth show shows what was set", read: readGPUFreq}, "power": ignored("power is not set for jobs"),
 		"network": ignored(network),
 	}
 })
@@ -182,7 +182,7 @@ func readName(r *resolver, v string) (*verdict, error) {
 	name := CleanName(v)
 	r.req.Name = name
 	if name != v {
-		return &verdict{fate: Mapped, note: fmt.Sprintf("the job is called %q: names have at most 63 bytes and no slash", name)}, nil
+		return &verdict{fate: Mapped, note: fmt.Sprintf("the job is named %q: names have at most 63 bytes and no slash", name)}, nil
 	}
 	return honour()
 }
@@ -194,7 +194,7 @@ func readFile(option string, p func(*Request) *string) func(*resolver, string) (
 		}
 		*p(r.req) = v
 		if _, unknown := Patterns(v); unknown != "" {
-			return &verdict{fate: Honoured, note: "%" + unknown[:1] + " is no pattern and stays as it is"}, nil
+			return &verdict{fate: Honoured, note: "%" + unknown[:1] + " is not a pattern and stays as it is"}, nil
 		}
 		return honour()
 	}
@@ -267,9 +267,9 @@ func readGres(r *resolver, v string) (*verdict, error) {
 		case "gpu":
 			gpus = append(gpus, g)
 		case "shard", "mps":
-			return &verdict{Refused, "what part of a GPU " + g.Name + " means is the site's choice", "ask for the memory: #BERTH --gpus=1 --gpu-mem=SIZE"}, nil
+			return &verdict{Refused, "what part of a GPU " + g.Name + " means is up to the site", "ask for the memory: #BERTH --gpus=1 --gpu-mem=SIZE"}, nil
 		default:
-			return &verdict{Refused, "GPUs are all that is given out; " + g.Name + " is not known", "leave it out"}, nil
+			return &verdict{Refused, "only GPUs are allocated; " + g.Name + " is not known", "leave it out"}, nil
 		}
 	}
 	return r.askGPUs("gres", gpus, v, Honoured)
@@ -315,7 +315,7 @@ func readGPUFreq(r *resolver, v string) (*verdict, error) {
 	return nil, nil
 }
 
-const allMem = "all memory: with --exclusive that of its nodes, else as much as the smallest node has that could run the job"
+const allMem = "all memory: with --exclusive that of its nodes, otherwise that of the smallest node that could run the job"
 
 func readMem(option string, p func(*resolver) *int64) func(*resolver, string) (*verdict, error) {
 	return func(r *resolver, v string) (*verdict, error) {
@@ -371,7 +371,7 @@ func readTime(r *resolver, v string) (*verdict, error) {
 	case !limited:
 		return &verdict{fate: Honoured, note: "no limit"}, nil
 	case limit > maxLimit:
-		return &verdict{Refused, "more than 30 days", "--time=30-0, and go on from a checkpoint"}, nil
+		return &verdict{Refused, "more than 30 days", "--time=30-0, and continue from a checkpoint"}, nil
 	}
 	return honour()
 }
@@ -382,7 +382,7 @@ func readPartition(r *resolver, v string) (*verdict, error) {
 	r.req.Partition = v
 	r.keep("partition", v)
 	if strings.Contains(v, ",") {
-		return &verdict{fate: Mapped, note: "the first of them that takes the job and is up"}, nil
+		return &verdict{fate: Mapped, note: "the first of them that accepts the job and is up"}, nil
 	}
 	return honour()
 }
@@ -442,13 +442,13 @@ func readSignal(r *resolver, v string) (*verdict, error) {
 	}
 	r.req.Warning = cluster.Warning{}
 	if !slices.Contains(cluster.WarningSignals(), s.Name) {
-		return &verdict{Ignored, fmt.Sprintf("%s warns nobody; at the time limit comes SIGTERM, and SIGKILL some seconds later", s.Name), "use USR1"}, nil
+		return &verdict{Ignored, fmt.Sprintf("%s gives no warning; the time limit sends SIGTERM, then SIGKILL some seconds later", s.Name), "use USR1"}, nil
 	}
 	r.req.Warning = cluster.Warning{Signal: s.Name, Before: max(s.Before, cluster.MinWarning), First: s.Batch}
 	if s.Batch {
 		return honour()
 	}
-	return &verdict{fate: Mapped, note: "to every process of the job but the script's shell"}, nil
+	return &verdict{fate: Mapped, note: "to every process of the job except the script's shell"}, nil
 }
 
 func readDeadline(r *resolver, v string) (*verdict, error) {

@@ -137,7 +137,7 @@ func (s *Script) Outcomes(set []Setting) []Outcome {
 	}
 	for _, f := range s.Foreign {
 		out = append(out, Outcome{From: Origin{Line: f.Line}, Option: f.Name, Fate: Ignored,
-			Note: "a comment here, of which sbatch reads a part", Fix: "say it on a #SBATCH line, or delete it"})
+			Note: "a comment here, but sbatch reads part of it", Fix: "put it on a #SBATCH line, or delete it"})
 	}
 	return out
 }

@@ -71,7 +71,7 @@ const maxTime = 100 * 365 * 24 * time.Hour
 // ParseMem reads an amount of memory in MiB: a whole number, in M unless K, M,
 // G or T follows. Kilobytes round up.
 func ParseMem(v string) (mib int64, err error) {
-	bad := errors.New("want a whole number, with K, M, G or T for another unit than M")
+	bad := errors.New("want a whole number, with K, M, G or T for a unit other than M")
 	text := strings.TrimRight(v, "KMGTkmgtBb")
 	n, perr := strconv.ParseInt(text, 10, 64)
 	if perr != nil || !digits(text) {
@@ -195,7 +195,7 @@ func ParseGPUs(v string) ([]Gres, error) {
 		}
 		n, ok := gresCount(num)
 		if !ok || typed && typ == "" {
-			return nil, fmt.Errorf("%q is no number of GPUs; want a number, or type:number", v)
+			return nil, fmt.Errorf("%q is not a number of GPUs; want a number, or type:number", v)
 		}
 		out = append(out, Gres{"gpu", typ, n})
 	}

@@ -62,7 +62,7 @@ func readConstraint(r *resolver, v string) (*verdict, error) {
 func readReservation(r *resolver, v string) (*verdict, error) {
 	if err := cluster.CheckReservationName(v); err != nil {
 		_, why, _ := strings.Cut(err.Error(), ": ")
-		return &verdict{Refused, why, "name one reservation, as berth reservation list shows it"}, nil
+		return &verdict{Refused, why, "name one reservation shown by berth reservation list"}, nil
 	}
 	r.req.Reservation = v
 	r.keep("reservation", v)
@@ -78,7 +78,7 @@ func (r *resolver) finishWhere() {
 		return
 	case r.req.Nodes > 0 && r.req.Nodes < int64(n) || r.nodesSaid && r.req.Nodes == 0 && n > 1:
 		left := max(1, int(r.req.Nodes))
-		r.note("nodelist", "names more nodes than the job has: the first %d of them", left)
+		r.note("nodelist", "names more nodes than the job has; using the first %d", left)
 		r.named = slices.Clone(r.named[:left])
 	case r.req.Nodes < int64(n) && n > 1:
 		r.req.Nodes = int64(n)

@@ -11,7 +11,7 @@ const (
 	whyDaemons  = "Berth's daemons have files of their own, coordinator.yaml and agent.yaml"
 	whyAuth     = "daemons know each other by certificates, users are what the kernel says"
 	whyNoDB     = "there is no database: the coordinators keep what ended"
-	whyMeasured = "jobs are measured all the time"
+	whyMeasured = "jobs are always measured"
 	whyPlugins  = "there are no plugins of that kind"
 	whyPower    = "idle nodes are powered down by power_saving in coordinator.yaml, see docs/power.md"
 	whyLaunch   = "processes of a job are started by its agent, in a control group of its own"
@@ -22,7 +22,7 @@ const (
 	whyOwnTime  = "Berth's daemons have times of their own"
 	whyCores    = "cores are not bound by hand"
 	whyBoth     = "Berth always accounts for cores, memory and shares of GPUs"
-	whyNotOne   = "nothing of the kind is managed here"
+	whyNotOne   = "not supported here"
 )
 
 // reasons are the settings of slurm.conf 22.05, and some of versions around it,

@@ -35,9 +35,9 @@ func (s *clusterServer) DrainNode(ctx context.Context, req *apiv1.DrainNodeReque
 	case req.Until != nil && until <= now:
 		return nil, cluster.Errorf(cluster.CodeInvalid, "until: %s has passed; give a later time", admission.ClockText(until))
 	case from > now && req.Until == nil:
-		return nil, cluster.Errorf(cluster.CodeInvalid, "until: is missing; a drain that begins later needs an end, so that jobs can be planned around it")
+		return nil, cluster.Errorf(cluster.CodeInvalid, "until: is missing; a drain that begins later needs an end, so that jobs can be scheduled around it")
 	case from > now && until <= from:
-		return nil, cluster.Errorf(cluster.CodeInvalid, "until: %s is not after the beginning, %s", admission.ClockText(until), admission.ClockText(from))
+		return nil, cluster.Errorf(cluster.CodeInvalid, "until: %s is not after the start, %s", admission.ClockText(until), admission.ClockText(from))
 	case from > now:
 		return s.drainLater(ctx, req)
 	}

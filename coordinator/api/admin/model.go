@@ -186,7 +186,7 @@ func (s *modelServer) pin(ctx context.Context, req *apiv1.PinModelRequest) (*api
 		return nil, err
 	}
 	if !req.Pinned && req.Version != nil {
-		return nil, cluster.Errorf(cluster.CodeInvalid, "version: to unpin takes none; whatever is pinned is let go")
+		return nil, cluster.Errorf(cluster.CodeInvalid, "version: unpin takes none; it releases whatever is pinned")
 	}
 	m, _, err := s.c.model(nil)
 	if err == nil && req.Version != nil && *req.Version != m.Version {

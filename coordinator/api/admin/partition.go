@@ -102,7 +102,7 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (p *cluster.
 	} else if err := cluster.CheckPartitionName(req.Name); err != nil {
 		return nil, err
 	} else if req.Nodes == nil {
-		return nil, cluster.Errorf(cluster.CodeInvalid, "nodes: partition %s is not there yet and needs some; give a host list such as gpu[01-04],n7, or %s", req.Name, cluster.AllNodes)
+		return nil, cluster.Errorf(cluster.CodeInvalid, "nodes: new partition %s needs some; give a host list such as gpu[01-04],n7, or %s", req.Name, cluster.AllNodes)
 	}
 	if req.Nodes != nil {
 		if p.Nodes, err = cluster.ParseHostList(req.GetNodes()); err != nil {
@@ -177,7 +177,7 @@ func (c *Admin) doubts(p *cluster.Partition) []string {
 	}
 	for _, name := range p.Lend.To {
 		if _, ok := c.fsm.Partition(name); !ok {
-			out = append(out, fmt.Sprintf("no such partition yet: %s; its jobs borrow once it is there", name))
+			out = append(out, fmt.Sprintf("no such partition yet: %s; its jobs can borrow once it exists", name))
 		}
 	}
 	outside := 0
@@ -191,7 +191,7 @@ func (c *Admin) doubts(p *cluster.Partition) []string {
 		}
 	}
 	if outside > 0 {
-		out = append(out, fmt.Sprintf("%d of its jobs run on nodes that are not in it any more; they go on there", outside))
+		out = append(out, fmt.Sprintf("%d of its jobs run on nodes that are no longer in it; they continue there", outside))
 	}
 	return out
 }

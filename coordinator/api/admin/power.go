@@ -19,7 +19,7 @@ func (s *clusterServer) PowerNode(ctx context.Context, req *apiv1.PowerNodeReque
 		return nil, err
 	}
 	if !s.c.lead.SavesPower() {
-		return nil, cluster.Errorf(cluster.CodeInvalid, "the coordinators have no programs to power a node down and up; give them power_saving.suspend_program and power_saving.resume_program, see docs/power.md")
+		return nil, cluster.Errorf(cluster.CodeInvalid, "the coordinators have no programs to power nodes down and up; set power_saving.suspend_program and power_saving.resume_program, see docs/power.md")
 	}
 	cmd := &logv1.PowerNode{Node: req.Id, To: uint32(cluster.PoweringDown), Asked: true, By: uint32(authorize.CallerOf(ctx).UID), Why: req.Reason}
 	if req.Up {

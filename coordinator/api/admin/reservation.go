@@ -101,7 +101,7 @@ func (s *clusterServer) SetReservation(ctx context.Context, req *apiv1.SetReserv
 		old := snap.Reservations.Get(req.Name)
 		switch {
 		case old != nil && req.OnlyNew:
-			return nil, cluster.Errorf(cluster.CodeAlreadyExists, "reservation %s is there already; change it with berth reservation set", req.Name)
+			return nil, cluster.Errorf(cluster.CodeAlreadyExists, "reservation %s already exists; change it with berth reservation set", req.Name)
 		case old == nil && req.OnlyChange:
 			return nil, noReservation(req.Name)
 		}
@@ -170,7 +170,7 @@ func whenReserved(r, old *dispatch.Reservation, req *apiv1.SetReservationRequest
 	}
 	switch {
 	case req.End != nil && req.Duration != nil:
-		return cluster.Errorf(cluster.CodeInvalid, "end and duration: give one of them")
+		return cluster.Errorf(cluster.CodeInvalid, "end and duration: give only one of them")
 	case req.End != nil:
 		if r.Duration = cluster.TimeOf(req.End.AsTime()).Sub(r.Start); r.Duration <= 0 {
 			return cluster.Errorf(cluster.CodeInvalid, "end: %s is not after the start, %s", admission.ClockText(cluster.TimeOf(req.End.AsTime())), admission.ClockText(r.Start))
@@ -178,7 +178,7 @@ func whenReserved(r, old *dispatch.Reservation, req *apiv1.SetReservationRequest
 	case req.Duration != nil:
 		r.Duration = req.Duration.AsDuration()
 	case old == nil:
-		return cluster.Errorf(cluster.CodeInvalid, "duration: is missing; say how long it is to last, or its end")
+		return cluster.Errorf(cluster.CodeInvalid, "duration: is missing; give it or the end")
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func whatReserved(r, old *dispatch.Reservation, req *apiv1.SetReservationRequest
 	var err error
 	switch {
 	case ways > 1:
-		return cluster.Errorf(cluster.CodeInvalid, "nodes: give a host list, a number of nodes, or a number of GPUs, and only one of them")
+		return cluster.Errorf(cluster.CodeInvalid, "nodes: give only one of a host list, a number of nodes and a number of GPUs")
 	case req.Nodes != nil:
 		r.GPUs, r.Features = nil, ""
 		r.Nodes, err = cluster.ParseHostList(req.GetNodes())
@@ -226,7 +226,7 @@ func clashes(r *dispatch.Reservation, req *apiv1.SetReservationRequest, snap *di
 				continue
 			}
 			if at, ok := site.Overlap(r, o, snap); ok {
-				return cluster.Errorf(cluster.CodeConflict, "reservation %s holds some of it from %s on (%s); choose other nodes or times, or ask for an overlap", o.Name, admission.ClockText(at), o.Nodes)
+				return cluster.Errorf(cluster.CodeConflict, "reservation %s holds part of it from %s on (%s); choose other nodes or times, or allow an overlap", o.Name, admission.ClockText(at), o.Nodes)
 			}
 		}
 	}
@@ -234,7 +234,7 @@ func clashes(r *dispatch.Reservation, req *apiv1.SetReservationRequest, snap *di
 		return nil
 	}
 	if busy := site.InTheWay(r, snap, snap.Now); len(busy) > 0 {
-		return cluster.Errorf(cluster.CodeConflict, "jobs that run there may not have ended when it begins (%d: %s); wait for them or end them, begin later, or let them run on (--ignore-jobs)", len(busy), someJobs(busy))
+		return cluster.Errorf(cluster.CodeConflict, "jobs there may still be running when it begins (%d: %s); wait for them or cancel them, begin later, or let them run on (--ignore-jobs)", len(busy), someJobs(busy))
 	}
 	return nil
 }
@@ -264,7 +264,7 @@ func doubtsOf(r *dispatch.Reservation, snap *dispatch.Snapshot) (out []string) {
 		out = append(out, fmt.Sprintf("no such node yet: %s; it is reserved once it joins", strings.Join(unknown[:min(5, len(unknown))], ", ")))
 	}
 	if busy := site.InTheWay(r, snap, snap.Now); len(busy) > 0 {
-		out = append(out, fmt.Sprintf("%d jobs run there and may go on into it: %s", len(busy), someJobs(busy)))
+		out = append(out, fmt.Sprintf("%d jobs run there and may continue into it: %s", len(busy), someJobs(busy)))
 	}
 	return out
 }

@@ -60,7 +60,7 @@ func (s *clusterServer) sharingPlace(req *apiv1.SetSharingRequest) (*sharing.Off
 		}
 	}
 	if places != 1 {
-		return nil, cluster.Errorf(cluster.CodeInvalid, "sharing: name a GPU, a node, a partition or the cluster, and only one of them")
+		return nil, cluster.Errorf(cluster.CodeInvalid, "sharing: name only one of a GPU, a node, a partition and the cluster")
 	}
 	if !gpu {
 		return &sharing.Off{Node: cluster.NodeID(req.Node), Partition: req.Partition}, nil

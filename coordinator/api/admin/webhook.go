@@ -76,7 +76,7 @@ func (s *notifyServer) AddWebhook(ctx context.Context, req *apiv1.AddWebhookRequ
 	case err != nil:
 		return nil, cluster.Errorf(cluster.CodeInvalid, "events: %v", err)
 	case events == 0:
-		return nil, cluster.Errorf(cluster.CodeInvalid, "events: there are none to tell of; want ALL or some of the names of --mail-type")
+		return nil, cluster.Errorf(cluster.CodeInvalid, "events: none given; want ALL or some of the names of --mail-type")
 	}
 	if err := notify.CheckURL(req.Url); err != nil {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "url %v", err)

@@ -122,7 +122,7 @@ func (a *Admission) partition(e *Entry) error {
 // mail says what of the mail that a job asks for will not come.
 func (a *Admission) mail(e *Entry) error {
 	if e.Job.Spec.Mail.Events != 0 && a.cfg.NoMail {
-		e.warn("mail was asked for, and this cluster sends none (notify.sendmail of its coordinators); berth wait and berth webhook tell, too")
+		e.warn("mail was requested, but this cluster sends none (notify.sendmail of its coordinators); berth wait and berth webhook notify, too")
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (a *Admission) allMem(nodes []*cluster.Node, part *cluster.Partition, j *cl
 	}
 	j.Spec.MemMiB = rules.LeastNodeMem(site.NodesOf(a.nodes.Emptied(nodes), part), j, a.lead.PolicyOf(j))
 	if j.Spec.MemMiB == 0 {
-		return []string{"mem: no node is there yet of which the job could have all memory; it gets what is predicted, or the least. To have more, say how much"}
+		return []string{"mem: there is no node yet of which the job could have all memory; it gets what is predicted, or the minimum. For more, give an amount"}
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func deadline(e *Entry) error {
 func (a *Admission) energy(e *Entry) error {
 	s := e.Job.Spec
 	if s.Defer > 0 && s.Begin > 0 {
-		return cluster.Errorf(cluster.CodeInvalid, "defer and begin: a job that may wait for cheaper power begins when that is cheapest; drop one of them")
+		return cluster.Errorf(cluster.CodeInvalid, "defer and begin: a job that may wait for cheaper power begins when that is cheapest; give only one of them")
 	}
 	a.lead.Defer(e.Job, e.Now)
 	return nil

@@ -14,7 +14,7 @@ import (
 func enter(spec *cluster.Spec, parts []*cluster.Partition) (part *cluster.Partition, warning string, err error) {
 	if len(parts) == 0 {
 		if spec.Partition != "" {
-			warning = "partition " + spec.Partition + ": this cluster has no partitions; any node that suits is taken"
+			warning = "partition " + spec.Partition + ": this cluster has no partitions; any suitable node is used"
 			spec.Partition = ""
 		}
 		return nil, warning, nil
@@ -24,7 +24,7 @@ func enter(spec *cluster.Spec, parts []*cluster.Partition) (part *cluster.Partit
 	})
 	switch {
 	case i < 0 && spec.Partition == "":
-		return nil, "", cluster.Errorf(cluster.CodeInvalid, "no partition is named, and none is the default: name one of %s by --partition (-p); an administrator makes one the default by berth partition set %s --default", partitionNames(parts), parts[0].Name)
+		return nil, "", cluster.Errorf(cluster.CodeInvalid, "no partition is named, and none is the default: name one of %s with --partition (-p); an administrator can make one the default with berth partition set %s --default", partitionNames(parts), parts[0].Name)
 	case i < 0:
 		return nil, "", cluster.Errorf(cluster.CodeInvalid, "partition %q is not known; the partitions are %s", spec.Partition, partitionNames(parts))
 	}
@@ -51,7 +51,7 @@ func enter(spec *cluster.Spec, parts []*cluster.Partition) (part *cluster.Partit
 		spec.Host = part.Host
 	}
 	if part.Down {
-		warning = "partition " + part.Name + ": is down; the job waits until an administrator sets it up"
+		warning = "partition " + part.Name + ": is down; the job waits until an administrator sets it to up"
 	}
 	return part, warning, nil
 }

@@ -67,7 +67,7 @@ func (m *Admission) MayRunLonger(j *cluster.Job, limit time.Duration) error {
 				at, bars = r.Bars(j, b.Node, b.GPUs[i].GPU, now, end)
 			}
 			if bars {
-				return cluster.Errorf(cluster.CodeConflict, "time: job %s would run into the reservation %s, which begins on %s at %s; give it at most %s, or change the reservation first",
+				return cluster.Errorf(cluster.CodeConflict, "time: job %s would run into reservation %s, which begins on %s at %s; give it at most %s, or change the reservation first",
 					j.Label(), r.Name, b.Node, at.Std().Format(time.RFC3339), max(0, at.Sub(began)).Truncate(time.Second))
 			}
 		}

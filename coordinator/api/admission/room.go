@@ -100,7 +100,7 @@ func (a *Admission) roomBeside(e *Entry, n, user some, all int) error {
 func (a *Admission) room(who authorize.Caller, n, user, all int) error {
 	counts := a.fsm.Counts()
 	if waiting := counts[cluster.JobPending] + counts[cluster.JobQueued] + all; waiting+n > a.cfg.MaxQueued {
-		return cluster.Errorf(cluster.CodeExhausted, "%d jobs wait and %d more are asked for, at most %d may wait in all (limits.queued_total); submit again when some have started", waiting, n, a.cfg.MaxQueued)
+		return cluster.Errorf(cluster.CodeExhausted, "%d jobs wait and %d more are submitted, at most %d may wait in total (limits.queued_total); submit again when some have started", waiting, n, a.cfg.MaxQueued)
 	}
 	return a.roomForUser(who, n, user)
 }
@@ -109,7 +109,7 @@ func (a *Admission) room(who authorize.Caller, n, user, all int) error {
 // not fill the state; so many others are about to be there.
 func (a *Admission) roomForUser(who authorize.Caller, n, others int) error {
 	if has := a.fsm.UserJobs(who.UID) + others; has+n > a.cfg.MaxPerUser {
-		return cluster.Errorf(cluster.CodeExhausted, "AssocMaxSubmitJobLimit: user %d has %d jobs that wait or run and asks for %d more, at most %d are allowed (limits.jobs_per_user); submit again when some have ended", who.UID, has, n, a.cfg.MaxPerUser)
+		return cluster.Errorf(cluster.CodeExhausted, "AssocMaxSubmitJobLimit: user %d has %d waiting and running jobs and submits %d more, at most %d are allowed (limits.jobs_per_user); submit again when some have ended", who.UID, has, n, a.cfg.MaxPerUser)
 	}
 	return nil
 }
@@ -120,10 +120,9 @@ func (a *Admission) RoomForBytes(who authorize.Caller, jobs []*cluster.Job) erro
 	user, all, more := a.fsm.UserBytes(who.UID, jobs)
 	switch {
 	case user+more > a.cfg.MaxBytesPerUser:
-		return cluster.Errorf(cluster.CodeExhausted, "AssocMaxSubmitJobLimit: environments, scripts and arguments of user %d's jobs that wait or run take %d KiB and %d more are asked for, at most %d are allowed (limits.spec_mib_per_user); "+
-			"equal environments with equal scripts count once: use an array, keep data in files, or submit again when some have ended", who.UID, user>>10, more>>10, a.cfg.MaxBytesPerUser>>10)
+		return cluster.Errorf(cluster.CodeExhausted, "AssocMaxSubmitJobLimit: environments, scripts and arguments of user %d's waiting and running jobs take %d KiB and %d more are submitted, at most %d are allowed (limits.spec_mib_per_user); equal environments with equal scripts count once: use an array, keep data in files, or submit again when some have ended", who.UID, user>>10, more>>10, a.cfg.MaxBytesPerUser>>10)
 	case all+more > a.cfg.MaxBytes:
-		return cluster.Errorf(cluster.CodeExhausted, "environments, scripts and arguments of all jobs that wait or run take %d MiB, at most %d are allowed (limits.spec_mib_total); submit again when some have ended", all>>20, a.cfg.MaxBytes>>20)
+		return cluster.Errorf(cluster.CodeExhausted, "environments, scripts and arguments of all waiting and running jobs take %d MiB, at most %d are allowed (limits.spec_mib_total); submit again when some have ended", all>>20, a.cfg.MaxBytes>>20)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (a *Admission) service(e *Entry) error {
 // are about to be there.
 func (a *Admission) roomForServices(who authorize.Caller, n, others, most int) error {
 	if has := a.fsm.UserServices(who.UID) + others; has+n > most {
-		return cluster.Errorf(cluster.CodeExhausted, "service: user %d has %d that run, each revision for one, and asks for %d more; at most %d are allowed; berth service delete ends one", who.UID, has, n, most)
+		return cluster.Errorf(cluster.CodeExhausted, "service: user %d has %d running, counting each revision, and submits %d more; at most %d are allowed; berth service delete ends one", who.UID, has, n, most)
 	}
 	return nil
 }

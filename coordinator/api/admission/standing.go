@@ -43,7 +43,7 @@ func (a *Admission) mayUse(who authorize.Caller, spec *cluster.Spec, part *clust
 // reports can tell them apart.
 func (a *Admission) enterStanding(who authorize.Caller, spec *cluster.Spec) (warnings []string, err error) {
 	if spec.Nice < 0 && !who.Admin {
-		return nil, cluster.Errorf(cluster.CodeDenied, "nice: %d would put the job before those of others, which only administrators may do; use 0 to %d", spec.Nice, cluster.MaxNice)
+		return nil, cluster.Errorf(cluster.CodeDenied, "nice: %d would put the job ahead of others, which only administrators may do; use 0 to %d", spec.Nice, cluster.MaxNice)
 	}
 	accounts, qos := a.fsm.HasAccounts()
 	if spec.Account != "" && !accounts {

@@ -28,7 +28,7 @@ func heed(spec *cluster.Spec) (warning string, err error) {
 	case spec.TimeLimit == 0:
 		return "signal " + w.String() + ": is never sent, since the job has no time limit; give one with --time", nil
 	case w.Before >= spec.TimeLimit:
-		return "", cluster.Errorf(cluster.CodeInvalid, "signal and time: %s before the end of a job of %s, which is the partition's usual time, is no later than its start; warn later, or ask for more with --time",
+		return "", cluster.Errorf(cluster.CodeInvalid, "signal and time: %s before the end of a job of %s, the partition's default time, is no later than its start; signal later, or ask for more with --time",
 			w.Before, spec.TimeLimit)
 	}
 	return "", nil

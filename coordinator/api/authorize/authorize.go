@@ -136,7 +136,7 @@ func (a *Authorizer) Speaker(ctx context.Context) (Speaker, error) {
 	forUID := metadata.ValueFromIncomingContext(ctx, mdUID)
 	if cred, ok := p.AuthInfo.(UnixPeer); ok {
 		if len(forUID) > 0 {
-			return Speaker{}, cluster.Errorf(cluster.CodeDenied, "only a coordinator or a gate may speak for somebody else")
+			return Speaker{}, cluster.Errorf(cluster.CodeDenied, "only a coordinator or a gate may act for another user")
 		}
 		return Speaker{UID: cred.UID, GID: cred.GID}, nil
 	}
@@ -150,10 +150,10 @@ func (a *Authorizer) Speaker(ctx context.Context) (Speaker, error) {
 	uid, err1 := parseID(forUID)
 	gid, err2 := parseID(metadata.ValueFromIncomingContext(ctx, mdGID))
 	if err1 != nil || err2 != nil {
-		return Speaker{}, cluster.Errorf(cluster.CodeUnauthenticated, "the call does not say for whom it is")
+		return Speaker{}, cluster.Errorf(cluster.CodeUnauthenticated, "the call does not say whom it is for")
 	}
 	if role == roles.Gate && (uid == 0 || cluster.UID(uid) < a.cfg.MinUID) {
-		return Speaker{}, cluster.Errorf(cluster.CodeDenied, "a gate may not speak for uid %d", uid)
+		return Speaker{}, cluster.Errorf(cluster.CodeDenied, "a gate may not act for uid %d", uid)
 	}
 	return Speaker{Role: role, ID: id, UID: cluster.UID(uid), GID: gid}, nil
 }
@@ -185,7 +185,7 @@ func (a *Authorizer) jobUser(ctx context.Context, node cluster.NodeID, uid clust
 			continue
 		}
 		if len(mine) == 0 {
-			return Caller{}, cluster.Errorf(cluster.CodeDenied, "node %s may speak only for users whose jobs run there, and uid %d has none", node, uid)
+			return Caller{}, cluster.Errorf(cluster.CodeDenied, "node %s may act only for users with jobs there, and uid %d has none", node, uid)
 		}
 		who := a.User(uid, mine[0].Owner.GID)
 		who.Plain, who.Admin, who.Bare = true, false, had != isShown

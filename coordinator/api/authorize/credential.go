@@ -64,6 +64,6 @@ func Beyond(who Caller) error {
 	if !who.Bare {
 		return nil
 	}
-	return cluster.Errorf(cluster.CodeDenied, "from a node only a job that runs there may do this, with the credential it was given, which $"+cluster.CredentialVar+" names; "+
-		"do it within the job (berth shell enters one), or on a machine for users")
+	return cluster.Errorf(cluster.CodeDenied, "from a node, only a job running there may do this, with its credential, which $"+cluster.CredentialVar+" names; "+
+		"do it inside the job (berth shell enters one), or on a login node")
 }

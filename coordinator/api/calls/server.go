@@ -166,7 +166,7 @@ func forwardError(leader, method string, err error) error {
 		return err
 	}
 	return &cluster.Error{Code: cluster.CodeUnknown,
-		Msg: "the leader went away before it answered; it may have been done: ask again with the same request id", Err: err}
+		Msg: "the leader went away before it answered; it may have been done: retry with the same request id", Err: err}
 }
 
 // invoke calls method at addr on behalf of who. The answer is not looked into.

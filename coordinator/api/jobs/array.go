@@ -29,7 +29,7 @@ func (c *Jobs) named(id uint64, task *uint32) (*cluster.Job, error) {
 	a, ok := c.fsm.Array(cluster.JobID(id))
 	if !ok {
 		if _, there := c.fsm.Job(cluster.JobID(id)); there {
-			return nil, cluster.Errorf(cluster.CodeNotFound, "job %d is no array and has no task %d", id, *task)
+			return nil, cluster.Errorf(cluster.CodeNotFound, "job %d is not an array and has no task %d", id, *task)
 		}
 		return nil, noJob(id)
 	}
@@ -104,7 +104,7 @@ func (c *Jobs) throttleDetail(j *cluster.Job) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%d tasks of array %d run or are about to, and %d may at once (%%%d); berth update %d --throttle N changes that",
+	return fmt.Sprintf("%d tasks of array %d run or are about to, and at most %d may at once (%%%d); berth update %d --throttle N changes that",
 		a.Live+a.Queued, a.ID, a.Throttle, a.Throttle, a.ID)
 }
 
@@ -358,12 +358,12 @@ func (s *jobServer) controlWish(who authorize.Caller, req *apiv1.ControlJobsRequ
 			return nil, nil, noJob(w.id)
 		}
 		if req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE {
-			return nil, nil, cluster.Errorf(cluster.CodeConflict, "job %d is no array", w.id)
+			return nil, nil, cluster.Errorf(cluster.CodeConflict, "job %d is not an array", w.id)
 		}
 		return controlCommand(who, req, w.id), nil, s.c.auth.May(who, authorize.Cancel, &j.Owner)
 	}
 	if req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE && (req.Throttle > cluster.MaxThrottle || w.tasks != "") {
-		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "throttle: %d of tasks %q; it is 0 to %d and of an array as a whole", req.Throttle, w.tasks, cluster.MaxThrottle)
+		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "throttle: %d of tasks %q; want 0 to %d, for a whole array", req.Throttle, w.tasks, cluster.MaxThrottle)
 	}
 	if a, _ := s.c.fsm.Array(cluster.JobID(w.id)); req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE && req.Throttle == 0 && a.Spec != nil && a.Spec.Service != nil && a.Spec.Service.Min > 0 {
 		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "throttle: a service of at least %d replicas cannot have none; berth service delete ends it", a.Spec.Service.Min)

@@ -72,7 +72,7 @@ func (s *attachServer) Attach(stream attachStream) error {
 
 // errLeaderChanged ends the streams of a term of office.
 var errLeaderChanged = &cluster.Error{Code: cluster.CodeUnavailable,
-	Msg: "the coordinators have another leader, and the stream ended with the old one's office"}
+	Msg: "the coordinators have a new leader, and the stream ended with the old one"}
 
 // lead serves a stream while this coordinator leads.
 func (s *attachServer) lead(of *office.Term, who authorize.Caller, open *apiv1.AttachOpen, stream attachStream) error {
@@ -157,9 +157,9 @@ func (c *Jobs) attachable(who authorize.Caller, open *apiv1.AttachOpen) (*cluste
 	case a != last:
 		return nil, nil, cluster.Errorf(cluster.CodeConflict, "attempt %d of job %d has ended; it is at attempt %d now (%s)", a.No, open.GetJob(), last.No, j.State)
 	case j.State.Terminal() || !a.State.Live():
-		return nil, nil, cluster.Errorf(cluster.CodeConflict, "job %d does not run (%s); one can only enter a job that runs", open.GetJob(), j.State)
+		return nil, nil, cluster.Errorf(cluster.CodeConflict, "job %d is not running (%s); only a running job can be entered", open.GetJob(), j.State)
 	case j.State == cluster.JobUnreachable:
-		return nil, nil, cluster.Errorf(cluster.CodeUnavailable, "node %s, on which job %d runs, cannot be reached now; the job goes on if the node lives", a.Berth.Node, open.GetJob())
+		return nil, nil, cluster.Errorf(cluster.CodeUnavailable, "node %s, on which job %d runs, cannot be reached now; the job continues if the node is alive", a.Berth.Node, open.GetJob())
 	}
 	return j, a, nil
 }

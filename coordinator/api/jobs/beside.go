@@ -76,12 +76,12 @@ func partsOf(x *interfere.Explanation, set []learner.Sharer, i int) []string {
 		}
 		add(n.Compute, "computing at the same time")
 		add(n.Memory, "using the memory at the same time")
-		add(n.Bandwidth, "more bandwidth wanted than there is")
-		add(n.Blind, "since a utilization is not known")
+		add(n.Bandwidth, "more bandwidth demanded than available")
+		add(n.Blind, "because a utilization is unknown")
 		add(n.Switch, "switching")
 		add(n.Sensitivity, "learned: how easily this job is slowed down")
 		add(n.Aggression, "learned: how much the other slows down others")
-		add(n.History, "learned: from both together, in %d runs", n.Together)
+		add(n.History, "learned: both together, in %d runs", n.Together)
 		line := fmt.Sprintf("%s: %.2f×", nameOf(n.of), 1+n.Excess)
 		if len(why) > 0 {
 			line += " (" + strings.Join(why, ", ") + ")"
@@ -89,7 +89,7 @@ func partsOf(x *interfere.Explanation, set []learner.Sharer, i int) []string {
 		out = append(out, line)
 	}
 	if x.Crowd >= 0.005 {
-		out = append(out, fmt.Sprintf("all together: +%.2f more bandwidth wanted than there is", x.Crowd))
+		out = append(out, fmt.Sprintf("all together: +%.2f more bandwidth demanded than available", x.Crowd))
 	}
 	return out
 }

@@ -56,7 +56,7 @@ func (s *jobServer) ControlJobs(ctx context.Context, req *apiv1.ControlJobsReque
 		if e := results[i].Err; e != nil {
 			blame(res, e)
 		} else if j, ok := s.c.fsm.Job(cluster.JobID(res.Id)); ok && j.Hold != nil && j.State.Live() && req.Action == apiv1.JobAction_JOB_ACTION_HOLD {
-			res.Message = "it runs on, and is held once it waits again"
+			res.Message = "it keeps running, and is held once it is queued again"
 		}
 	}
 	return resp, nil
@@ -94,11 +94,11 @@ func (c *Jobs) barredDetail(j *cluster.Job, r cluster.Reason) string {
 	case cluster.ReasonArrayLimit:
 		return c.throttleDetail(j)
 	case cluster.ReasonStandby:
-		return fmt.Sprintf("service %s has as many replicas as it is to have; berth service scale %s allows more", j.Spec.Service.Name, j.Spec.Service.Name)
+		return fmt.Sprintf("service %s has all the replicas it should have; berth service scale %s allows more", j.Spec.Service.Name, j.Spec.Service.Name)
 	case cluster.ReasonHeldUser:
 		return fmt.Sprintf("held by uid %d; berth release %s lets it start", j.Hold.By, j.Label())
 	case cluster.ReasonHeldAdmin:
-		return fmt.Sprintf("held by an administrator (uid %d), who alone releases it", j.Hold.By)
+		return fmt.Sprintf("held by an administrator (uid %d); only administrators release it", j.Hold.By)
 	case cluster.ReasonBeginTime:
 		if why := c.lead.Cheaper(j, cluster.TimeOf(c.clock())); why != "" {
 			return why
@@ -107,7 +107,7 @@ func (c *Jobs) barredDetail(j *cluster.Job, r cluster.Reason) string {
 	case cluster.ReasonDependency:
 		return "waits for " + j.Dependency()
 	case cluster.ReasonDependNever:
-		return j.Dependency() + ": this can never be; cancel the job"
+		return j.Dependency() + ": this can never be met; cancel the job"
 	}
 	return r.Detail
 }

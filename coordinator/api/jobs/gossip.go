@@ -36,7 +36,7 @@ func (c *Jobs) heard(nodes []*cluster.Node, waits bool) []*apiv1.Explanation {
 		}
 		for i := range n.GPUs {
 			if mib := c.nodes.StrayMiB(n.ID, n.GPUs[i].ID); waits && mib > 0 {
-				say(cluster.ReasonGPUMem, "GPU %d of node %s: processes that were not started through Berth hold %d MiB, as the node gossips; it will tell the leader in a moment", n.GPUs[i].Index, n.ID, mib)
+				say(cluster.ReasonGPUMem, "GPU %d of node %s: processes not started through Berth hold %d MiB, as the node gossips; it will tell the leader shortly", n.GPUs[i].Index, n.ID, mib)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ func explainPartition(snap *dispatch.Snapshot, part *cluster.Partition) []*apiv1
 	case part == nil:
 		return nil
 	case part.Down:
-		return []*apiv1.Explanation{{Code: string(cluster.ReasonPartitionDown), Detail: "partition " + part.Name + " is down: nothing starts there until an administrator sets it up"}}
+		return []*apiv1.Explanation{{Code: string(cluster.ReasonPartitionDown), Detail: "partition " + part.Name + " is down: nothing starts there until an administrator sets it to up"}}
 	}
 	own := len(site.NodesOf(snap.Nodes, part))
 	switch {

@@ -121,7 +121,7 @@ func checkSize(jobs []*apiv1.JobSpec) error {
 	depends := 0
 	for _, j := range jobs {
 		if depends += len(j.GetDepends()); j.GetChange() != nil && len(jobs) > 1 {
-			return cluster.Errorf(cluster.CodeInvalid, "change: a request that changes a service holds nothing else")
+			return cluster.Errorf(cluster.CodeInvalid, "change: a request that changes a service must hold nothing else")
 		}
 	}
 	if depends > maxDependsOfAll {
@@ -213,7 +213,7 @@ func (s *jobServer) query(req *apiv1.ListJobsRequest) (fsm.Query, error) {
 	if req.PageToken != "" {
 		after, err := strconv.ParseUint(req.PageToken, 10, 64)
 		if err != nil {
-			return q, cluster.Errorf(cluster.CodeInvalid, "page_token %q is not one that a listing returned", req.PageToken)
+			return q, cluster.Errorf(cluster.CodeInvalid, "page_token %q was not returned by a listing", req.PageToken)
 		}
 		q.After = cluster.JobID(after)
 	}

@@ -39,7 +39,7 @@ func (c *Jobs) revised(ctx context.Context, who authorize.Caller, js *apiv1.JobS
 	base, ok := c.newestOf(who.UID, name)
 	switch {
 	case !ok:
-		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "service %s: none of yours of that name runs; berth service create starts one", cluster.QuoteShort(name))
+		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "service %s: you have none of that name; berth service create starts one", cluster.QuoteShort(name))
 	case len(fields) > maxChanged:
 		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "change.fields: %d are named, at most %d are allowed", len(fields), maxChanged)
 	}
@@ -52,7 +52,7 @@ func (c *Jobs) revised(ctx context.Context, who authorize.Caller, js *apiv1.JobS
 	now := proto.CloneOf(was)
 	for _, f := range fields {
 		if slices.Contains(unchanging, f) || !overlay(now.ProtoReflect(), js.ProtoReflect(), f) {
-			return nil, nil, cluster.Errorf(cluster.CodeInvalid, "change.fields: %s names nothing of a service that can be changed; want fields of a job's description such as gpu_mem_mib or service.drain", cluster.QuoteShort(f))
+			return nil, nil, cluster.Errorf(cluster.CodeInvalid, "change.fields: %s cannot be changed for a service; want fields of a job's description such as gpu_mem_mib or service.drain", cluster.QuoteShort(f))
 		}
 	}
 	settle(now, base.Throttle, fields)
@@ -223,7 +223,7 @@ func (s *jobServer) ReportRequests(ctx context.Context, req *apiv1.ReportRequest
 	}
 	base, ok := s.c.serviceOf(cmp.Or(req.User, strconv.FormatUint(uint64(who.UID), 10)), req.Service)
 	if !ok {
-		return nil, cluster.Errorf(cluster.CodeNotFound, "service %s: none of that name runs", cluster.QuoteShort(req.Service))
+		return nil, cluster.Errorf(cluster.CodeNotFound, "service %s: none of that name is running", cluster.QuoteShort(req.Service))
 	}
 	if err := s.c.auth.May(who, authorize.Cancel, &base.Owner); err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ func (s *jobServer) updateTasks(ctx context.Context, who authorize.Caller, req *
 	rest := proto.CloneOf(req)
 	rest.Id, rest.Tasks, rest.TimeLimit = 0, "", nil
 	if req.TimeLimit == nil || proto.Size(rest) > 0 {
-		return nil, cluster.Errorf(cluster.CodeConflict, "job %d is an array, whose tasks are all alike: their time limit, and how many run at once, can be changed, the rest not; cancel it and submit another", req.Id)
+		return nil, cluster.Errorf(cluster.CodeConflict, "job %d is an array with identical tasks: only their time limit and how many run at once can be changed; for more, cancel it and submit another", req.Id)
 	}
 	cmd, ranks, err := s.changeCommand(who, taskWish{id: req.Id, array: true, tasks: req.Tasks})
 	if err != nil {

@@ -108,9 +108,9 @@ func mayRaise(who authorize.Caller, j *cluster.Job, spec *cluster.Spec) error {
 	switch {
 	case who.Admin:
 	case cluster.LongerLimit(spec.TimeLimit, j.Spec.TimeLimit):
-		return cluster.Errorf(cluster.CodeDenied, "time: only administrators raise the time limit of a job that was submitted, here from %s; lower it, or cancel the job and submit it again", limitText(j.Spec.TimeLimit))
+		return cluster.Errorf(cluster.CodeDenied, "time: only administrators may raise a submitted job's time limit, here from %s; lower it, or cancel the job and submit it again", limitText(j.Spec.TimeLimit))
 	case spec.Nice < j.Spec.Nice:
-		return cluster.Errorf(cluster.CodeDenied, "nice: only administrators lower it, here from %d; raise it, or cancel the job and submit it again", j.Spec.Nice)
+		return cluster.Errorf(cluster.CodeDenied, "nice: only administrators may lower it, here from %d; raise it, or cancel the job and submit it again", j.Spec.Nice)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func mayChangeLive(j *cluster.Job, spec *cluster.Spec) error {
 	was := *j.Spec
 	was.Name, was.Comment, was.RequeueOnLoss, was.Nice, was.TimeLimit, was.Retry = spec.Name, spec.Comment, spec.RequeueOnLoss, spec.Nice, spec.TimeLimit, spec.Retry
 	if !proto.Equal(conv.SpecNaming(&was), conv.SpecNaming(spec)) {
-		return cluster.Errorf(cluster.CodeConflict, "job %d is %s: only its time limit, name, comment, nice, requeueing and retries can be changed now; the rest when it waits again", j.ID, j.State)
+		return cluster.Errorf(cluster.CodeConflict, "job %d is %s: only its time limit, name, comment, nice, requeueing and retries can be changed now; the rest once it is queued again", j.ID, j.State)
 	}
 	return spec.Check()
 }
@@ -170,7 +170,7 @@ func change(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 		spec.Begin = cluster.TimeOf(req.Begin.AsTime())
 	}
 	if req.Deadline != nil {
-		return cluster.Errorf(cluster.CodeInvalid, "deadline: was promised when the job was submitted and cannot be changed; cancel it and submit it again")
+		return cluster.Errorf(cluster.CodeInvalid, "deadline: promised when the job was submitted and cannot be changed; cancel the job and submit it again")
 	}
 	if err := spec.Power.Set(req.PowerCap, req.GpuFreq); err != nil {
 		return err

@@ -97,7 +97,7 @@ func (t *Table) NewLink(u User) (text string, ends time.Time, err error) {
 		delete(t.links, oldest)
 	}
 	if len(t.links) >= linksTotal {
-		return "", time.Time{}, cluster.Errorf(cluster.CodeExhausted, "%d links to this page wait to be opened, which is the most; ask again in a minute", linksTotal)
+		return "", time.Time{}, cluster.Errorf(cluster.CodeExhausted, "%d links to this page are waiting to be opened, which is the limit; try again in a minute", linksTotal)
 	}
 	text, ends = secret(), now.Add(LinkLife)
 	t.links[sha256.Sum256([]byte(text))] = link{user: u, ends: ends}
@@ -113,7 +113,7 @@ func (t *Table) Open(text string) (cookie string, s *Session, err error) {
 	l, ok := t.links[k]
 	delete(t.links, k)
 	if !ok || !now.Before(l.ends) {
-		return "", nil, cluster.Errorf(cluster.CodeUnauthenticated, "this link was used already, or is older than a minute, or is not of coordinator %s; ask for another one: berth web", t.id)
+		return "", nil, cluster.Errorf(cluster.CodeUnauthenticated, "this link has been used, is older than a minute, or is not for coordinator %s; get another with: berth web", t.id)
 	}
 	cookie, s = t.begin(l.user, now)
 	return cookie, s, nil
@@ -181,13 +181,13 @@ func (t *Table) Find(cookie string) (*Session, error) {
 	parts := strings.Split(cookie, "/")
 	switch {
 	case cookie == "":
-		return nil, cluster.Errorf(cluster.CodeUnauthenticated, "this browser is not logged in at coordinator %s; open the link that this says: berth web", t.id)
+		return nil, cluster.Errorf(cluster.CodeUnauthenticated, "this browser is not logged in at coordinator %s; open the link printed by: berth web", t.id)
 	case len(parts) != 3:
-		return nil, cluster.Errorf(cluster.CodeUnauthenticated, "the browser's cookie is none of Berth's; open the link that this says: berth web")
+		return nil, cluster.Errorf(cluster.CodeUnauthenticated, "the browser's cookie is not one of Berth's; open the link printed by: berth web")
 	case parts[0] != t.cluster:
-		return nil, cluster.Errorf(cluster.CodeUnauthenticated, "the browser is logged in at another cluster, %.64q, and this one is %q; open the link that this says: berth web", parts[0], t.cluster)
+		return nil, cluster.Errorf(cluster.CodeUnauthenticated, "the browser is logged in at another cluster, %.64q, and this one is %q; open the link printed by: berth web", parts[0], t.cluster)
 	case parts[1] != t.id:
-		return nil, cluster.Errorf(cluster.CodeUnauthenticated, "the browser is logged in at coordinator %.64q, and this one is %q; each keeps its own sessions: open the link that this says: berth web", parts[1], t.id)
+		return nil, cluster.Errorf(cluster.CodeUnauthenticated, "the browser is logged in at coordinator %.64q, and this one is %q; each keeps its own sessions: open the link printed by: berth web", parts[1], t.id)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +198,7 @@ func (t *Table) Find(cookie string) (*Session, error) {
 		s = nil
 	}
 	if s == nil {
-		return nil, cluster.Errorf(cluster.CodeUnauthenticated, "this session has ended, or coordinator %s was restarted; open the link that this says: berth web", t.id)
+		return nil, cluster.Errorf(cluster.CodeUnauthenticated, "this session has ended, or coordinator %s was restarted; open the link printed by: berth web", t.id)
 	}
 	s.used = now
 	return s, nil

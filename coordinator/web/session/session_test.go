@@ -54,7 +54,7 @@ func TestALinkOpensOneSession(t *testing.T) {
 		t.Fatalf("session %+v: %v", s, err)
 	}
 	_, _, err = tab.Open(text)
-	refused(t, err, "used already")
+	refused(t, err, "has been used")
 	if got, err := tab.Find(cookie); err != nil || got != s {
 		t.Errorf("find: %v, %v", got, err)
 	}
@@ -74,7 +74,7 @@ func TestCookiesOfOthersAreRefusedInWords(t *testing.T) {
 	beside, _ := opened(t, New("hpc", "c2", c.now), User{UID: 1000})
 	own, s := opened(t, tab, User{UID: 1000})
 	for cookie, words := range map[string]string{
-		"": "not logged in", "x": "none of Berth's", elsewhere: "another cluster", beside: `coordinator "c2"`, "hpc/c1/x": "has ended",
+		"": "not logged in", "x": "not one of Berth's", elsewhere: "another cluster", beside: `coordinator "c2"`, "hpc/c1/x": "has ended",
 	} {
 		_, err := tab.Find(cookie)
 		refused(t, err, words)

@@ -56,7 +56,7 @@ function out(words) {
   trouble('page', null);
   removeEventListener('hashchange', show);
   $('main').replaceChildren(h('h1', {}, 'You are not logged in'), h('p', {id: 'why-out'}, clean(words)),
-    h('p', {}, 'On a machine from which you submit jobs, type'), h('pre', {}, 'berth web'), h('p', {}, 'and open the link that it prints.'));
+    h('p', {}, 'On a machine from which you submit jobs, run'), h('pre', {}, 'berth web'), h('p', {}, 'and open the link that it prints.'));
 }
 
 function inside() {

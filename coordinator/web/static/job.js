@@ -59,7 +59,7 @@ function what(j) {
     Number(s.cpuMilli) && `${cores(s.cpuMilli)} cores`, Number(s.memMib) && `memory ${mib(s.memMib)}`, s.timeLimit && `at most ${span(seconds(s.timeLimit))}`, s.nodes > 1 && `${s.nodes} nodes`];
   return facts('User', clean(j.user), 'State', words(j.state) + (j.cancelRequested && !over(j.state) ? ' (its end was asked for)' : ''), 'Reason', [words(j.reason), j.reasonDetail && clean(j.reasonDetail)].filter(Boolean).join(': '),
     'Exit', exit, 'Node', clean(j.nodeList || j.node), 'Cards', (j.gpus ?? []).map(share).join(', '), 'Partition', clean(j.partition), 'Account', clean(j.account),
-    'Beside', (j.neighbours ?? []).length ? j.neighbours.map((id) => [jobLink(id), ' ']) : '', 'Slowed down', j.predictedSlowdown ? `${j.predictedSlowdown.toFixed(2)} times by those beside it, as predicted` : '',
+    'Beside', (j.neighbours ?? []).length ? j.neighbours.map((id) => [jobLink(id), ' ']) : '', 'Slowed down', j.predictedSlowdown ? `${j.predictedSlowdown.toFixed(2)} times by its neighbours, as predicted` : '',
     'Submitted', when(time(j.submitted)), 'Started', when(time(j.started)), 'Ended', when(time(j.ended)),
     'Ran', j.started && !waits(j.state) ? span(((time(j.ended) || Date.now()) - time(j.started)) / 1000) : '', 'Progress', progress(j), j.trial?.params ? 'Trial' : 'Metric', trial(j), 'Waits for', clean(j.dependency),
     'Predicted', predicted(j.predicted),
@@ -74,7 +74,7 @@ function predicted(p) {
   if (!p) return '';
   const time = p.seconds ? span(p.seconds) : 'time unknown', cpu = p.gpuType === 'cpu';
   if ((!p.source || p.source === 'none') && p.timeConfidence && !cpu) return `what it needs of cards is not known: whole ones until a run was measured; ${time}`;
-  if (!p.source || p.source === 'none') return `nothing is known of it${cpu ? '' : ': whole cards until a run was measured'}, ${time}`;
+  if (!p.source || p.source === 'none') return `nothing is known about it${cpu ? '' : ': whole cards until a run was measured'}, ${time}`;
   const sure = `; confidence ${pct(p.confidence || 0)}, from ${clean(p.source)}`;
   if (cpu) return `memory ${mib(p.hostMemMib)}, ${cores(p.cpuMilli)} cores, ${time}${sure}`;
   return `${mib(p.gpuMemMib)} of a card, ${milli(p.gpuUtilMilli)} busy, ${time} on ${clean(p.gpuType)}${sure}`;
@@ -82,7 +82,7 @@ function predicted(p) {
 
 function why(r) {
   const f = r.forecast, fs = r.fairShare;
-  return [(r.explanations ?? []).length ? h('ul', {}, r.explanations.map((x) => h('li', {}, `${x.count > 1 ? `${x.count} × ` : ''}${words(x.code)}${x.detail ? `: ${clean(x.detail)}` : ''}`))) : h('p', {}, 'Nothing stands in its way but its turn.'),
+  return [(r.explanations ?? []).length ? h('ul', {}, r.explanations.map((x) => h('li', {}, `${x.count > 1 ? `${x.count} × ` : ''}${words(x.code)}${x.detail ? `: ${clean(x.detail)}` : ''}`))) : h('p', {}, 'Nothing is in its way except its turn.'),
     facts('Nearest', clean(f?.missing), 'Expected start', f?.startP50 && `${when(time(f.startP50))}, in nine cases of ten by ${when(time(f.startP90))}`,
       'Room in the quota', r.room && `${when(time(r.room.p50))}, when ${clean(r.room.words)}`, 'Fair share', fs && `place ${fs.rank ?? 0} of ${fs.of ?? 0}`)];
 }
@@ -90,7 +90,7 @@ function why(r) {
 // used is what of what was asked for was used.
 function used(j) {
   const m = j.measured, s = j.spec ?? {};
-  if (!m || !(m.seconds || Number(m.hostMemMib))) return h('p', {}, over(j.state) ? 'What it used was not measured.' : 'What it uses is known in full when it ends.');
+  if (!m || !(m.seconds || Number(m.hostMemMib))) return h('p', {}, over(j.state) ? 'What it used was not measured.' : 'Its full usage is known when it ends.');
   const held = Number(j.gpus?.[0]?.share?.memMib || 0), rows = [];
   const add = (name, part, words) => rows.push([name, h('meter', {min: 0, max: 1, value: Math.min(1, part), 'aria-label': `${name}: ${pct(part)}`}), pct(part), words]);
   if (j.gpus?.length) {
@@ -100,8 +100,8 @@ function used(j) {
   if (Number(s.cpuMilli)) add('CPU', Number(m.cpuMilli || 0) / Number(s.cpuMilli), `${cores(m.cpuMilli)} of ${cores(s.cpuMilli)} cores on average`);
   if (Number(s.memMib)) add('Memory', Number(m.hostMemMib || 0) / Number(s.memMib), `${mib(m.hostMemMib)} of ${mib(s.memMib)} at most`);
   if (s.timeLimit) add('Time limit', (m.seconds || 0) / seconds(s.timeLimit), `${span(m.seconds || 0)} of ${span(seconds(s.timeLimit))}`);
-  return [table('What it used of what it was given', [{name: 'What'}, {name: 'Bar'}, {name: 'Part', n: true}, {name: 'That is'}], rows),
-    facts('Power', Number(m.powerW) ? `${m.powerW} W on average, those beside it included` : '', 'Energy', Number(m.profile?.energyJ) ? `${(m.profile.energyJ / 3.6e6).toFixed(3)} kWh` : '', 'Out of memory', m.gpuOom && 'it was refused GPU memory')];
+  return [table('What it used of its allocation', [{name: 'What'}, {name: 'Bar'}, {name: 'Part', n: true}, {name: 'That is'}], rows),
+    facts('Power', Number(m.powerW) ? `${m.powerW} W on average, including its neighbours` : '', 'Energy', Number(m.profile?.energyJ) ? `${(m.profile.energyJ / 3.6e6).toFixed(3)} kWh` : '', 'Out of memory', m.gpuOom && 'it was refused GPU memory')];
 }
 
 function attempts(j) {
@@ -116,7 +116,7 @@ function cancelButton(j, done) {
     if (ask.returnValue !== 'yes') return;
     try {
       const r = (await call('JobService/CancelJobs', {requestId: requestID(), ids: [j.id]})).results?.[0] ?? {};
-      say.textContent = {CANCEL_OUTCOME_CANCELLED: 'Its end was asked for.', CANCEL_OUTCOME_ALREADY_FINISHED: 'It had ended before.', CANCEL_OUTCOME_DENIED: 'It is another user’s.', CANCEL_OUTCOME_NOT_FOUND: 'There is no such job.'}[r.outcome] ?? clean(r.outcome);
+      say.textContent = {CANCEL_OUTCOME_CANCELLED: 'Cancellation was requested.', CANCEL_OUTCOME_ALREADY_FINISHED: 'It had already ended.', CANCEL_OUTCOME_DENIED: 'It belongs to another user.', CANCEL_OUTCOME_NOT_FOUND: 'There is no such job.'}[r.outcome] ?? clean(r.outcome);
       done();
     } catch (err) { say.textContent = err.message; }
   });
@@ -142,7 +142,7 @@ export function job(root, arg, say) {
     else if (!act.firstChild) act.append(cancelButton(j, p.ask));
     const part = (name, kids) => h('section', {'aria-label': name}, h('h2', {}, name), kids);
     const news = [part('What it is', what(j)), reasons && part('Why it waits', why(reasons)), !waits(j.state) && mine && part('What it uses', used(j)), (j.attempts ?? []).length > 0 && part('Attempts', attempts(j)),
-      line && part('Submit it again', [h('pre', {id: 'again'}, clean(line)), h('button', {type: 'button', onclick: (e) => navigator.clipboard?.writeText(line).then(() => { e.target.textContent = 'Copied'; })}, 'Copy'), h('p', {class: 'dim'}, 'Its environment, script and files are not in this line.')])].filter(Boolean);
+      line && part('Submit it again', [h('pre', {id: 'again'}, clean(line)), h('button', {type: 'button', onclick: (e) => navigator.clipboard?.writeText(line).then(() => { e.target.textContent = 'Copied'; })}, 'Copy'), h('p', {class: 'dim'}, 'This line does not include its environment, script and files.')])].filter(Boolean);
     const now = JSON.stringify([j, reasons]);
     if (now !== was || !over(j.state)) redraw(body, ...news);
     was = now;

@@ -60,7 +60,7 @@ export function jobs(root, _, say) {
         array: Number(j.arrayJobId || 0), tasks: j.arrayTasks || String(j.arrayTaskId ?? ''), count: Number(j.arrayCount || 1), started: time(j.started), ended: time(j.ended), over: true,
         label: j.arrayJobId ? `${j.arrayJobId}_${j.arrayTasks ? `[${j.arrayTasks}]` : j.arrayTaskId ?? 0}` : String(j.id),
       })).map((r) => ({...r, low: [r.label, r.name, r.user, r.state, r.nodes, r.reason].join('\n').toLowerCase()}));
-      say(got.behind || got.incomplete ? 'the newest ended jobs may be missing: this coordinator still fetches them' : null);
+      say(got.behind || got.incomplete ? 'the newest ended jobs may be missing: this coordinator is still fetching them' : null);
     } catch (err) { say(err.message); }
     update();
   }

@@ -58,7 +58,7 @@ export function overview(root, _, say) {
     redraw(tiles, ...[['running', running], ['waiting', waiting], ['cards in use', `${busy} of ${all.length}`], ['cards out of service', out], ['nodes', nodes.length]]
       .map(([k, v]) => h('li', {}, h('b', {}, state.loaded || k.includes('card') || k === 'nodes' ? v : '…'), k)));
     const rows = [...groups].map(([k, g]) => [...JSON.parse(k), g]).sort((a, b) => b[2].jobs - a[2].jobs);
-    redraw(queue, rows.length ? table('Jobs that wait, by the type of card that they ask for and why', [{name: 'Type'}, {name: 'Why', t: true}, {name: 'Jobs', n: true}, {name: 'Cards', n: true}],
+    redraw(queue, rows.length ? table('Waiting jobs, by requested card type and reason', [{name: 'Type'}, {name: 'Why', t: true}, {name: 'Jobs', n: true}, {name: 'Cards', n: true}],
       rows.slice(0, 100).map(([type, why, g]) => [clean(type), words(why) || 'not said yet', g.jobs, g.gpus])) : h('p', {}, 'No job waits.'));
   }
 

@@ -23,7 +23,7 @@ function gather(jobs) {
 function standing(s) {
   const want = [...s.revisions.values()].at(-1).want ?? 0;
   if (s.revisions.size > 1) return `updating, ${s.ready} of ${want} ready`;
-  if (want === 0) return 'asleep: no replica runs until somebody asks';
+  if (want === 0) return 'asleep: no replica runs until a request arrives';
   return `${s.ready} of ${want} ready`;
 }
 
@@ -58,7 +58,7 @@ export function services(root, _, say) {
     const all = gather(jobs ?? []), mine = (s) => s.uid === session.me.uid;
     all.sort((a, b) => mine(b) - mine(a));
     if (!all.length) {
-      redraw(body, h('p', {}, 'No service runs here. One begins with'), h('pre', {}, 'berth service create NAME --replicas 2 --gpus 0.25 --health /healthz -- COMMAND'));
+      redraw(body, h('p', {}, 'No service is running here. Start one with'), h('pre', {}, 'berth service create NAME --replicas 2 --gpus 0.25 --health /healthz -- COMMAND'));
       return;
     }
     const columns = [{name: 'Replica'}, {name: 'State'}, {name: 'For', n: true}, {name: 'Node', t: true}, {name: 'Address'}, {name: 'Why', t: true}];

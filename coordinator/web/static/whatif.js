@@ -7,9 +7,9 @@ const time = (s) => (s === null || s === undefined ? 'not known' : s < 10 ? `${s
 const part = (p) => (p === null || p === undefined ? 'not known' : pct(p / 100));
 
 const rows = [
-  ['Mean wait', 'mean_wait_s', time], ['Half wait no longer than', 'median_wait_s', time], ['Nine of ten wait no longer than', 'p90_wait_s', time],
-  ['Mean time from submit to end', 'mean_jct_s', time], ['First submit to last end', 'makespan_s', time],
-  ['Of the cards, given away', 'allocation_pct', part], ['Of the cards, busy', 'gpu_util_pct', part], ['Of their memory, reserved', 'reserved_mem_pct', part],
+  ['Mean wait', 'mean_wait_s', time], ['Half wait no longer than', 'median_wait_s', time], ['Nine in ten wait no longer than', 'p90_wait_s', time],
+  ['Mean time from submission to end', 'mean_jct_s', time], ['First submit to last end', 'makespan_s', time],
+  ['GPU shares, allocated', 'allocation_pct', part], ['GPUs, busy', 'gpu_util_pct', part], ['GPU memory, reserved', 'reserved_mem_pct', part],
 ];
 
 // bars draw the mean time from submit to end, its part that is waiting darker.
@@ -18,7 +18,7 @@ function bars(all) {
   if (!(most > 0)) return null;
   const words = (f) => `${time(f.mean_jct_s)}, of which ${time(f.mean_wait_s)} waiting`;
   const box = (cls, from, to) => h('path', {class: cls, d: `M${from} 0H${to}V10H${from}Z`});
-  return h('figure', {}, h('figcaption', {class: 'dim'}, 'Mean time from submit to end; what of it is waiting is darker'),
+  return h('figure', {}, h('figcaption', {class: 'dim'}, 'Mean time from submission to end; the waiting part is darker'),
     h('div', {class: 'bars', role: 'img', 'aria-label': all.map(([name, f]) => `${name}: ${words(f)}`).join('; ')},
       all.map(([name, f]) => {
         const wait = (100 * (f.mean_wait_s ?? 0)) / most, end = (100 * (f.mean_jct_s ?? 0)) / most;
@@ -29,7 +29,7 @@ function bars(all) {
 export function whatif(root, _, say) {
   const body = h('div', {'aria-live': 'polite'});
   const form = h('form', {class: 'bar', onsubmit: (ev) => { ev.preventDefault(); run(); }}, 'Loading…');
-  root.append(h('h1', {}, 'What if'), h('p', {class: 'dim'}, 'The jobs that ended in the last days, run again by the simulator as if another policy had been in force. Nothing of the cluster is touched.'), form, body);
+  root.append(h('h1', {}, 'What if'), h('p', {class: 'dim'}, 'Recently ended jobs, replayed by the simulator under another policy. Nothing in the cluster is changed.'), form, body);
   let gone = false, policy, order, shares, back, button;
 
   function fields(c) {
@@ -64,8 +64,8 @@ export function whatif(root, _, say) {
       h('h2', {}, `The last ${days(c.days)}`), bars(all) ?? '',
       table(`${c.replayed} of ${c.jobs} jobs that ended in the last ${days(c.days)}`, [{name: 'Figure', t: true}, ...all.map(([n]) => ({name: n, n: true}))],
         [['Jobs that ended', ...all.map(([, f]) => read(f))], ...rows.map(([words, key, show]) => [words, ...all.map(([, f]) => show(f[key]))])]),
-      h('p', {class: 'dim'}, [c.cut && `Only the newest ${c.jobs} jobs are taken.`, c.incomplete && 'This coordinator still fetches a part of the history from the others.',
-        'Compare the simulated ones with each other: the simulator knows of no outages, holds, limits of accounts or reservations that delayed jobs.', ...(c.notes ?? []).map((n) => `Note: ${clean(n)}.`)].filter(Boolean).join(' ')));
+      h('p', {class: 'dim'}, [c.cut && `Only the newest ${c.jobs} jobs are taken.`, c.incomplete && 'This coordinator is still fetching part of the history from the others.',
+        'Compare only simulated results with each other: the simulator does not know the outages, holds, account limits or reservations that delayed jobs.', ...(c.notes ?? []).map((n) => `Note: ${clean(n)}.`)].filter(Boolean).join(' ')));
   }
 
   async function run() {

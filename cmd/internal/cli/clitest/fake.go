@@ -237,7 +237,7 @@ func (f *Fake) ControlJobs(ctx context.Context, r *apiv1.ControlJobsRequest) (*a
 		case console.Terminal(j.GetState()):
 			res.Fault, res.Message = "CONFLICT", fmt.Sprintf("job %d has ended as %s", id, j.GetState())
 		case !console.Waiting(j.GetState()) && r.GetAction() == apiv1.JobAction_JOB_ACTION_HOLD:
-			res.Message = "it runs on, and is held once it waits again"
+			res.Message = "it keeps running, and is held once it is queued again"
 		}
 		resp.Results = append(resp.Results, res)
 	}
