@@ -27,7 +27,7 @@ func NewClusterCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func newClusterStatusCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
-		Use: "status", Short: "Show the coordinators and how many jobs there are",
+		Use: "status", Short: "Show the coordinators and the number of jobs",
 		Example: "  berth cluster status\n  berth cluster status -o json",
 		Args:    console.NoArgs,
 	}, func(ctx context.Context, f console.Format, _ []string) error {

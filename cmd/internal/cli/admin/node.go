@@ -45,7 +45,7 @@ func newNodeListCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func newNodeShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
-		Use: "show NODE…", Short: "Show everything about nodes",
+		Use: "show NODE…", Short: "Show nodes in full",
 		Example: "  berth node show n7",
 		Args:    console.SomeArgs("node"),
 	}, func(ctx context.Context, f console.Format, args []string) error {

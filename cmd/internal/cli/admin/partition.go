@@ -32,7 +32,7 @@ func NewPartitionCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func newPartitionListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
-		Use: "list [NAME…]", Aliases: []string{"ls"}, Short: "List partitions; * marks the default one",
+		Use: "list [NAME…]", Aliases: []string{"ls"}, Short: "List partitions; * marks the default",
 		Example: "  berth partition list\n  berth partition list -o json",
 	}, func(ctx context.Context, f console.Format, args []string) error {
 		return runPartitionList(ctx, e, c, f, args)
@@ -41,7 +41,7 @@ func newPartitionListCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func newPartitionShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
-		Use: "show NAME…", Short: "Show everything about partitions",
+		Use: "show NAME…", Short: "Show partitions in full",
 		Example: "  berth partition show gpu",
 		Args:    console.SomeArgs("partition"),
 	}, func(ctx context.Context, f console.Format, args []string) error {

@@ -36,7 +36,7 @@ func NewReservationCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func newReservationListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
-		Use: "list [NAME…]", Aliases: []string{"ls"}, Short: "List reservations that are open or to come",
+		Use: "list [NAME…]", Aliases: []string{"ls"}, Short: "List current and upcoming reservations",
 		Example: "  berth reservation list\n  berth reservation list -o json",
 	}, func(ctx context.Context, f console.Format, args []string) error {
 		return runReservationList(ctx, e, c, f, args)
@@ -45,7 +45,7 @@ func newReservationListCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func newReservationShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
-		Use: "show NAME…", Short: "Show everything about reservations",
+		Use: "show NAME…", Short: "Show reservations in full",
 		Example: "  berth reservation show maint",
 		Args:    console.SomeArgs("reservation"),
 	}, func(ctx context.Context, f console.Format, args []string) error {

@@ -74,7 +74,7 @@ func (o *imageOptions) on(ctx context.Context, f func(ImageStore) error) error {
 
 func newImageListCmd(e *console.Env, o *imageOptions) *cobra.Command {
 	return console.Formatted(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the images, their size and when each was last used", Args: console.NoArgs,
+		Use: "list", Aliases: []string{"ls"}, Short: "List images with their size and last use", Args: console.NoArgs,
 		Example: "  berth image list\n  berth image list -o json",
 	}, func(ctx context.Context, f console.Format, _ []string) error {
 		return o.on(ctx, func(s ImageStore) error {

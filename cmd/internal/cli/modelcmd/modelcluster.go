@@ -59,7 +59,7 @@ func atMostOneVersion(_ *cobra.Command, args []string) error {
 
 func newModelListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the versions of the model that are kept, newest first",
+		Use: "list", Aliases: []string{"ls"}, Short: "List the kept model versions, newest first",
 		Example: "  berth model list\n  berth model list -o json",
 		Args:    console.NoArgs,
 	}, func(ctx context.Context, f console.Format, _ []string) error {
@@ -93,10 +93,10 @@ func runModelList(ctx context.Context, e *console.Env, c *client.Client, f conso
 
 func newModelShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
-		Use: "show [VERSION]", Short: "Show a version of the model, and how well this cluster is predicted now",
-		Long: "Show a version of the model, by default the one in use, and how what was predicted at\n" +
-			"placement compares with what the newest jobs took. What users declared themselves does not count.\n" +
-			"Then whether sharing pays on each type of GPU: how much two jobs get done there together, taking turns being 1.",
+		Use: "show [VERSION]", Short: "Show a model version and how well it predicts this cluster",
+		Long: "Show a model version, by default the one in use, and how predictions made at placement compare with\n" +
+			"what the latest jobs used; values that users declared do not count. Then whether sharing pays on each\n" +
+			"GPU type: the throughput of two jobs together, where taking turns is 1.",
 		Example: "  berth model show\n  berth model show 3 -o yaml",
 		Args:    atMostOneVersion,
 	}, func(ctx context.Context, f console.Format, args []string) error {

@@ -61,7 +61,7 @@ type mailView struct {
 
 func newListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List your webhooks, or all as an administrator",
+		Use: "list", Aliases: []string{"ls"}, Short: "List your webhooks (administrators: all)",
 		Example: "  berth webhook list", Args: cobra.NoArgs,
 	}, func(ctx context.Context, f console.Format, _ []string) error {
 		return runList(ctx, e, c, f)
@@ -196,7 +196,7 @@ type deadView struct {
 
 func newDeadCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
-		Use: "dead", Short: "List what was given up, mail too, the newest first",
+		Use: "dead", Short: "List undelivered events, mail included, newest first",
 		Example: "  berth webhook dead", Args: cobra.NoArgs,
 	}, func(ctx context.Context, f console.Format, _ []string) error {
 		return runDead(ctx, e, c, f)

@@ -22,9 +22,9 @@ import (
 // NewStatusCmd returns the command status.
 func NewStatusCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
-		Use: "status", Short: "Show at a glance how the cluster stands, and what of it is mine",
-		Long: "Show at a glance what GPUs there are and who holds them, how many jobs run and wait, my own\n" +
-			"and when the next of them is expected to start, and what is out of order. berth alone does the same.",
+		Use: "status", Short: "Show the cluster and your jobs at a glance",
+		Long: "Show at a glance the GPUs and who holds them, the number of running and waiting jobs, your own jobs\n" +
+			"and when the next is expected to start, and what is out of order. berth alone does the same.",
 		Example: "  berth status\n  berth status -o json",
 		Args:    console.NoArgs,
 	}, func(ctx context.Context, f console.Format, _ []string) error {

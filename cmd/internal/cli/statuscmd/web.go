@@ -16,9 +16,9 @@ import (
 // NewWebCmd returns the command web.
 func NewWebCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
-		Use: "web", Short: "Open the cluster's web page as me",
-		Long: "Print a link that opens the cluster's web page as me. It works once, within a minute, and whoever opens\n" +
-			"it is me there until they log out, for twelve hours at most: give it to nobody.",
+		Use: "web", Short: "Print a link that opens the web page, logged in as you",
+		Long: "Print a link that opens the cluster's web page, logged in as you. It works once, within a minute, and\n" +
+			"whoever opens it acts as you until they log out, for at most twelve hours: give it to nobody.",
 		Example: "  berth web\n  xdg-open \"$(berth web -o name)\"",
 		Args:    console.NoArgs,
 	}, func(ctx context.Context, f console.Format, _ []string) error {

@@ -120,9 +120,9 @@ func adviceText(a *apiv1.SharingAdvice) string {
 	if a.GetPairs() == 0 {
 		return "no pair of jobs has been measured yet"
 	}
-	text := map[string]string{"gains": "sharing gains", "loses": "sharing loses, nobody is laid beside others"}[a.GetVerdict()]
+	text := map[string]string{"gains": "sharing gains", "loses": "sharing loses, so no jobs are placed beside others"}[a.GetVerdict()]
 	text = cmp.Or(text, "unsure whether sharing gains")
-	return fmt.Sprintf("%s: two jobs get %.2f ± %.2f times as much done as by turns (%s, %d below 1)",
+	return fmt.Sprintf("%s: two jobs together get %.2f ± %.2f times the throughput of taking turns (%s, %d below 1)",
 		text, a.GetMeanSum(), a.GetStdErr(), console.Plural(int(a.GetPairs()), "pair", "pairs"), a.GetLosing())
 }
 
