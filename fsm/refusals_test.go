@@ -275,7 +275,7 @@ func TestRefusedOfTheSite(t *testing.T) {
 		{"fence of what answers", cluster.CodeConflict, "node n1 answers", fenceCmd("n1")},
 		{"removal of none", cluster.CodeNotFound, `node "n9" is not known`, removeCmd("n9")},
 		{"removal with jobs", cluster.CodeConflict, "node n1 has 1 live jobs", removeCmd("n1")},
-		{"sharing on two places", cluster.CodeInvalid, "only one of them", sharingCmd(&logv1.SharingOff{Node: "n1", Gpu: "n1-g0"}, true)},
+		{"sharing on two places", cluster.CodeInvalid, "name only one of", sharingCmd(&logv1.SharingOff{Node: "n1", Gpu: "n1-g0"}, true)},
 		{"sharing of no node", cluster.CodeNotFound, `node "n9" is not known`, sharingCmd(&logv1.SharingOff{Node: "n9"}, true)},
 		{"sharing of no card", cluster.CodeNotFound, `GPU "g" is not known`, sharingCmd(&logv1.SharingOff{Gpu: "g"}, true)},
 		{"sharing of no partition", cluster.CodeNotFound, `partition "cpu" is not known`, sharingCmd(&logv1.SharingOff{Partition: "cpu"}, true)},

@@ -95,7 +95,7 @@ func TestWhyBehindAGang(t *testing.T) {
 	for _, e := range scheduler.Explain(s, long, pol) {
 		said = append(said, fmt.Sprintf("%d × %s", e.Count, e.Reason))
 	}
-	if want := "3 × Priority: GPU 0 of n1 (A100-SXM4-80GB) has room, but is kept for job 1, which waits"; !slices.Contains(said, want) {
+	if want := "3 × Priority: GPU 0 of n1 (A100-SXM4-80GB) has room, but is kept for waiting job 1"; !slices.Contains(said, want) {
 		t.Errorf("it is said %q, want %q", said, want)
 	}
 	if f, ok := scheduler.ForecastStart(s, gang, pol); !ok || f.P50.Sub(s.Now) != 10*m || f.Ahead != 0 {

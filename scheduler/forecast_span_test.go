@@ -116,7 +116,7 @@ func TestASpanBehindAnother(t *testing.T) {
 		t.Fatalf("started %+v", plan.Starts)
 	}
 	es := scheduler.Explain(w.Snapshot(), second, pol)
-	if e := es[0].Reason; e.Code != cluster.ReasonQueueOrder || e.Detail != "2 nodes with room, but they are kept for job 8, which waits" {
+	if e := es[0].Reason; e.Code != cluster.ReasonQueueOrder || e.Detail != "2 nodes with room, but they are kept for waiting job 8" {
 		t.Errorf("explained by %+v", es)
 	}
 	f, ok := scheduler.ForecastStart(w.Snapshot(), second, pol)

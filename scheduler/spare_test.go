@@ -24,11 +24,11 @@ func TestIdleGPUsKeepCores(t *testing.T) {
 	}{
 		{"its part", Job(1, Exclusive, Cores(4000)), nil, true, ""},
 		{"more, and two are left to each", Job(1, Exclusive, Cores(8000)), nil, true, ""},
-		{"too much", Job(1, Exclusive, Cores(9000)), nil, false, "more than the part of its GPUs (4 cores and 16.0 GiB each); 3 idle keep 2 cores and 2.0 GiB each"},
+		{"too much", Job(1, Exclusive, Cores(9000)), nil, false, "more than its GPUs' part (4 cores and 16.0 GiB each); 3 idle ones keep 2 cores and 2.0 GiB each"},
 		{"beside the other", Job(1, Mem(100), Util(100), Cores(6000)), nil, true, ""},
 		{"beside the other and too much", Job(1, Mem(100), Util(100), Cores(8000)), nil, true, ""}, // on a GPU of its own
 		{"two GPUs", Job(1, GPUs(2), Exclusive, Cores(10000)), nil, true, ""},
-		{"two GPUs and too much", Job(1, GPUs(2), Exclusive, Cores(11000)), nil, false, "3 idle keep"},
+		{"two GPUs and too much", Job(1, GPUs(2), Exclusive, Cores(11000)), nil, false, "3 idle ones keep"},
 		{"host memory too", Job(1, Exclusive, HostMem(57<<10)), nil, false, "needs 1 core and 57.0 GiB"},
 		{"too large for any node", Job(1, Exclusive, Cores(12000)), nil, true, ""},
 		{"waited too long", Job(1, Exclusive, Cores(9000), Waited(5*time.Hour)), nil, true, ""},
