@@ -37,6 +37,6 @@ func TestNobodyFillsTheScripts(t *testing.T) {
 	}
 	c.eventually("the end of what was mounted for them", func() bool {
 		mounts, err := os.ReadFile("/proc/self/mounts")
-		return err == nil && !bytes.Contains(mounts, []byte(filepath.Join(c.dir, "n1-scripts")))
+		return err == nil && !bytes.Contains(mounts, []byte(filepath.Join(c.dir, "n1-scripts")+"/"))
 	})
 }
