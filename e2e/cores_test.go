@@ -29,7 +29,7 @@ func TestCoresInPlaceOfABusyGPU(t *testing.T) {
 	if got := lines(filepath.Join(dir, "device")); len(got) != 1 || got[0] != "cpu, sees <>, 0 GPUs" {
 		t.Errorf("the script wrote %q", got)
 	}
-	if out := c.run("show", fmt.Sprint(may)); !strings.Contains(out, "none of 1, it runs on cores (cpu)") || !strings.Contains(out, "in place of 1 GPU, the best for latency") {
+	if out := c.run("show", fmt.Sprint(may)); !strings.Contains(out, "none of 1, runs on cores (cpu)") || !strings.Contains(out, "in place of 1 GPU, the best for latency") {
 		t.Errorf("shown as\n%s", out)
 	}
 	c.await(waits, "QUEUED")

@@ -245,7 +245,7 @@ func TestNotebook(t *testing.T) {
 	}
 	near := filepath.Join(dir, "near.sock")
 	term := c.atTerminal(alice, 24, 200, "notebook", "--lab", "--jupyter", bin, "--gpus", "1", "-D", dir, "--socket", near)
-	term.expect("berth notebook attach 1 reconnect with berth notebook attach 1.\n")
+	term.expect("\nreconnect with berth notebook attach 1.\n")
 	token := regexp.MustCompile(`\n  http://localhost:8888/lab\?token=([0-9a-f]{48})\n`).FindStringSubmatch(term.shown())
 	if token == nil || !strings.Contains(term.shown(), "\n  ssh -N -L 8888:"+near+" ") {
 		t.Fatalf("it prints %q", term.shown())

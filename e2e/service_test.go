@@ -159,7 +159,7 @@ func TestAServiceUnderFaults(t *testing.T) {
 	if s.Replicas[0].Node == s.Replicas[1].Node {
 		t.Errorf("both replicas are on %s", s.Replicas[0].Node)
 	}
-	if r := c.runAs(alice, slices.Concat([]string{"service", "create", "web"}, flags)...); r.code == 0 || !strings.Contains(r.stderr, "service web is there") {
+	if r := c.runAs(alice, slices.Concat([]string{"service", "create", "web"}, flags)...); r.code == 0 || !strings.Contains(r.stderr, "service web already exists") {
 		t.Errorf("it is made twice: %s%s", r.stdout, r.stderr)
 	}
 	v := visit(t, "http://"+c.proxy(alice, "web")+"/who", 4)
