@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The lists that say who may use a partition, by name.
+// Names of the lists that control who may use a partition.
 const (
 	AllowAccounts = "allow-accounts"
 	DenyAccounts  = "deny-accounts"
@@ -16,22 +16,23 @@ const (
 	AllowGroups   = "allow-groups"
 )
 
-// AccessLists are the names of all lists, in the order in which they are asked.
+// AccessLists returns the names of all lists, in the order in which they are
+// checked.
 func AccessLists() []string {
 	return []string{AllowAccounts, DenyAccounts, AllowQOS, DenyQOS, AllowGroups}
 }
 
-// WordsNoGroup is what Slurm says to whom a partition's groups keep out.
+// WordsNoGroup is Slurm's message to a user whom a partition's group list excludes.
 const WordsNoGroup = "User's group not permitted to use this partition"
 
 // maxAccess bounds the names in one list.
 const maxAccess = 1024
 
-// Access is who may use a partition: names by list, sorted; a list that is not
-// there says nothing. Nil is everybody. Values are immutable.
+// Access lists who may use a partition: sorted names by list. A missing list
+// imposes no restriction; nil admits everyone. Values are immutable.
 type Access map[string][]string
 
-// With is a with another list in the place of one; without names the list goes.
+// With returns a copy of a with one list replaced, or removed if names is empty.
 func (a Access) With(list string, names []string) Access {
 	out := Access{}
 	maps.Copy(out, a)
@@ -44,8 +45,8 @@ func (a Access) With(list string, names []string) Access {
 	return out
 }
 
-// Check reports whether a is one that a partition may have. The error is an *Error
-// of CodeInvalid that names the list.
+// Check returns an *Error of CodeInvalid that names the list if a partition may not
+// have a.
 func (a Access) Check() error {
 	for list := range a {
 		if !slices.Contains(AccessLists(), list) {
@@ -74,17 +75,17 @@ func (a Access) Check() error {
 	return nil
 }
 
-// Asker is who asks for a partition.
+// Asker is a user who wants to use a partition.
 type Asker struct {
-	// Accounts are the account that is charged and those above it, nearest first.
+	// Accounts holds the charged account and its ancestors, nearest first.
 	Accounts []string
 	QOS      string
 	// InGroup reports whether the user is in a group.
 	InGroup func(group string) bool
 }
 
-// Refuses says why somebody may not use the partition of a name, the rule with
-// it; nil when nothing speaks against it.
+// Refuses returns the rule that keeps a user out of the named partition, nil if
+// there is none.
 func (a Access) Refuses(partition string, who *Asker) *Error {
 	of := func(what, name string) string {
 		if name == "" {
@@ -117,11 +118,11 @@ func (a Access) Refuses(partition string, who *Asker) *Error {
 	return nil
 }
 
-// MaxNice bounds how far a job steps back or forward, as Slurm does.
+// MaxNice bounds a job's nice value in either direction, as in Slurm.
 const MaxNice = 2147483645
 
-// What Slurm says of an account or a quality of service that a job may not
-// have; users know these sentences.
+// Slurm's messages about an account or a quality of service that a job may not use;
+// users know these sentences.
 const (
 	WordsNoAccount = "Invalid account or account/partition combination specified"
 	WordsNoQOS     = "Invalid qos specification"
@@ -135,7 +136,8 @@ func CheckAccountName(s string) error { return CheckName("account", s) }
 // CheckName.
 func CheckQOSName(s string) error { return CheckName("qos", s) }
 
-// checkStanding bounds what says who is charged and who goes first.
+// checkStanding checks the fields that say which account is charged and how the job
+// is ranked.
 func (s *Spec) checkStanding() error {
 	if s.Account != "" {
 		if err := CheckAccountName(s.Account); err != nil {
@@ -153,10 +155,10 @@ func (s *Spec) checkStanding() error {
 	return nil
 }
 
-// Scope says whose jobs may lie beside each other on a GPU.
+// Scope says whose jobs may share a GPU.
 type Scope string
 
-// The scopes, from the widest. The empty one, of nodes that say nothing, is
+// The scopes, widest first. The empty scope, of nodes that report none, means
 // ScopeAnyone.
 const (
 	ScopeAnyone    Scope = ""
@@ -165,7 +167,7 @@ const (
 	ScopeNever     Scope = "never" // one job at a time
 )
 
-// ParseScope reads a scope as agents and operators write it.
+// ParseScope parses a scope as agents and operators write it.
 func ParseScope(s string) (Scope, error) {
 	switch sc := Scope(s); sc {
 	case ScopeAnyone, ScopeSameGroup, ScopeSameUser, ScopeNever:
@@ -184,8 +186,8 @@ func (s Scope) String() string {
 	return string(s)
 }
 
-// Allows reports whether jobs of two owners may lie beside each other. What is
-// not known allows nobody.
+// Allows reports whether jobs of two owners may share a GPU. An unknown scope
+// allows no one.
 func (s Scope) Allows(a, b *Owner) bool {
 	switch s {
 	case ScopeAnyone:
@@ -198,7 +200,7 @@ func (s Scope) Allows(a, b *Owner) bool {
 	return false
 }
 
-// Among says in words among whom a card with this scope is shared.
+// Among describes in words which users share a GPU with this scope.
 func (s Scope) Among() string {
 	switch s {
 	case ScopeAnyone:

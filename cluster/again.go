@@ -11,13 +11,13 @@ import (
 	"github.com/berth-scheduler/berth/cluster/study"
 )
 
-// Checkpoint says how a job saves its state when it must make room for
-// others: its first process gets the signal, and has the grace to save and to
-// end before it is ended. A job that has none loses all that it did, and is
-// never preempted. The zero value is none.
+// Checkpoint says how a job saves its state when it is preempted: its first process
+// gets Signal and then has Grace to save and exit before it is killed. A job
+// without one would lose all its work and is never preempted. The zero value is
+// none.
 type Checkpoint struct {
-	// Signal is one of CheckpointSignals, "" for no hook. A name and not a
-	// number: numbers differ from system to system.
+	// Signal is one of CheckpointSignals, "" for no hook. It is a name because
+	// numbers differ between systems.
 	Signal string
 	// Grace is from MinCheckpointGrace to MaxCheckpointGrace.
 	Grace time.Duration
@@ -30,10 +30,11 @@ const (
 	MaxCheckpointGrace     = 10 * time.Minute
 )
 
-// CheckpointSignals are the signals that a hook may use, without SIG.
+// CheckpointSignals returns the signals that a hook may use, without the SIG
+// prefix.
 func CheckpointSignals() []string { return []string{"USR1", "USR2", "HUP", "INT", "TERM"} }
 
-// Set reports whether there is a hook at all.
+// Set reports whether there is a hook.
 func (c Checkpoint) Set() bool { return c.Signal != "" }
 
 // String returns the form that ParseCheckpoint reads, "" for none.
@@ -44,8 +45,8 @@ func (c Checkpoint) String() string {
 	return c.Signal + "@" + c.Grace.String()
 }
 
-// ParseCheckpoint reads SIGNAL or SIGNAL@GRACE, such as USR1, SIGUSR1@90 or
-// USR1@2m: a number alone is seconds. Faults are *Error of CodeInvalid.
+// ParseCheckpoint parses SIGNAL or SIGNAL@GRACE, such as USR1, SIGUSR1@90 or
+// USR1@2m; a plain number is in seconds. Errors are *Error of CodeInvalid.
 func ParseCheckpoint(text string) (Checkpoint, error) {
 	name, grace, timed := strings.Cut(text, "@")
 	c := Checkpoint{Signal: strings.TrimPrefix(strings.ToUpper(name), "SIG"), Grace: DefaultCheckpointGrace}
@@ -68,7 +69,7 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 	return c, nil
 }
 
-// Check tells what is wrong with c, as an *Error of CodeInvalid.
+// Check returns what is wrong with c, as an *Error of CodeInvalid.
 func (c Checkpoint) Check() error {
 	switch {
 	case c == Checkpoint{}:
@@ -82,24 +83,26 @@ func (c Checkpoint) Check() error {
 }
 
 const (
-	// PreemptEvery is the least time between two preemptions of one job.
+	// PreemptEvery is the minimum time between two preemptions of one job.
 	PreemptEvery = 10 * time.Minute
-	// MaxPreemptions bounds how often one job is preempted, since each leaves
-	// an attempt that is kept with it.
+	// MaxPreemptions bounds how often one job is preempted, since each preemption
+	// leaves an attempt in the job's record.
 	MaxPreemptions = 200
 )
 
-// PreemptMode is whether running jobs of a partition make room for those that have
-// much less left to do. For deadlines, and where a QOS says so, they do in any case.
+// PreemptMode says whether running jobs of a partition are preempted for jobs with
+// much less work left. Preemption for deadlines, or where a QOS calls for it,
+// happens in any mode.
 type PreemptMode string
 
-// The modes of a partition. PreemptDefault is as the cluster does it.
+// The preemption modes of a partition. PreemptDefault follows the cluster's
+// setting.
 const (
 	PreemptDefault PreemptMode = ""
 	PreemptOff     PreemptMode = "off"
 )
 
-// ParsePreemptMode reads default or off; "" is default. The error is an *Error of
+// ParsePreemptMode parses default or off; "" is default. The error is an *Error of
 // CodeInvalid.
 func ParsePreemptMode(s string) (PreemptMode, error) {
 	switch s {
@@ -119,23 +122,23 @@ func (m PreemptMode) String() string {
 	return string(m)
 }
 
-// PreemptRequest records that an attempt is to make room. It stays with the
-// attempt, however that ended.
+// PreemptRequest records that an attempt was asked to make room. It stays with the
+// attempt however that ends.
 type PreemptRequest struct {
 	At Time
-	// For is the job that is to have the room, 0 when nobody in particular is.
+	// For is the job that is to get the room, 0 if there is none in particular.
 	For JobID
 	Why string
-	// Requeue tells that somebody asked for the job to wait again, By whom and
-	// whether as an Administrator; with Hold it is held from then on.
+	// Requeue means that By, as an administrator if Admin is set, asked for the job
+	// to be requeued; with Hold it is held from then on.
 	Requeue, Hold bool
 	By            UID
 	Admin         bool
-	// Copy is from where a trial is to go on, nil for from where it is.
+	// Copy says from which trial a trial is to continue, nil for itself.
 	Copy *study.Copy
 }
 
-// Reason says it in words, for the attempt and for its job.
+// Reason returns the request in words, for the attempt and for its job.
 func (r *PreemptRequest) Reason() Reason {
 	if r.Requeue {
 		return Reason{Code: ReasonRequeued, Detail: r.Why}
@@ -152,8 +155,8 @@ func (j *Job) Preempting() bool {
 	return a != nil && a.Preempt != nil
 }
 
-// Preempted returns when j was last asked to make room, and how often in all. What it gave
-// back that it had on loan does not count: see GaveBack.
+// Preempted returns when j was last asked to make room, and how often in all.
+// Requests to return borrowed GPUs do not count; see GaveBack.
 func (j *Job) Preempted() (last Time, n int) {
 	for i := range j.Attempts {
 		if p := j.Attempts[i].Preempt; p != nil && j.Attempts[i].Loan == "" {
@@ -164,7 +167,8 @@ func (j *Job) Preempted() (last Time, n int) {
 	return last, n
 }
 
-// GaveBack returns when j was last asked for what it had on loan, and how often in all.
+// GaveBack returns when j was last asked to return borrowed GPUs, and how often in
+// all.
 func (j *Job) GaveBack() (last Time, n int) {
 	for i := range j.Attempts {
 		if p := j.Attempts[i].Preempt; p != nil && j.Attempts[i].Loan != "" {
@@ -175,7 +179,7 @@ func (j *Job) GaveBack() (last Time, n int) {
 	return last, n
 }
 
-// OnLoan names the partition whose cards j has on loan, "" for none.
+// OnLoan returns the partition whose GPUs j has borrowed, "" for none.
 func (j *Job) OnLoan() string {
 	if a := j.Live(); a != nil {
 		return a.Loan
@@ -183,8 +187,8 @@ func (j *Job) OnLoan() string {
 	return ""
 }
 
-// Unreturnable returns why what j has on loan cannot be asked back now, in words, and ""
-// when it can: at any time, whatever else is said of preemptions.
+// Unreturnable returns why the GPUs that j has borrowed cannot be reclaimed now, in
+// words, or "" if they can: at any time, regardless of other preemption rules.
 func (j *Job) Unreturnable() string {
 	switch {
 	case j.OnLoan() == "":
@@ -199,15 +203,16 @@ func (j *Job) Unreturnable() string {
 	return ""
 }
 
-// Rested reports whether the preemptions of j, if any, are few and long enough
-// ago for another one.
+// Rested reports whether j was preempted rarely enough, and long enough ago, to be
+// preempted again.
 func (j *Job) Rested(now Time) bool {
 	last, n := j.Preempted()
 	return n == 0 || n < MaxPreemptions && now.Sub(last) >= PreemptEvery
 }
 
-// RestsFor is how much longer j cannot be preempted again since it was not long ago,
-// 0 when it can; ok is false when it never will, having been so often enough.
+// RestsFor returns for how much longer j is exempt from preemption because of its
+// last one, 0 if it is not; ok is false if j has reached its maximum and is exempt
+// for good.
 func (j *Job) RestsFor(now Time) (d time.Duration, ok bool) {
 	last, n := j.Preempted()
 	if n == 0 {
@@ -216,8 +221,8 @@ func (j *Job) RestsFor(now Time) (d time.Duration, ok bool) {
 	return max(0, PreemptEvery-now.Sub(last)), n < MaxPreemptions
 }
 
-// Unpreemptible returns why the live attempt of j cannot be preempted at a
-// time, in words, and "" when it can.
+// Unpreemptible returns why the live attempt of j cannot be preempted at now, in
+// words, or "" if it can.
 func (j *Job) Unpreemptible(now Time) string {
 	switch {
 	case j.State != JobRunning || j.Live() == nil:
@@ -240,31 +245,32 @@ func (j *Job) Unpreemptible(now Time) string {
 }
 
 const (
-	// MaxRetries bounds Retry.Times: each run is kept with its job, in the memory of every
-	// coordinator.
+	// MaxRetries bounds Retry.Times: each run is kept in the job's record, in the
+	// memory of every coordinator.
 	MaxRetries = 10
 	// MaxRetryOn bounds Retry.On, in bytes.
 	MaxRetryOn = 256
-	// EarlyFailure is how soon after its start a job on several nodes fails in a way
-	// that another run will not mend: most such failures are of the program or of how it
-	// is called, and every one holds all the nodes (Jeon et al., Analysis of Large-Scale
-	// Multi-Tenant GPU Clusters for DNN Training Workloads, USENIX ATC 2019, section 4).
+	// EarlyFailure is how soon after its start the failure of a multi-node job
+	// counts as one that a rerun will not fix: most such failures are in the
+	// program or its invocation, and every one holds all the nodes (Jeon et al.,
+	// Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads,
+	// USENIX ATC 2019, section 4).
 	EarlyFailure = time.Minute
-	// defaultRetryOn is what "" stands for in Retry.On.
+	// defaultRetryOn is what an empty Retry.On means.
 	defaultRetryOn = "FAILED,NODE_FAIL"
 )
 
-// Retry is how often, and after what, a job that failed runs again. The zero value
-// is never.
+// Retry says how often, and after which failures, a job is rerun. The zero value is
+// never.
 type Retry struct {
-	// Times is how many more runs there are at most, up to MaxRetries.
+	// Times is the maximum number of reruns, up to MaxRetries.
 	Times int
-	// On names what a run is repeated for, as ParseRetryOn reads it; "" is any failure
-	// of the job's own and the loss of its node.
+	// On lists the failures after which the job is rerun, as ParseRetryOn parses
+	// them; "" means any failure of the job itself and the loss of its node.
 	On string
 }
 
-// retryStates are the ends that Retry.On may name.
+// retryStates returns the end states that Retry.On may name.
 func retryStates() []JobState {
 	return []JobState{JobFailed, JobNodeFail, JobOutOfMemory, JobTimeout}
 }
@@ -275,9 +281,9 @@ type RetryOn struct {
 	codes  [4]uint64 // bit n is exit code n
 }
 
-// ParseRetryOn reads exit codes such as 75 and 64-78, and states, with commas between
-// them: FAILED, NODE_FAIL, OUT_OF_MEMORY and TIMEOUT. A signal has the exit code of 128
-// and its number, as in shells. Faults are *Error of CodeInvalid.
+// ParseRetryOn parses a comma-separated list of exit codes such as 75 and 64-78,
+// and of the states FAILED, NODE_FAIL, OUT_OF_MEMORY and TIMEOUT. A signal has exit
+// code 128 plus its number, as in shells. Errors are *Error of CodeInvalid.
 func ParseRetryOn(text string) (RetryOn, error) {
 	var on RetryOn
 	if len(text) > MaxRetryOn {
@@ -306,7 +312,7 @@ func ParseRetryOn(text string) (RetryOn, error) {
 	return on, nil
 }
 
-// Names reports whether an attempt ended in one of the ways that are named.
+// Names reports whether an attempt ended in one of the listed ways.
 func (on RetryOn) Names(a *Attempt) bool {
 	if slices.Contains(on.states, a.State) {
 		return true
@@ -326,7 +332,8 @@ func (r Retry) Check() error {
 	return err
 }
 
-// String says how often and after what, "" for never.
+// String describes how often and after which failures the job is rerun, "" for
+// never.
 func (r Retry) String() string {
 	if r.Times == 0 {
 		return ""
@@ -335,9 +342,9 @@ func (r Retry) String() string {
 	return fmt.Sprintf("up to %d times after %s", r.Times, on)
 }
 
-// Retries reports whether j runs once more for how its last attempt ended, and in
-// words which of its tries that is, or why there is none; "" where it asks for nothing
-// of the kind.
+// Retries reports whether j is rerun after the way its last attempt ended. why says
+// which try that is, or why there is none; it is "" for a job that does not ask for
+// retries.
 func (j *Job) Retries() (again bool, why string) {
 	on, err := ParseRetryOn(j.Spec.Retry.On)
 	a := j.Last()

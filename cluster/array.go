@@ -10,20 +10,20 @@ import (
 	"github.com/berth-scheduler/berth/cluster/study"
 )
 
-// MaxTaskID bounds the numbers of an array's tasks, and so how many it has.
+// MaxTaskID bounds the task numbers of an array, and thus its size.
 const MaxTaskID = 1<<22 - 1
 
-// MaxThrottle bounds what may follow % in an array.
+// MaxThrottle bounds the number after % in an array.
 const MaxThrottle = MaxTaskID + 1
 
-// maxArrayText bounds what is parsed as a list of tasks, in bytes.
+// maxArrayText bounds the text parsed as a list of tasks, in bytes.
 const maxArrayText = 1 << 18
 
-// Array is what a job asks for that runs once for each of many numbers.
+// Array makes a job run once for each of a set of task numbers.
 type Array struct {
 	Tasks Tasks
-	// Throttle is how many of the tasks may run at once, 0 is any number. The
-	// array may be given another one later; see ArrayInfo.
+	// Throttle is how many of the tasks may run at once, 0 for any number. It may
+	// be changed later; see ArrayInfo.
 	Throttle int
 }
 
@@ -33,7 +33,7 @@ type Tasks struct {
 	n    int
 }
 
-// TaskRun is First, First+Step, … up to Last, Step 0 being 1.
+// TaskRun is First, First+Step, … up to Last; a Step of 0 means 1.
 type TaskRun struct {
 	First, Last, Step uint32
 	at                int // rank of First
@@ -41,13 +41,13 @@ type TaskRun struct {
 
 func (r *TaskRun) len() int { return int((r.Last-r.First)/r.Step) + 1 }
 
-// Runs are the runs of the set, in order; not to be changed.
+// Runs returns the runs of the set, in order. The caller must not modify them.
 func (t *Tasks) Runs() []TaskRun { return t.runs }
 
-// Len is how many tasks there are.
+// Len returns the number of tasks.
 func (t *Tasks) Len() int { return t.n }
 
-// At is the task of a rank, from 0, which must be below Len.
+// At returns the task at rank, counted from 0; rank must be below Len.
 func (t *Tasks) At(rank int) uint32 {
 	i := len(t.runs) - 1
 	if t.runs[i].at > rank {
@@ -58,7 +58,7 @@ func (t *Tasks) At(rank int) uint32 {
 	return r.First + uint32(rank-r.at)*r.Step
 }
 
-// Rank is where a task stands in the set, counted from 0.
+// Rank returns a task's position in the set, counted from 0.
 func (t *Tasks) Rank(task uint32) (int, bool) {
 	i := t.search(task)
 	if i < 0 {
@@ -71,7 +71,8 @@ func (t *Tasks) Rank(task uint32) (int, bool) {
 	return r.at + int((task-r.First)/r.Step), true
 }
 
-// search returns the last run that begins at task or before, -1 for none.
+// search returns the index of the last run that begins at or before task, -1 for
+// none.
 func (t *Tasks) search(task uint32) int {
 	i, found := slices.BinarySearchFunc(t.runs, task, func(r TaskRun, n uint32) int { return cmp.Compare(r.First, n) })
 	if found {
@@ -80,13 +81,13 @@ func (t *Tasks) search(task uint32) int {
 	return i - 1
 }
 
-// Min and Max are the least and the greatest task of a set that is not empty.
+// Min returns the smallest task of a non-empty set.
 func (t *Tasks) Min() uint32 { return t.runs[0].First }
 
-// Max is the greatest task of a set that is not empty.
+// Max returns the largest task of a non-empty set.
 func (t *Tasks) Max() uint32 { return t.runs[len(t.runs)-1].Last }
 
-// Step is the distance between two tasks when it is the same for all, else 1.
+// Step returns the distance between consecutive tasks if it is constant, else 1.
 func (t *Tasks) Step() uint32 {
 	if len(t.runs) == 1 {
 		return t.runs[0].Step
@@ -94,10 +95,10 @@ func (t *Tasks) Step() uint32 {
 	return 1
 }
 
-// Span is ranks From to To, both included.
+// Span is the ranks From to To, both inclusive.
 type Span struct{ From, To int }
 
-// All is the ranks of all tasks.
+// All returns the ranks of all tasks.
 func (t *Tasks) All() []Span {
 	if t.n == 0 {
 		return nil
@@ -105,7 +106,7 @@ func (t *Tasks) All() []Span {
 	return []Span{{0, t.n - 1}}
 }
 
-// Format writes the tasks of some ranks as Slurm does: 1-3,7 or 0-8:2.
+// Format formats the tasks at ranks as Slurm does: 1-3,7 or 0-8:2.
 func (t *Tasks) Format(ranks []Span) string {
 	if s, ok := t.stepped(ranks); ok {
 		return s
@@ -136,7 +137,7 @@ func (t *Tasks) Format(ranks []Span) string {
 	return string(b)
 }
 
-// blocks calls f with stretches of neighbouring tasks, in order.
+// blocks calls f with each stretch of consecutive tasks, in order.
 func (t *Tasks) blocks(ranks []Span, f func(from, to uint32)) {
 	for _, sp := range ranks {
 		for k := sp.From; k <= sp.To; {
@@ -159,7 +160,7 @@ func (t *Tasks) blocks(ranks []Span, f func(from, to uint32)) {
 	}
 }
 
-// stepped writes three or more tasks that are the same distance above 1 apart.
+// stepped formats three or more tasks at a constant distance above 1.
 func (t *Tasks) stepped(ranks []Span) (string, bool) {
 	n := SpanLen(ranks)
 	if n < 3 {
@@ -183,13 +184,13 @@ func (t *Tasks) stepped(ranks []Span) (string, bool) {
 	return strconv.FormatUint(uint64(first), 10) + "-" + strconv.FormatUint(uint64(last), 10) + ":" + strconv.FormatUint(uint64(step), 10), ok
 }
 
-// String is all tasks as they are typed.
+// String returns all tasks as they are typed.
 func (t Tasks) String() string { return t.Format(t.All()) }
 
 // Equal reports whether both hold the same tasks.
 func (t Tasks) Equal(o Tasks) bool { return slices.Equal(t.runs, o.runs) }
 
-// String is the array as it is typed, 0-99%4.
+// String returns the array as it is typed, 0-99%4.
 func (a *Array) String() string {
 	s := a.Tasks.String()
 	if a.Throttle > 0 {
@@ -198,8 +199,8 @@ func (a *Array) String() string {
 	return s
 }
 
-// ParseArray reads what --array takes: numbers and ranges FROM-TO or
-// FROM-TO:STEP, separated by commas, and %N for how many may run at once.
+// ParseArray parses the value of --array: comma-separated numbers and ranges
+// FROM-TO or FROM-TO:STEP, and %N for how many may run at once.
 func ParseArray(s string) (*Array, error) {
 	list, limit, has := strings.Cut(s, "%")
 	t, err := ParseTasks(list)
@@ -217,8 +218,8 @@ func ParseArray(s string) (*Array, error) {
 	return a, nil
 }
 
-// ParseTasks reads a list of tasks, 1-3,7,10-20:5. The error says which part
-// is wrong.
+// ParseTasks parses a list of tasks, 1-3,7,10-20:5. The error says which part is
+// wrong.
 func ParseTasks(s string) (Tasks, error) {
 	if len(s) > maxArrayText {
 		return Tasks{}, Errorf(CodeInvalid, "array: %d bytes of text, at most %d are read; write ranges such as 0-9999", len(s), maxArrayText)
@@ -269,7 +270,7 @@ func parseRun(part string) (TaskRun, error) {
 	return r, nil
 }
 
-// SpanLen is how many ranks spans hold.
+// SpanLen returns the number of ranks in spans.
 func SpanLen(spans []Span) int {
 	n := 0
 	for _, s := range spans {
@@ -278,19 +279,20 @@ func SpanLen(spans []Span) int {
 	return n
 }
 
-// SpanHas reports whether a rank is among sorted spans.
+// SpanHas reports whether rank is in the sorted spans.
 func SpanHas(spans []Span, rank int) bool {
 	_, ok := spanAt(spans, rank)
 	return ok
 }
 
-// spanAt is the index of the span that holds rank, or would come after it.
+// spanAt returns the index of the span that contains rank, or before which it would
+// be inserted.
 func spanAt(spans []Span, rank int) (int, bool) {
 	i, _ := slices.BinarySearchFunc(spans, rank, func(s Span, n int) int { return cmp.Compare(s.To, n) })
 	return i, i < len(spans) && spans[i].From <= rank
 }
 
-// SpanAnd is the ranks that are in both.
+// SpanAnd returns the ranks in both a and b.
 func SpanAnd(a, b []Span) []Span {
 	var out []Span
 	for i, k := 0, 0; i < len(a) && k < len(b); {
@@ -306,7 +308,7 @@ func SpanAnd(a, b []Span) []Span {
 	return out
 }
 
-// SpanSub is the ranks of a that are not in b.
+// SpanSub returns the ranks in a but not in b.
 func SpanSub(a, b []Span) []Span {
 	var out []Span
 	k := 0
@@ -327,7 +329,7 @@ func SpanSub(a, b []Span) []Span {
 	return out
 }
 
-// SpanOr is the ranks that are in either.
+// SpanOr returns the ranks in a or b.
 func SpanOr(a, b []Span) []Span {
 	all := slices.Concat(a, b)
 	slices.SortFunc(all, func(x, y Span) int { return cmp.Compare(x.From, y.From) })
@@ -342,7 +344,7 @@ func SpanOr(a, b []Span) []Span {
 	return out
 }
 
-// SpanRank is the k-th of the ranks, from 0, which must be below SpanLen.
+// SpanRank returns the k-th rank, counted from 0; k must be below SpanLen.
 func SpanRank(spans []Span, k int) int {
 	for _, s := range spans {
 		if n := s.To - s.From + 1; k >= n {
@@ -354,7 +356,8 @@ func SpanRank(spans []Span, k int) int {
 	panic("cluster: a rank that spans do not have")
 }
 
-// GPUTime is how much time of whole GPUs a job has used until now, in all its attempts.
+// GPUTime returns the whole-GPU time that j has used until now, over all its
+// attempts.
 func (j *Job) GPUTime(now Time) (sum time.Duration) {
 	for i := range j.Attempts {
 		a := &j.Attempts[i]
@@ -366,8 +369,8 @@ func (j *Job) GPUTime(now Time) (sum time.Duration) {
 	return sum
 }
 
-// Copies are from where a trial went on each time that it began again from the state of
-// another one, the last one last.
+// Copies returns, oldest first, each case of a trial that continued from the state
+// of another.
 func (j *Job) Copies() (out []*study.Copy) {
 	for i := range j.Attempts {
 		if p := j.Attempts[i].Preempt; p != nil && p.Copy != nil && (i < len(j.Attempts)-1 || j.State.Waiting()) {
@@ -377,7 +380,7 @@ func (j *Job) Copies() (out []*study.Copy) {
 	return out
 }
 
-// Copy is the last of Copies, nil for none.
+// Copy returns the last of Copies, nil for none.
 func (j *Job) Copy() *study.Copy {
 	if all := j.Copies(); len(all) > 0 {
 		return all[len(all)-1]
@@ -385,8 +388,8 @@ func (j *Job) Copy() *study.Copy {
 	return nil
 }
 
-// Seen is what a trial said of its metric in its newest attempt that said something, nil
-// for nothing.
+// Seen returns the metric from the newest attempt of a trial that reported one, nil
+// for none.
 func (j *Job) Seen() *study.Seen {
 	for i := range slices.Backward(j.Attempts) {
 		if p := j.Attempts[i].Progress; p != nil && p.Seen != nil {

@@ -5,22 +5,22 @@ import (
 	"encoding/binary"
 )
 
-// BulkFrom is from how many bytes on a job's environment and script are kept
-// apart from its spec, see Bulk.
+// BulkFrom is the size in bytes from which a job's environment and script are
+// stored apart from its spec; see Bulk.
 const BulkFrom = 16 << 10
 
-// Bulk is what of a spec is large and seldom needed, its environment and its batch
-// script, where it lies outside of memory. It never changes, and equal ones may be
-// one. It is safe for concurrent use.
+// Bulk is the large and seldom needed part of a spec, its environment and batch
+// script, stored outside of memory. It never changes, and equal ones may be shared.
+// It is safe for concurrent use.
 type Bulk interface {
-	// Sum is that of BulkSum.
+	// Sum returns the hash that BulkSum computes.
 	Sum() [sha256.Size]byte
-	// Bytes is how long environment and script are together.
+	// Bytes returns the combined length of environment and script.
 	Bytes() int64
 	// Scripted reports whether there is a script.
 	Scripted() bool
-	// Load reads both. A process that cannot read them does not know its state, and
-	// ends.
+	// Load reads both. A process that cannot read them does not know its state and
+	// exits.
 	Load() (env []string, script []byte)
 }
 
@@ -31,8 +31,8 @@ type heldBulk struct {
 	script []byte
 }
 
-// HoldBulk makes a Bulk that stays in memory, for where there is no place outside of
-// it. Neither part may change any more.
+// HoldBulk returns a Bulk that stays in memory, for use where there is no store.
+// Neither part may change afterwards.
 func HoldBulk(env []string, script []byte) Bulk {
 	return &heldBulk{sum: BulkSum(env, script), env: env, script: script}
 }
@@ -42,7 +42,7 @@ func (b *heldBulk) Bytes() int64             { return bulkBytes(b.env, b.script)
 func (b *heldBulk) Scripted() bool           { return len(b.script) > 0 }
 func (b *heldBulk) Load() ([]string, []byte) { return b.env, b.script }
 
-// Large returns the environment and the packed script, wherever they lie.
+// Large returns the environment and the packed script, wherever they are stored.
 func (s *Spec) Large() (env []string, script []byte) {
 	if s.Bulk != nil {
 		return s.Bulk.Load()
@@ -58,8 +58,8 @@ func (s *Spec) Scripted() bool {
 	return len(s.Script) > 0
 }
 
-// Lean returns the spec without environment and script, which is s itself where it
-// has none.
+// Lean returns the spec without environment and script, which is s itself if it has
+// neither.
 func (s *Spec) Lean() *Spec {
 	if s.Env == nil && s.Script == nil && s.Bulk == nil {
 		return s
@@ -69,8 +69,8 @@ func (s *Spec) Lean() *Spec {
 	return &lean
 }
 
-// Weight is how many bytes a spec takes by itself, and how many its environment and
-// script do where they are large enough to be kept apart.
+// Weight returns the size of a spec in bytes, and separately that of its
+// environment and script if they are large enough to be stored apart.
 func (s *Spec) Weight() (own, bulk int64) {
 	n := len(s.Name) + len(s.Dir) + len(s.Image) + len(s.Stdin) + len(s.Stdout) + len(s.Stderr) + len(s.Comment) + len(s.Features) + s.Study.Bytes() + s.Service.Bytes()
 	for _, a := range s.Command {
@@ -94,8 +94,8 @@ func bulkBytes(env []string, script []byte) int64 {
 	return int64(n)
 }
 
-// EncodeBulk makes an environment and a script one: the number of lines, each with
-// its length before it, and the script.
+// EncodeBulk encodes an environment and a script as one: the number of lines, each
+// line prefixed with its length, and the script.
 func EncodeBulk(env []string, script []byte) []byte {
 	b := make([]byte, 0, bulkBytes(env, script)+int64(3*len(env)+10)) // a length below 2 MiB has three bytes
 	b = binary.AppendUvarint(b, uint64(len(env)))
@@ -106,13 +106,13 @@ func EncodeBulk(env []string, script []byte) []byte {
 	return append(b, script...)
 }
 
-// BulkSum is the SHA-256 of what EncodeBulk makes.
+// BulkSum returns the SHA-256 of EncodeBulk's result.
 func BulkSum(env []string, script []byte) [sha256.Size]byte {
 	return sha256.Sum256(EncodeBulk(env, script))
 }
 
-// ParseBulk reads what EncodeBulk made; ok is false for anything else. The
-// script is part of b.
+// ParseBulk parses the result of EncodeBulk; ok is false for anything else. The
+// script aliases b.
 func ParseBulk(b []byte) (env []string, script []byte, ok bool) {
 	n, k := binary.Uvarint(b)
 	if k <= 0 || n > uint64(len(b)) {

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster/study"
 )
 
-// Check reports whether s is a request that some cluster could run. It returns
-// the first fault as an *Error of CodeInvalid that names the field.
+// Check reports whether some cluster could run s. It returns the first fault as an
+// *Error of CodeInvalid that names the field.
 func (s *Spec) Check() error {
 	for _, f := range []func() error{s.checkCommand, s.checkEnv, s.checkPaths, s.checkSizes, s.checkContainer, s.checkWarning, s.checkTelling, s.checkConflicts} {
 		if err := f(); err != nil {
@@ -45,7 +45,7 @@ func (s *Spec) checkCommand() error {
 	return nil
 }
 
-// reservedEnv begins the names that Berth itself sets.
+// reservedEnv is the prefix of variables that Berth itself sets.
 const reservedEnv = "BERTH_"
 
 func (s *Spec) checkEnv() error {
@@ -92,8 +92,8 @@ func (s *Spec) checkPaths() error {
 	return s.checkText()
 }
 
-// checkText bounds what is neither a name nor a path. Unlike paths, which are
-// bytes to the kernel, it must be UTF-8: it is stored and shown as text.
+// checkText bounds fields that are neither names nor paths. Unlike paths, which are
+// bytes to the kernel, they must be UTF-8, since they are stored and shown as text.
 func (s *Spec) checkText() error {
 	for _, p := range []struct {
 		field, v string
@@ -116,7 +116,7 @@ const maxComment = 1024
 // maxNumbersText bounds Spec.Numbers; the model writes no more.
 const maxNumbersText = 320
 
-// seconds rounds down, so that a span just below zero is not 0.
+// seconds rounds down, so that a span just below zero does not become 0.
 func seconds(d time.Duration) int64 {
 	n := int64(d / time.Second)
 	if d < 0 && d%time.Second != 0 {
@@ -172,7 +172,7 @@ func (s *Spec) checkSizes() error {
 	return nil
 }
 
-// checkGoals bounds deadline and objective.
+// checkGoals bounds the deadline and objective.
 func (s *Spec) checkGoals() error {
 	const most = 1_000_000_000
 	names := make([]string, 0, len(Objectives()))
@@ -240,7 +240,7 @@ func (s *Spec) checkConflicts() error {
 	return nil
 }
 
-// checkPower refuses a limit or a clock for cards that others may be on as well.
+// checkPower refuses a power limit or clock on GPUs that other jobs may share.
 func (s *Spec) checkPower() error {
 	if s.Power == (GPUPower{}) {
 		return nil
@@ -258,7 +258,8 @@ func (s *Spec) checkPower() error {
 	return s.Power.Check()
 }
 
-// checkElastic refuses ranges that cannot be, and what makes no sense of several sizes.
+// checkElastic refuses impossible ranges, and options that make no sense for a job
+// of several sizes.
 func (s *Spec) checkElastic() error {
 	r := s.GPURange
 	if _, err := ParseBatchScaling(string(s.BatchScaling)); err != nil {
@@ -292,8 +293,8 @@ func (s *Spec) checkElastic() error {
 	return nil
 }
 
-// checkNodeRange refuses ranges of nodes that cannot be, and what makes no sense of several
-// sizes.
+// checkNodeRange refuses impossible node ranges, and options that make no sense for
+// a job of several sizes.
 func (s *Spec) checkNodeRange() error {
 	r := s.NodeRange
 	switch {
@@ -320,7 +321,7 @@ func (s *Spec) checkNodeRange() error {
 	return s.checkInPlace()
 }
 
-// checkInPlace refuses what cannot go on while nodes come and leave.
+// checkInPlace refuses options that cannot work while nodes join and leave.
 func (s *Spec) checkInPlace() error {
 	switch {
 	case !s.InPlace:
@@ -337,7 +338,7 @@ func (s *Spec) checkInPlace() error {
 	return nil
 }
 
-// checkStudy refuses studies that cannot be.
+// checkStudy refuses impossible studies.
 func (s *Spec) checkStudy() error {
 	if s.Study == nil {
 		return nil
@@ -366,8 +367,8 @@ func (s *Spec) checkStudy() error {
 	return nil
 }
 
-// checkService refuses services that cannot be, and what makes no sense of what runs for
-// good and takes requests.
+// checkService refuses impossible services, and options that make no sense for a
+// job that serves requests indefinitely.
 func (s *Spec) checkService() error {
 	v := s.Service
 	if v == nil {
@@ -398,7 +399,7 @@ func (s *Spec) checkService() error {
 	return nil
 }
 
-// checkGang refuses what makes no sense on several nodes, or for several
+// checkGang refuses options that make no sense on several nodes or with several
 // processes.
 func (s *Spec) checkGang() error {
 	several := s.NodeCount() > 1

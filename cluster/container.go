@@ -7,39 +7,38 @@ import (
 	"unicode/utf8"
 )
 
-// Network is what a job sees of its node's network.
+// Network is the part of its node's network that a job sees.
 type Network string
 
-// The networks there are. One of a job's own with a way out, a bridge, is not
-// among them: gangs need the node's adapters and addresses.
+// The networks. A private one with a route out, a bridge, is not among them: gangs
+// need the node's adapters and addresses.
 const (
 	NetHost Network = "host" // the node's
 	NetNone Network = "none" // a loopback interface and nothing else
 )
 
-// Networks lists the networks that a job may ask for.
+// Networks returns the networks that a job may ask for.
 func Networks() []Network { return []Network{NetHost, NetNone} }
 
-// Mount is a file or directory of the node that a job sees in its image. The
-// node opens it with the job's own rights, if it lies where the node's
-// operators let it.
+// Mount is a file or directory of the node that a job sees in its image. The node
+// opens it with the job's own rights, where the operators allow it.
 type Mount struct {
 	// Source and Target are absolute paths, on the node and in the image.
 	Source, Target string
 	ReadOnly       bool
 }
 
-// Container is what a job asks of what it runs in, beyond an image. The zero
-// value is what its node gives.
+// Container is what a job asks of its container besides an image. The zero value
+// takes the node's defaults.
 type Container struct {
-	// Network is "" for what partition and node give.
+	// Network is "" for the default of the partition and node.
 	Network Network
 	Mounts  []Mount
-	// ReadOnly keeps an image job from writing outside of its mounts, /tmp,
-	// /run and /dev/shm.
+	// ReadOnly keeps an image job from writing outside its mounts, /tmp, /run and
+	// /dev/shm.
 	ReadOnly bool
-	// TmpMiB is the size of an image job's own /tmp, ShmMiB that of /dev/shm;
-	// 0 is what the node gives. Both count as the job's memory.
+	// TmpMiB is the size of an image job's own /tmp, ShmMiB that of /dev/shm; 0 is
+	// the node's default. Both count as the job's memory.
 	TmpMiB, ShmMiB int64
 }
 
@@ -51,8 +50,8 @@ func (c *Container) Set() bool {
 	return c.Network != "" || len(c.Mounts) > 0 || c.ReadOnly || c.TmpMiB != 0 || c.ShmMiB != 0
 }
 
-// ParseMount reads SOURCE:TARGET or SOURCE:TARGET:ro, and SOURCE alone for the
-// same path in the image. Faults are *Error of CodeInvalid.
+// ParseMount parses SOURCE:TARGET or SOURCE:TARGET:ro, or SOURCE alone for the same
+// path in the image. Errors are *Error of CodeInvalid.
 func ParseMount(text string) (Mount, error) {
 	parts := strings.Split(text, ":")
 	m := Mount{Source: parts[0], Target: parts[0]}
@@ -70,7 +69,7 @@ func ParseMount(text string) (Mount, error) {
 	return m, m.check(QuoteShort(text))
 }
 
-// String is the form that ParseMount reads.
+// String returns the form that ParseMount parses.
 func (m Mount) String() string {
 	out := m.Source + ":" + m.Target
 	if m.ReadOnly {
@@ -79,7 +78,7 @@ func (m Mount) String() string {
 	return out
 }
 
-// ownTargets are places in a container that are not the job's to fill.
+// ownTargets are places in a container that a job may not mount over.
 var ownTargets = []string{"/proc", "/sys", "/dev"}
 
 // neverMounted are places of the node that no operator can allow.
@@ -113,10 +112,10 @@ func (m Mount) check(shown string) error {
 	return nil
 }
 
-// below reports whether a clean path is dir or lies below it.
+// below reports whether a clean path is dir or inside it.
 func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
-// checkContainer bounds what is asked of the container.
+// checkContainer bounds the container options.
 func (s *Spec) checkContainer() error {
 	c := &s.Container
 	if c.Network == NetNone && s.Nodes > 1 {

@@ -13,87 +13,88 @@ const (
 	MaxTasks = 256
 )
 
-// NodeCount is how many nodes the job runs on, at least 1.
+// NodeCount returns how many nodes the job runs on, at least 1.
 func (s *Spec) NodeCount() int { return max(1, s.Nodes) }
 
-// TaskCount is how many processes it has on each node, at least 1.
+// TaskCount returns how many processes the job has on each node, at least 1.
 func (s *Spec) TaskCount() int { return max(1, s.Tasks) }
 
-// Ranked reports whether its processes are numbered: there are several, or may be.
+// Ranked reports whether the job's processes are numbered: there are several, or
+// may be.
 func (s *Spec) Ranked() bool { return s.NodeCount() > 1 || s.NodeRange.elastic() || s.TaskCount() > 1 }
 
-// BatchStep reports whether the job is a batch script on several nodes, which runs
-// once, on the first: it starts its tasks on all of them itself. A script that
-// has several processes on each node runs as each of them.
+// BatchStep reports whether the job is a multi-node batch script that runs once, on
+// the first node, and starts the tasks on all nodes itself. A script with several
+// processes per node runs as each of them.
 func (s *Spec) BatchStep() bool { return s.Scripted() && s.Ranked() && s.TaskCount() == 1 }
 
-// Gang is what an attempt on several nodes has beside its first one. It starts
-// as a whole: each part is prepared and says that it is ready, and only when all
-// are is Go set and any of them started. Values are immutable.
+// Gang is what an attempt on several nodes has besides its first berth. It starts
+// as a whole: each part is prepared and reports ready, and only when all are is Go
+// set and any of them started. Values are immutable.
 type Gang struct {
-	// Rest are the berths on the nodes after the first: the place in it plus one
-	// is the node's rank.
+	// Rest holds the berths on the nodes after the first: a node's rank is its
+	// index plus one.
 	Rest []Berth
-	// Parts say how far each node is, by rank, the first one included.
+	// Parts holds the state of each node by rank, including the first.
 	Parts []Part
 	// Go is set for good once every part was ready.
 	Go bool
-	// First is one more than the rank of the part whose end decides how the
-	// attempt ends, 0 while none did: the first that failed. The others are then
+	// First is one more than the rank of the part whose end decides how the attempt
+	// ends, which is the first that failed; 0 while none did. The others are then
 	// told to end.
 	First int
-	// Undo says why the gang was given up before it started; the code is empty
-	// while it was not.
+	// Undo is why the gang was abandoned before it started; the code is empty if it
+	// was not.
 	Undo Reason
 }
 
-// Part is the share of one node in an attempt on several. It holds its berth
-// until it ends, whatever the others do.
+// Part is one node's share of a multi-node attempt. It holds its berth until it
+// ends, whatever the other parts do.
 type Part struct {
 	BootID string
-	// State is one that attempts have.
+	// State is one of the states of attempts.
 	State JobState
-	// Ready tells that it is prepared and waits for the others.
+	// Ready means that the part is prepared and waits for the others.
 	Ready          bool
 	Started, Ended Time
 	Exit           *Exit
 	Reason         Reason
 	Usage          Usage
-	// Token is the fencing token of a part that came while the attempt ran, 0 of those
-	// of its start, which have the attempt's own.
+	// Token is the fencing token of a part that joined while the attempt ran, 0 for
+	// the parts it started with, which use the attempt's own.
 	Token Token
-	// Left is when it was given up while the others go on: it was told to end, or its
-	// node failed it. 0 is that it belongs to the attempt.
+	// Left is when the part was dropped while the others go on: it was told to end,
+	// or its node failed. 0 means that it belongs to the attempt.
 	Left Time
 }
 
-// MaxParts bounds the parts that an attempt ever had, those that left it included: who
-// would have more begins again.
+// MaxParts bounds the parts that an attempt ever had, including those that left; a
+// job that needs more starts a new attempt.
 const MaxParts = 2 * MaxNodes
 
-// SizeChange is a change in place of on how many nodes an attempt runs.
+// SizeChange is an in-place change of the number of nodes that an attempt runs on.
 type SizeChange struct {
 	At       Time
 	From, To int
 	Why      string
-	// Step and StepTime are what it had said of how far it was, 0 for nothing.
+	// Step and StepTime are the progress reported before the change, 0 for none.
 	Step     int64
 	StepTime time.Duration
-	// Took is what the change cost: the time after it in which it did not get further
-	// than before, as its steps show, 0 while that is not known.
+	// Took is the cost of the change: the time after it without further progress,
+	// as the steps show, 0 while unknown.
 	Took time.Duration
 }
 
 const (
 	// MaxSizeChanges bounds Attempt.Changes: the newest are kept.
 	MaxSizeChanges = 16
-	// CostAfter is how long after a change its cost is counted at the earliest: programs
-	// wait for each other, start anew and do again what they had not saved.
+	// CostAfter is how long after a change its cost is computed at the earliest:
+	// programs wait for each other, restart and redo what they had not saved.
 	CostAfter = time.Minute
 )
 
-// Counted is c with its cost, once what the attempt says now of how far it is shows it:
-// the time since, but for what the steps took that it did.
+// Counted returns c with its cost, once the attempt's current progress shows it:
+// the time since the change minus the time for the steps taken since.
 func (c SizeChange) Counted(now *Progress) SizeChange {
 	since := now.At.Sub(c.At)
 	if c.Took > 0 || c.StepTime == 0 || since < CostAfter || now.Step <= c.Step || now.StepTime <= 0 {
@@ -104,7 +105,8 @@ func (c SizeChange) Counted(now *Progress) SizeChange {
 	return c
 }
 
-// InPlaceCost is what changes in place cost a job in the mean, 0 where none showed it.
+// InPlaceCost returns the mean cost of the job's in-place changes, 0 if none is
+// known.
 func (j *Job) InPlaceCost() time.Duration {
 	sum, n := time.Duration(0), 0
 	for i := range j.Attempts {
@@ -120,7 +122,7 @@ func (j *Job) InPlaceCost() time.Duration {
 	return sum / time.Duration(n)
 }
 
-// SizedAt is since when the live attempt has the size that it has.
+// SizedAt returns since when the live attempt has had its present size.
 func (a *Attempt) SizedAt() Time {
 	if n := len(a.Changes); n > 0 {
 		return max(a.Started, a.Changes[n-1].At)
@@ -135,15 +137,15 @@ func (g *Gang) Clone() *Gang {
 	return &c
 }
 
-// Stopping reports whether what still runs of the gang must end.
+// Stopping reports whether every part of the gang that still runs must end.
 func (g *Gang) Stopping() bool { return g != nil && (g.First > 0 || g.Undo.Code != "") }
 
-// Changed reports whether nodes came or left while it ran.
+// Changed reports whether nodes joined or left while the gang ran.
 func (g *Gang) Changed() bool {
 	return g != nil && slices.ContainsFunc(g.Parts, func(p Part) bool { return p.Token > 0 || p.Left > 0 })
 }
 
-// Waits is how many parts are not ready yet.
+// Waits returns how many parts are not ready yet.
 func (g *Gang) Waits() int {
 	n := 0
 	for i := range g.Parts {
@@ -154,8 +156,8 @@ func (g *Gang) Waits() int {
 	return n
 }
 
-// Nodes is on how many nodes the attempt lies, those included that left it: a node that
-// came back counts twice.
+// Nodes returns how many nodes the attempt has had, including those that left: a
+// node that came back counts twice.
 func (a *Attempt) Nodes() int {
 	if a.Gang == nil {
 		return 1
@@ -163,13 +165,13 @@ func (a *Attempt) Nodes() int {
 	return 1 + len(a.Gang.Rest)
 }
 
-// Stays reports whether the part of a rank belongs to the attempt: it was not given up
+// Stays reports whether the part at rank belongs to the attempt: it was not dropped
 // while the others go on.
 func (a *Attempt) Stays(rank int) bool {
 	return a.Gang == nil || rank >= len(a.Gang.Parts) || a.Gang.Parts[rank].Left == 0
 }
 
-// Width is on how many nodes the attempt is to go on, or was at its end.
+// Width returns how many nodes the attempt is to continue on, or had at its end.
 func (a *Attempt) Width() int {
 	if a.Gang == nil {
 		return 1
@@ -183,12 +185,12 @@ func (a *Attempt) Width() int {
 	return n
 }
 
-// gone reports whether the part of a rank left the attempt and ended.
+// gone reports whether the part at rank left the attempt and ended.
 func (a *Attempt) gone(rank int) bool {
 	return !a.Stays(rank) && a.Gang.Parts[rank].State.Terminal()
 }
 
-// TokenOf is the fencing token of the part of a rank.
+// TokenOf returns the fencing token of the part at rank.
 func (a *Attempt) TokenOf(rank int) Token {
 	if a.Gang != nil && a.Gang.Parts[rank].Token > 0 {
 		return a.Gang.Parts[rank].Token
@@ -196,7 +198,7 @@ func (a *Attempt) TokenOf(rank int) Token {
 	return a.Token
 }
 
-// BerthAt returns the berth of a node's rank, which must be below Nodes.
+// BerthAt returns the berth of the node at rank, which must be below Nodes.
 func (a *Attempt) BerthAt(rank int) *Berth {
 	if rank == 0 {
 		return &a.Berth
@@ -204,7 +206,7 @@ func (a *Attempt) BerthAt(rank int) *Berth {
 	return &a.Gang.Rest[rank-1]
 }
 
-// Berths yields all berths of the attempt by the rank of their nodes.
+// Berths yields all berths of the attempt, keyed by rank.
 func (a *Attempt) Berths() iter.Seq2[int, *Berth] {
 	return func(yield func(int, *Berth) bool) {
 		for i := range a.Nodes() {
@@ -215,7 +217,7 @@ func (a *Attempt) Berths() iter.Seq2[int, *Berth] {
 	}
 }
 
-// Held yields those berths that the attempt still holds, none once it ended.
+// Held yields the berths that the attempt still holds, none once it ended.
 func (a *Attempt) Held() iter.Seq2[int, *Berth] {
 	return func(yield func(int, *Berth) bool) {
 		for i, b := range a.Berths() {
@@ -226,7 +228,7 @@ func (a *Attempt) Held() iter.Seq2[int, *Berth] {
 	}
 }
 
-// HeldGPUs are the shares that the attempt still holds on all of its nodes.
+// HeldGPUs returns the shares that the attempt still holds on all of its nodes.
 func (a *Attempt) HeldGPUs() []GPUShare {
 	if a.Gang == nil {
 		return a.Berth.GPUs
@@ -238,7 +240,7 @@ func (a *Attempt) HeldGPUs() []GPUShare {
 	return out
 }
 
-// PartLive reports whether the part on the node of a rank has not ended.
+// PartLive reports whether the part at rank has not ended.
 func (a *Attempt) PartLive(rank int) bool {
 	if a.Gang == nil || !a.State.Live() {
 		return a.State.Live()
@@ -246,8 +248,8 @@ func (a *Attempt) PartLive(rank int) bool {
 	return a.Gang.Parts[rank].State.Live()
 }
 
-// Rank returns the rank of a node in the attempt, -1 when it has no part there; of a
-// node that left and came back the newest.
+// Rank returns the rank of a node in the attempt, -1 if it has no part there. For a
+// node that left and came back it is the newest.
 func (a *Attempt) Rank(node NodeID) int {
 	if a.Berth.Node == node {
 		return 0
@@ -262,7 +264,7 @@ func (a *Attempt) Rank(node NodeID) int {
 	return -1
 }
 
-// BootOf is the boot of the node of a rank on which the attempt was placed.
+// BootOf returns the boot id of the node at rank at placement.
 func (a *Attempt) BootOf(rank int) string {
 	if a.Gang == nil {
 		return a.BootID
@@ -270,7 +272,8 @@ func (a *Attempt) BootOf(rank int) string {
 	return a.Gang.Parts[rank].BootID
 }
 
-// NodeIDs are the nodes of the attempt by rank, without those that left it and ended.
+// NodeIDs returns the nodes of the attempt by rank, without those that left it and
+// ended.
 func (a *Attempt) NodeIDs() []NodeID {
 	out := make([]NodeID, 0, a.Nodes())
 	for rank, b := range a.Berths() {
@@ -281,7 +284,7 @@ func (a *Attempt) NodeIDs() []NodeID {
 	return out
 }
 
-// AllGPUs are the shares of the nodes that NodeIDs tells, those of the first one first.
+// AllGPUs returns the shares on the nodes of NodeIDs, in the same order.
 func (a *Attempt) AllGPUs() []GPUShare {
 	if a.Gang == nil {
 		return a.Berth.GPUs
@@ -295,7 +298,7 @@ func (a *Attempt) AllGPUs() []GPUShare {
 	return out
 }
 
-// Undone counts the attempts of j that were given up before any part of them
+// Undone counts the attempts of j that were abandoned before any part of them
 // started.
 func (j *Job) Undone() int {
 	n := 0
@@ -307,8 +310,8 @@ func (j *Job) Undone() int {
 	return n
 }
 
-// HeldUpBy reports whether an attempt of j was given up before any part of it
-// started because of a node: it was not ready in time, or its part failed first.
+// HeldUpBy reports whether an attempt of j was abandoned before any part of it
+// started because of node: it was not ready in time, or its part failed first.
 func (j *Job) HeldUpBy(node NodeID) bool {
 	for i := range j.Attempts {
 		a := &j.Attempts[i]
@@ -323,30 +326,31 @@ func (j *Job) HeldUpBy(node NodeID) bool {
 	return false
 }
 
-// undone reports whether the attempt was given up before any part of it started.
+// undone reports whether the attempt was abandoned before any part of it started.
 func (a *Attempt) undone() bool {
 	return a.Gang != nil && !a.Gang.Go && (a.State == JobFailed || a.State == JobNodeFail)
 }
 
-// MaxUndone is how often a gang may be given up before it started; the last
-// time is final.
+// MaxUndone is how often a gang may be abandoned before it starts; the last time is
+// final.
 const MaxUndone = 3
 
-// BatchScaling is what a program does with its batch when it has more GPUs.
+// BatchScaling says how a program's batch size changes with the number of GPUs.
 type BatchScaling string
 
-// BatchFixed, which "" stands for, has a batch of one size, spread over the GPUs; a step is
-// worth the same. BatchLinear grows it with them, and a step does as much more; with
-// BatchSqrt it grows as well, and a step is worth as much more as noise goes down, by the
-// root (Krizhevsky, arXiv:1404.5997).
+// BatchFixed, the default, spreads a batch of constant size over the GPUs, so the
+// worth of a step does not change. BatchLinear grows the batch with the GPUs, and a
+// step does proportionally more; with BatchSqrt the batch also grows, but a step is
+// worth as much more as gradient noise falls, by the square root (Krizhevsky,
+// arXiv:1404.5997).
 const (
 	BatchFixed  BatchScaling = "fixed"
 	BatchLinear BatchScaling = "linear"
 	BatchSqrt   BatchScaling = "sqrt"
 )
 
-// ParseBatchScaling reads fixed, linear or sqrt; "" is fixed. The error is an *Error of
-// CodeInvalid.
+// ParseBatchScaling parses fixed, linear or sqrt; "" is fixed. The error is an
+// *Error of CodeInvalid.
 func ParseBatchScaling(text string) (BatchScaling, error) {
 	switch s := BatchScaling(text); s {
 	case "", BatchFixed:
@@ -357,7 +361,7 @@ func ParseBatchScaling(text string) (BatchScaling, error) {
 	return "", Errorf(CodeInvalid, "batch_scaling: %s is not one of %s, %s, %s", QuoteShort(text), BatchFixed, BatchLinear, BatchSqrt)
 }
 
-// Worth is what a step with n GPUs is worth over one with one GPU.
+// Worth returns the worth of a step with n GPUs relative to one with one GPU.
 func (s BatchScaling) Worth(n int) float64 {
 	switch s {
 	case BatchLinear:
@@ -368,25 +372,26 @@ func (s BatchScaling) Worth(n int) float64 {
 	return 1
 }
 
-// GPURange is between how many GPUs a job of elastic size runs on one node: as many as
-// are chosen when it starts. The zero value is a job of fixed size.
+// GPURange is the range of GPUs on one node for an elastic job; the number is
+// chosen when it starts. The zero value is a job of fixed size.
 type GPURange struct{ Min, Max int }
 
-// NodeRange is between how many nodes a job of elastic size runs, with as many GPUs on
-// each: as many as are chosen when it starts. The zero value is a job of fixed size.
+// NodeRange is the range of nodes for an elastic job, with the same number of GPUs
+// on each; the number is chosen when it starts. The zero value is a job of fixed
+// size.
 type NodeRange struct{ Min, Max int }
 
 func (r NodeRange) elastic() bool { return 0 < r.Min && r.Min < r.Max }
 
-// Elastic reports whether the job may run with more or fewer GPUs, on one node or on more
-// or fewer nodes. Spec.GPUs and Spec.Nodes are what it has while it runs, and the least
-// that it can do with while it waits.
+// Elastic reports whether the job may run with a varying number of GPUs on one
+// node, or of nodes. Spec.GPUs and Spec.Nodes are what it has while it runs, and
+// its minimum while it waits.
 func (s *Spec) Elastic() bool {
 	return 0 < s.GPURange.Min && s.GPURange.Min < s.GPURange.Max || s.NodeRange.elastic()
 }
 
-// Sizes is between how many units the job runs, and of how many GPUs each is: nodes with
-// Spec.GPUs, where the number of nodes is chosen, and else single GPUs.
+// Sizes returns the least and most units that the job runs on, and the GPUs of each
+// unit: nodes with Spec.GPUs if the number of nodes is chosen, else single GPUs.
 func (s *Spec) Sizes() (least, most, gpus int) {
 	switch {
 	case s.NodeRange.elastic():
@@ -397,7 +402,7 @@ func (s *Spec) Sizes() (least, most, gpus int) {
 	return 1, 1, s.GPUs * s.NodeCount()
 }
 
-// Size is how many of the units that Sizes tells the job has.
+// Size returns how many of the units described at Sizes the job has.
 func (s *Spec) Size() int {
 	switch {
 	case s.NodeRange.elastic():
@@ -418,7 +423,7 @@ func (s *Spec) TakesNodes(n int) bool {
 	return n == s.NodeCount() || s.NodeRange.elastic() && s.NodeRange.Min <= n && n <= s.NodeRange.Max
 }
 
-// Sized is the spec of the same job of elastic size with n of its units, see Sizes.
+// Sized returns the spec of the same elastic job with n of its units; see Sizes.
 func (s *Spec) Sized(n int) *Spec {
 	if n == s.Size() {
 		return s
@@ -432,7 +437,8 @@ func (s *Spec) Sized(n int) *Spec {
 	return &other
 }
 
-// Size is with how many units of an elastic job with s the attempt ran, see Spec.Sizes.
+// Size returns how many units of the elastic job with s the attempt ran on; see
+// Spec.Sizes.
 func (a *Attempt) Size(s *Spec) int {
 	if s.NodeRange.elastic() {
 		return a.Width()

@@ -13,11 +13,11 @@ import (
 type Hold struct {
 	At Time
 	By UID
-	// Admin tells that an administrator holds it: its owner cannot release it.
+	// Admin means that an administrator holds it: its owner cannot release it.
 	Admin bool
 }
 
-// Reason says who holds the job, in Slurm's words.
+// Reason returns who holds the job, in Slurm's words.
 func (h *Hold) Reason() Reason {
 	if h.Admin {
 		return Reason{Code: ReasonHeldAdmin}
@@ -25,36 +25,36 @@ func (h *Hold) Reason() Reason {
 	return Reason{Code: ReasonHeldUser}
 }
 
-// DependKind is what a job waits for of another one.
+// DependKind is the event of another job that a job waits for.
 type DependKind string
 
 // The kinds of dependencies, as Slurm names them.
 const (
-	After      DependKind = "after"      // it started, or ended without
+	After      DependKind = "after"      // it started, or ended without starting
 	AfterAny   DependKind = "afterany"   // it ended
 	AfterOK    DependKind = "afterok"    // it ended as COMPLETED
 	AfterNotOK DependKind = "afternotok" // it ended otherwise
-	AfterCorr  DependKind = "aftercorr"  // a task's own number in another array ended as COMPLETED
+	AfterCorr  DependKind = "aftercorr"  // the task with the same number in another array ended as COMPLETED
 	Singleton  DependKind = "singleton"  // earlier jobs of the same name and owner ended
 )
 
-// DependKinds lists them.
+// DependKinds returns all kinds.
 func DependKinds() []DependKind {
 	return []DependKind{After, AfterAny, AfterOK, AfterNotOK, AfterCorr, Singleton}
 }
 
-// Dependency is one thing that must happen before a job starts. Job is 0 for a
-// Singleton. The id of an array means all of its tasks, or one with OneTask.
+// Dependency is one event that must happen before a job starts. Job is 0 for a
+// Singleton. An array's id means all of its tasks, or just one with OneTask.
 type Dependency struct {
 	Kind    DependKind
 	Job     JobID
 	Task    uint32
 	OneTask bool
-	// Delay is how long after it, in whole minutes, for After only.
+	// Delay is how long to wait after the event, in whole minutes; for After only.
 	Delay time.Duration
 }
 
-// String is the dependency as it is typed.
+// String returns the dependency as it is typed.
 func (d Dependency) String() string {
 	if d.Kind == Singleton {
 		return string(d.Kind)
@@ -69,17 +69,17 @@ func (d Dependency) String() string {
 	return s
 }
 
-// DependState is how a dependency stands.
+// DependState is the state of a dependency.
 type DependState uint8
 
-// A dependency is open until it is met or cannot be any more; both are final.
+// A dependency is open until it is met or can no longer be; both are final.
 const (
 	DependOpen DependState = iota
 	DependMet
 	DependFailed
 )
 
-// String is the state in Slurm's words.
+// String returns the state in Slurm's words.
 func (s DependState) String() string {
 	switch s {
 	case DependMet:
@@ -93,8 +93,8 @@ func (s DependState) String() string {
 // MaxDepends bounds the dependencies of one job.
 const MaxDepends = 1000
 
-// Of returns how the dependency stands when the job that it names is in a
-// state, and has started before or not. It is not for a Singleton.
+// Of returns the state of the dependency given the state of the job it names and
+// whether that job has started before. It must not be called for a Singleton.
 func (d Dependency) Of(st JobState, started bool) DependState {
 	met := func(b bool) DependState {
 		if b {
@@ -115,7 +115,7 @@ func (d Dependency) Of(st JobState, started bool) DependState {
 	return DependMet
 }
 
-// Depend is how all dependencies of a job stand together.
+// Depend returns the combined state of all of j's dependencies.
 func (j *Job) Depend() DependState {
 	if len(j.Depends) == 0 {
 		return DependMet
@@ -134,8 +134,8 @@ func (j *Job) Depend() DependState {
 	return DependMet
 }
 
-// Dependency says what of other jobs j still waits for, as Slurm does:
-// afterok:3(unfulfilled),afterany:4(unfulfilled); "" when it waits for nothing.
+// Dependency returns what j still waits for from other jobs, as Slurm formats it:
+// afterok:3(unfulfilled),afterany:4(unfulfilled); "" for nothing.
 func (j *Job) Dependency() string {
 	late := j.DependAt > 0 && j.State == JobPending && j.Reason.Code == ReasonDependency
 	if j.Depend() == DependMet && !late {
@@ -157,9 +157,9 @@ func (j *Job) Dependency() string {
 	return strings.Join(out, sep)
 }
 
-// Barred returns why a job may not be planned at a time, however much is free:
-// it is held, waits for other jobs, or for its time. The zero Reason is that it
-// may.
+// Barred returns why a job may not be planned at now, however much is free: it is
+// held, or waits for other jobs or for its begin time. The zero Reason means that
+// it may.
 func (j *Job) Barred(now Time) Reason {
 	if j.Hold != nil {
 		return j.Hold.Reason()
@@ -183,8 +183,8 @@ func (j *Job) Barred(now Time) Reason {
 	return Reason{}
 }
 
-// Unrequeueable returns why the live attempt of j cannot be ended to let it
-// wait again, in words, and "" when it can.
+// Unrequeueable returns why the live attempt of j cannot be ended to requeue the
+// job, in words, or "" if it can.
 func (j *Job) Unrequeueable() string {
 	a := j.Live()
 	switch {
@@ -205,10 +205,9 @@ func (j *Job) Unrequeueable() string {
 	return ""
 }
 
-// ParseDepends reads dependencies as sbatch takes them: KIND:ID[:ID…], several
-// separated by , when all must be met or by ? when one is enough; an id alone
-// is afterany, as it was in old scripts. The error says what is wrong with
-// which part.
+// ParseDepends parses dependencies as sbatch takes them: KIND:ID[:ID…], separated
+// by commas if all must be met or by ? if one is enough; an id alone means
+// afterany, as in old scripts. The error says what is wrong with which part.
 func ParseDepends(s string) (deps []Dependency, anyOf bool, err error) {
 	sep := ","
 	if strings.Contains(s, "?") {
@@ -250,7 +249,7 @@ func ParseDepends(s string) (deps []Dependency, anyOf bool, err error) {
 	return deps, anyOf, nil
 }
 
-// checkWaiting bounds what says when a job may start.
+// checkWaiting bounds the fields that say when a job may start.
 func (s *Spec) checkWaiting() error {
 	switch {
 	case s.Begin < 0:
@@ -282,11 +281,11 @@ func (s *Spec) checkWaiting() error {
 // MaxDeferDays bounds Spec.Defer.
 const MaxDeferDays = 30
 
-// MaxDependDelay bounds how long after another job one may wait.
+// MaxDependDelay bounds Dependency.Delay.
 const MaxDependDelay = 365 * 24 * time.Hour
 
-// parseDepend reads one job of a dependency: ID, ID_TASK for one task of an
-// array, and for after ID+MINUTES.
+// parseDepend parses one job of a dependency: ID, ID_TASK for one task of an array,
+// and for after ID+MINUTES.
 func parseDepend(kind DependKind, s string) (Dependency, error) {
 	d := Dependency{Kind: kind}
 	ref, minutes, late := strings.Cut(s, "+")
@@ -313,7 +312,7 @@ func parseDepend(kind DependKind, s string) (Dependency, error) {
 	return d, nil
 }
 
-// check tells what a dependency of a spec may not be.
+// check returns what is wrong with a dependency of s.
 func (d *Dependency) check(s *Spec) error {
 	switch {
 	case d.Delay < 0 || d.Delay > MaxDependDelay || d.Delay%time.Minute != 0 || d.Delay > 0 && d.Kind != After:
@@ -328,7 +327,7 @@ func (d *Dependency) check(s *Spec) error {
 	return nil
 }
 
-// Since is from when on a dependency that is met at a time counts.
+// Since returns from when on a dependency that is met at a time counts.
 func (d *Dependency) Since(at Time) Time {
 	if d.Delay == 0 {
 		return 0

@@ -19,39 +19,39 @@ const (
 	MaxHostNames = 16384
 )
 
-// HostList is a set of node names, written as Slurm does: gpu[01-04,07],n1.
-// Brackets may appear several times in a name; the width of the first number
-// of a range is kept. What a text means never changes, since the text alone is
-// stored. A list takes memory as its text is long, not as it names nodes; it may
-// be used from any goroutine. The zero value holds nothing.
+// HostList is a set of node names in Slurm's syntax: gpu[01-04,07],n1. A name may
+// contain several brackets; the width of a range's first number is kept. The
+// meaning of a text never changes, since only the text is stored. A list's memory
+// is proportional to the length of its text, not to the number of nodes. It is safe
+// for concurrent use. The zero value is empty.
 type HostList struct {
 	text string
 	all  bool
 	set  *hostSet
 }
 
-// hostSet is what a text says, without the names themselves.
+// hostSet is a parsed text, without the names themselves.
 type hostSet struct {
-	plain    []uint16    // where names without brackets begin in the text, by name
+	plain    []uint16    // offsets of names without brackets in the text, sorted by name
 	items    []hostItem  // those with brackets
-	brackets []hostRange // of all items, one behind the other
-	spans    []hostSpan  // of all brackets, each bracket's sorted and apart
-	made     int         // names, those that are there already counted again
+	brackets []hostRange // of all items, concatenated
+	spans    []hostSpan  // of all brackets, those of one bracket sorted and disjoint
+	made     int         // number of names, counting duplicates
 	distinct atomic.Int64
 }
 
-// hostItem is a part of the text with brackets: where it begins and ends, and its
-// first bracket.
+// hostItem is a part of the text with brackets: its start, its end and its first
+// bracket.
 type hostItem struct {
 	at, end uint16
 	first   uint32
 }
 
-// hostRange is the spans of one bracket.
+// hostRange is the range of spans of one bracket.
 type hostRange struct{ from, to uint32 }
 
-// hostSpan is the width of numbers, the first, and how many follow it, from the
-// high bits down, so that spans sort by width and then by number.
+// hostSpan packs, from the high bits down, the width of numbers, the first number
+// and how many follow it, so that spans sort by width and then by number.
 type hostSpan uint64
 
 const (
@@ -67,7 +67,7 @@ func (s hostSpan) width() int { return int(s >> (spanRestBits + spanFirstBits)) 
 func (s hostSpan) lo() int    { return int(s>>spanRestBits) & (1<<spanFirstBits - 1) }
 func (s hostSpan) hi() int    { return s.lo() + int(s&(1<<spanRestBits-1)) }
 
-// ParseHostList reads a host list. The error is an *Error of CodeInvalid.
+// ParseHostList parses a host list. The error is an *Error of CodeInvalid.
 func ParseHostList(text string) (HostList, error) {
 	text = strings.TrimSpace(text)
 	if strings.EqualFold(text, AllNodes) {
@@ -95,13 +95,13 @@ func ParseHostList(text string) (HostList, error) {
 	return h, nil
 }
 
-// plainAt is the name without brackets that begins at an offset.
+// plainAt returns the name without brackets at an offset.
 func (h *HostList) plainAt(at uint16) string {
 	name, _, _ := strings.Cut(h.text[at:], ",")
 	return strings.TrimSpace(name)
 }
 
-// splitOutside splits at commas that are in no brackets.
+// splitOutside splits text at commas outside brackets.
 func splitOutside(text string) ([]string, error) {
 	var out []string
 	open, from := false, 0
@@ -123,16 +123,16 @@ func splitOutside(text string) ([]string, error) {
 	return append(out, text[from:]), nil
 }
 
-// add takes a part of the text that begins at an offset.
+// add adds the part of the text that begins at offset at.
 func (s *hostSet) add(at int, part string) error {
 	at += len(part) - len(strings.TrimLeftFunc(part, unicode.IsSpace))
 	part = strings.TrimSpace(part)
 	it := hostItem{uint16(at), uint16(at + len(part)), uint32(len(s.brackets))}
-	n, longest := 1, len(part) // of its names
+	n, longest := 1, len(part) // number of names and length of the longest
 	for rest := part; ; {
 		before, after, bracket := strings.Cut(rest, "[")
 		for k := range len(before) {
-			// As in CheckName, which says it.
+			// The rule is that of CheckName.
 			if c := before[k]; !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || (c == '.' || c == '_' || c == '-') && (k > 0 || len(rest) < len(part))) {
 				return Errorf(CodeInvalid, "nodes: %v", CheckName("node", before))
 			}
@@ -159,8 +159,8 @@ func (s *hostSet) add(at int, part string) error {
 	return nil
 }
 
-// addBracket adds what stands in a bracket: how many numbers, also those that are
-// there twice, and how many digits the longest has.
+// addBracket adds the contents of a bracket. It returns the number of numbers,
+// counting duplicates, and the digits of the longest.
 func (s *hostSet) addBracket(inside string) (made, digits int, err error) {
 	from := len(s.spans)
 	for span := range strings.SplitSeq(inside, ",") {
@@ -192,7 +192,7 @@ func (s *hostSet) addBracket(inside string) (made, digits int, err error) {
 	return made, digits, nil
 }
 
-// parseSpan reads 7 or 01-04.
+// parseSpan parses 7 or 01-04.
 func parseSpan(s string) (lo, hi, width int, err error) {
 	a, b, dash := strings.Cut(s, "-")
 	if !dash {
@@ -209,7 +209,7 @@ func parseSpan(s string) (lo, hi, width int, err error) {
 	return lo, hi, len(a), nil
 }
 
-// digits reads a number of at most nine digits.
+// digits parses a number of at most nine digits.
 func digits(s string) (n int, ok bool) {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
@@ -226,10 +226,10 @@ func digits(s string) (n int, ok bool) {
 // String returns the list as it was written.
 func (h HostList) String() string { return h.text }
 
-// Equal reports whether two lists were written alike.
+// Equal reports whether two lists have the same text.
 func (h HostList) Equal(o HostList) bool { return h.text == o.text }
 
-// Holds reports whether a node is in the list.
+// Holds reports whether the list contains a node.
 func (h HostList) Holds(id NodeID) bool {
 	switch {
 	case h.all:
@@ -249,8 +249,8 @@ func (h HostList) Holds(id NodeID) bool {
 	return false
 }
 
-// holds reports whether a name is one of a part with brackets. Where the name may go
-// on, of which some numbers could be longer or shorter, is kept as a set of bits.
+// holds reports whether a part with brackets contains name. Since numbers may
+// differ in length, the possible positions in name are kept as a bit set.
 func (h *HostList) holds(it *hostItem, name string) bool {
 	at, rest := uint64(1), h.text[it.at:it.end]
 	for b := it.first; ; b++ {
@@ -278,7 +278,8 @@ func (h *HostList) holds(it *hostItem, name string) bool {
 	}
 }
 
-// holdsNumber reports whether digits are a number of spans as it is written there.
+// holdsNumber reports whether spans contain the number that digits spell, at that
+// width.
 func holdsNumber(spans []hostSpan, digits string) bool {
 	n := 0
 	for _, c := range []byte(digits) {
@@ -296,7 +297,7 @@ func holdsNumber(spans []hostSpan, digits string) bool {
 	return false
 }
 
-// Len is how many nodes the list names, 0 for all nodes.
+// Len returns how many nodes the list names, 0 for all nodes.
 func (h HostList) Len() int {
 	if h.set == nil {
 		return 0
@@ -309,8 +310,8 @@ func (h HostList) Len() int {
 	return n
 }
 
-// parts is how many parts with brackets there are, again how many names are written
-// more than once.
+// parts returns the number of parts with brackets, to find out whether names are
+// written more than once.
 func (h HostList) parts() int {
 	if h.set == nil {
 		return 0
@@ -326,14 +327,14 @@ func (h HostList) again() int {
 }
 
 // Names returns the names in the order in which they were written, nil for all
-// nodes. They are made anew by each call, up to MaxHostNames.
+// nodes. Each call makes them anew, up to MaxHostNames.
 func (h HostList) Names() []NodeID {
 	if h.set == nil {
 		return nil
 	}
 	var order []NodeID
 	seen := make(map[NodeID]struct{}, h.set.made)
-	items, _ := splitOutside(h.text) // it was read before
+	items, _ := splitOutside(h.text) // cannot fail: it was parsed before
 	for _, item := range items {
 		expand("", strings.TrimSpace(item), func(name string) {
 			id := NodeID(name)
@@ -346,7 +347,7 @@ func (h HostList) Names() []NodeID {
 	return order
 }
 
-// expand calls made with the names that begin with done and go on with rest.
+// expand calls made with each name that begins with done and continues with rest.
 func expand(done, rest string, made func(string)) {
 	before, after, bracket := strings.Cut(rest, "[")
 	if done += before; !bracket {

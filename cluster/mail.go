@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// MailEvents is a set of what a job's owner wants to be written about.
+// MailEvents is a set of events that a job's owner wants mail about.
 type MailEvents uint16
 
-// The events, by their names in capitals and in Slurm's order. MailEnd is the
-// end of any kind, MailFail an end other than COMPLETED. The marks of the time
-// limit tell that so much of it is used; MailIdle, which is not Slurm's, that its
-// GPUs stand idle and what becomes of it. Without MailArrayTasks an array is
-// written about as a whole. Nothing is staged out, so that MailStageOut only
-// stands where it was asked for.
+// The events, by their names in capitals and in Slurm's order. MailEnd is the end
+// of any kind, MailFail an end other than COMPLETED. The time-limit marks report
+// that so much of the limit is used; MailIdle, which is not Slurm's, that its GPUs
+// are idle and what happens to it. Without MailArrayTasks there is one mail for a
+// whole array. Nothing is staged out, so MailStageOut is accepted but never sent.
 const (
 	MailArrayTasks MailEvents = 1 << iota
 	MailInvalidDepend
@@ -31,7 +30,7 @@ const (
 	MailIdle
 
 	mailKnown = MailIdle<<1 - 1
-	// MailMarks are those that a clock alone brings.
+	// MailMarks are the events that a clock alone triggers.
 	MailMarks = MailTimeLimit50 | MailTimeLimit80 | MailTimeLimit90
 	// MailAll is what ALL stands for, as in Slurm.
 	MailAll = MailInvalidDepend | MailBegin | MailEnd | MailFail | MailRequeue | MailStageOut
@@ -39,25 +38,25 @@ const (
 
 var mailNames = [...]string{"ARRAY_TASKS", "INVALID_DEPEND", "BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT", "TIME_LIMIT_50", "TIME_LIMIT_80", "TIME_LIMIT_90", "TIME_LIMIT", "IDLE"}
 
-// Bounds of whom mail goes to.
+// Bounds of mail recipients.
 const (
 	maxMailUser  = 256
 	maxMailUsers = 5
 )
 
-// MaxIdleOK bounds how long a job may say that its GPUs stand idle.
+// MaxIdleOK bounds Spec.IdleOK.
 const MaxIdleOK = MaxTimeDays * 24 * time.Hour
 
-// Mail is whom to write to of a job, and about what. The zero value is nobody.
+// Mail says whom to notify about a job, and of which events. The zero value is
+// nobody.
 type Mail struct {
 	Events MailEvents
-	// To is an address, or several with commas between them; "" is the owner.
+	// To is an address, or several separated by commas; "" is the owner.
 	To string
 }
 
-// ParseMailEvents reads names with commas between them, in any case; ALL is
-// MailAll, and NONE anywhere is nothing at all. An unknown name is an *Error of
-// CodeInvalid.
+// ParseMailEvents parses comma-separated names, in any case; ALL is MailAll, and
+// NONE anywhere means no mail at all. An unknown name is an *Error of CodeInvalid.
 func ParseMailEvents(text string) (MailEvents, error) {
 	var out MailEvents
 	none := false
@@ -81,7 +80,7 @@ func ParseMailEvents(text string) (MailEvents, error) {
 	return out, nil
 }
 
-// String is the form that ParseMailEvents reads, "" for none.
+// String returns the form that ParseMailEvents parses, "" for none.
 func (m MailEvents) String() string {
 	var out []string
 	for i, name := range mailNames {
@@ -92,9 +91,9 @@ func (m MailEvents) String() string {
 	return strings.Join(out, ",")
 }
 
-// Check tells what is wrong with m, as an *Error of CodeInvalid. Addresses are
-// names or name@host of letters, digits and ._+=-: whatever mail programs give a
-// meaning, and what ends a header's line, stays out.
+// Check returns what is wrong with m, as an *Error of CodeInvalid. Addresses are
+// names or name@host of letters, digits and ._+=-: anything that mail programs
+// interpret, or that ends a header line, is refused.
 func (m Mail) Check() error {
 	if m.Events&^mailKnown != 0 {
 		return Errorf(CodeInvalid, "mail_type: holds events that are not known here")
@@ -122,8 +121,7 @@ func isAddress(a string) bool {
 	return plain(name) && (!at || plain(host))
 }
 
-// checkTelling holds what is asked of mail and of idle GPUs against what there
-// is to tell.
+// checkTelling checks the mail and idle options against what the job can trigger.
 func (s *Spec) checkTelling() error {
 	if err := s.Mail.Check(); err != nil {
 		return err
@@ -137,17 +135,17 @@ func (s *Spec) checkTelling() error {
 	return nil
 }
 
-// Warning is a signal that a job gets once, some time before its time limit
-// ends it. The zero value is none.
+// Warning is a signal that a job gets once, some time before its time limit ends
+// it. The zero value is none.
 type Warning struct {
-	// Signal is one of WarningSignals, "" for none. A name and not a number:
-	// numbers differ from system to system.
+	// Signal is one of WarningSignals, "" for none. It is a name because numbers
+	// differ between systems.
 	Signal string
 	// Before is how long before the limit it is sent.
 	Before time.Duration
-	// First sends it to the first process alone, which of a batch script is the
+	// First sends it to the first process alone, which for a batch script is the
 	// shell. Otherwise all others get it, and the first too unless it is that
-	// shell, which would end by it, and the job with it.
+	// shell, which would exit on it and end the job.
 	First bool
 }
 
@@ -158,16 +156,16 @@ const (
 	MaxWarning     = 65535 * time.Second
 )
 
-// WarningSignals are the signals that may warn, without SIG. KILL and STOP
-// would not warn but end or halt.
+// WarningSignals returns the signals that may warn, without the SIG prefix. KILL
+// and STOP would end or halt the job instead of warning it.
 func WarningSignals() []string {
 	return []string{"USR1", "USR2", "HUP", "INT", "QUIT", "TERM", "ALRM", "URG", "CONT", "XCPU"}
 }
 
-// Set reports whether there is a warning at all.
+// Set reports whether there is a warning.
 func (w Warning) Set() bool { return w.Signal != "" }
 
-// String is the form that ParseWarning reads, "" for none.
+// String returns the form that ParseWarning parses, "" for none.
 func (w Warning) String() string {
 	if !w.Set() {
 		return ""
@@ -179,8 +177,8 @@ func (w Warning) String() string {
 	return out
 }
 
-// ParseWarning reads [B:]SIGNAL[@TIME], such as USR1, B:SIGUSR1@90 or USR1@2m:
-// a number alone is seconds. Faults are *Error of CodeInvalid.
+// ParseWarning parses [B:]SIGNAL[@TIME], such as USR1, B:SIGUSR1@90 or USR1@2m; a
+// plain number is in seconds. Errors are *Error of CodeInvalid.
 func ParseWarning(text string) (Warning, error) {
 	rest, first := strings.CutPrefix(text, "B:")
 	name, before, timed := strings.Cut(rest, "@")
@@ -204,7 +202,7 @@ func ParseWarning(text string) (Warning, error) {
 	return w, nil
 }
 
-// Check tells what is wrong with w, as an *Error of CodeInvalid.
+// Check returns what is wrong with w, as an *Error of CodeInvalid.
 func (w Warning) Check() error {
 	switch {
 	case w == Warning{}:
@@ -219,7 +217,7 @@ func (w Warning) Check() error {
 	return nil
 }
 
-// checkWarning holds the warning against the time limit, where there is one.
+// checkWarning checks the warning against the time limit, if there is one.
 func (s *Spec) checkWarning() error {
 	if err := s.Warning.Check(); err != nil {
 		return err

@@ -9,22 +9,22 @@ import (
 	"unicode/utf8"
 )
 
-// Code classes what may go wrong in terms that a user can act on.
+// Code classifies errors in terms that a user can act on.
 type Code uint8
 
 // The classes of Error.
 const (
-	CodeInternal        Code = iota // ours to mend; users see no detail
+	CodeInternal        Code = iota // a fault of Berth's; users see no detail
 	CodeInvalid                     // the request can never be right
 	CodeNotFound                    // there is no such object
 	CodeAlreadyExists               // the request id was used for another request
 	CodeDenied                      // the caller may not do this
-	CodeUnauthenticated             // we do not know who the caller is
-	CodeConflict                    // the object is in another state than the request needs
-	CodeExhausted                   // a limit is reached; later it may work
-	CodeUnavailable                 // certainly not done; trying again is safe
+	CodeUnauthenticated             // the caller's identity is unknown
+	CodeConflict                    // the object is not in the state that the request needs
+	CodeExhausted                   // a limit is reached; it may work later
+	CodeUnavailable                 // certainly not done; retrying is safe
 	CodeUnknown                     // may or may not have been done; ask with the same request id
-	CodeOutOfRange                  // a position that is no longer, or not yet, there
+	CodeOutOfRange                  // a position that no longer exists, or not yet
 )
 
 // String returns the code in lower case.
@@ -37,8 +37,8 @@ func (c Code) String() string {
 	return "internal"
 }
 
-// Error is an error that a user may see: Msg says what is wrong, where, what
-// is allowed and what to do next.
+// Error is an error that a user may see: Msg says what is wrong, where, what is
+// allowed and what to do next.
 type Error struct {
 	Code Code
 	Msg  string
@@ -72,7 +72,7 @@ const (
 	MaxGPUsPerJob = 16
 	MaxMemMiB     = 8 << 20 // 8 TiB
 	MaxFeatures   = 4 << 10
-	// MaxScript bounds a batch script, MaxPackedScript what is stored of it.
+	// MaxScript bounds a batch script, MaxPackedScript its stored form.
 	MaxScript       = 4 << 20
 	MaxPackedScript = 512 << 10
 	MaxTimeDays     = 30
@@ -94,8 +94,8 @@ func CheckName(what, s string) error {
 }
 
 // CheckJobName reports whether s may name a job: 1–63 bytes of printable UTF-8
-// without slash, and not beginning with '-' or '.'. The name becomes part of
-// output paths and of listings on terminals.
+// without slash, and not beginning with '-' or '.'. The name becomes part of output
+// paths and of listings on terminals.
 func CheckJobName(s string) error {
 	if s == "" || len(s) > MaxNameLen {
 		return Errorf(CodeInvalid, "name %s: must have 1 to %d bytes", QuoteShort(s), MaxNameLen)
@@ -114,7 +114,7 @@ func CheckJobName(s string) error {
 	return nil
 }
 
-// QuoteShort quotes what a user sent, at most 32 bytes of it.
+// QuoteShort quotes user input, at most 32 bytes of it.
 func QuoteShort(s string) string {
 	if len(s) > 32 {
 		return fmt.Sprintf("%q… (%d bytes)", s[:32], len(s))
@@ -122,8 +122,8 @@ func QuoteShort(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// CheckReservationName reports whether s may name one; the rules are those of
-// partitions.
+// CheckReservationName reports whether s may name a reservation; the rules are
+// those of partitions.
 func CheckReservationName(s string) error {
 	if err := CheckPartitionName(s); err != nil {
 		return Errorf(CodeInvalid, "reservation %s", strings.TrimPrefix(err.Error(), "partition "))
@@ -140,8 +140,8 @@ func ClipText(s string, n int) string {
 	return s
 }
 
-// EditDistance is how many bytes must be added, left out or changed to make b of
-// a. It takes time in the product of their lengths.
+// EditDistance returns how many bytes must be inserted, deleted or changed to turn
+// a into b. It takes time proportional to the product of their lengths.
 func EditDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -162,10 +162,10 @@ func EditDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// LongerLimit reports whether a time limit is above another; 0 is none.
+// LongerLimit reports whether time limit a is longer than b; 0 is no limit.
 func LongerLimit(a, b time.Duration) bool { return b != 0 && (a == 0 || a > b) }
 
-// MemText writes MiB as messages do: 23.4 GiB, 512 MiB, 1.5 TiB.
+// MemText formats MiB for messages: 23.4 GiB, 512 MiB, 1.5 TiB.
 func MemText(mib int64) string {
 	switch {
 	case mib < 1<<10:
@@ -176,8 +176,8 @@ func MemText(mib int64) string {
 	return strconv.FormatFloat(float64(mib)/(1<<20), 'f', 1, 64) + " TiB"
 }
 
-// MemTexts are two amounts that a message compares, in MiB where the difference would
-// not be seen otherwise.
+// MemTexts formats two amounts that a message compares, in MiB if they would
+// otherwise look equal.
 func MemTexts(a, b int64) (string, string) {
 	x, y := MemText(a), MemText(b)
 	if x == y && a != b {
@@ -186,8 +186,8 @@ func MemTexts(a, b int64) (string, string) {
 	return x, y
 }
 
-// TimeText writes a span as messages do, which is how people type one: 3d, 1d12h,
-// 1h30m, 90s as 1m30s.
+// TimeText formats a span for messages, as people type one: 3d, 1d12h, 1h30m, 90s
+// as 1m30s.
 func TimeText(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch days, rest := d/day, d%day; {
@@ -200,7 +200,7 @@ func TimeText(d time.Duration) string {
 	}
 }
 
-// short writes a span without needless zeros.
+// short formats a span without needless zeros.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -212,8 +212,8 @@ func short(d time.Duration) string {
 	return s
 }
 
-// JobID numbers a job. Ids rise in commit order and are never used again.
-// Zero is no job.
+// JobID numbers a job. Ids rise in commit order and are never reused. Zero is no
+// job.
 type JobID uint64
 
 // String returns the id in decimal, as users type it.
@@ -223,16 +223,16 @@ func (id JobID) String() string { return strconv.FormatUint(uint64(id), 10) }
 // follows the rule of CheckName.
 type NodeID string
 
-// GPUID is the UUID of a GPU as NVML prints it ("GPU-…"). The index of a card
-// may change after a reboot, so it is for display only.
+// GPUID is the UUID of a GPU as NVML prints it ("GPU-…"). A GPU's index may change
+// after a reboot, so it is for display only.
 type GPUID string
 
 // UID is a numeric user id, taken from the kernel and never from a client.
 type UID uint32
 
-// Token is a fencing token: the Raft index at which an attempt was placed.
-// Agents refuse an assignment whose token is not higher than the last they
-// saw for the job.
+// Token is a fencing token: the Raft index at which an attempt was placed. Agents
+// refuse an assignment whose token is not higher than the last they saw for the
+// job.
 type Token uint64
 
 // AttemptID names one try to run a job.
@@ -244,7 +244,7 @@ type AttemptID struct {
 // String returns "j<job>-a<attempt>", which is also the container's id.
 func (id AttemptID) String() string { return fmt.Sprintf("j%d-a%d", id.Job, id.No) }
 
-// ParseAttemptID reads what AttemptID.String wrote.
+// ParseAttemptID parses the result of AttemptID.String.
 func ParseAttemptID(s string) (AttemptID, error) {
 	job, no, ok := strings.Cut(strings.TrimPrefix(s, "j"), "-a")
 	if !ok || !strings.HasPrefix(s, "j") {
@@ -287,8 +287,8 @@ func (t Time) Std() time.Time {
 	return time.UnixMicro(int64(t)).UTC()
 }
 
-// LastTime is the latest that users may name, 2200-01-01. A time.Duration is of 292 years, and
-// from any time since 1970 to this one it is one that can be told.
+// LastTime is the latest time that users may name, 2200-01-01. A time.Duration
+// holds 292 years, so it can span any time since 1970 to this one.
 const LastTime Time = 7_258_118_400_000_000
 
 // Add returns t shifted by d.

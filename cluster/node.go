@@ -25,48 +25,48 @@ func (s NodeState) String() string {
 	return "unknown"
 }
 
-// GPU is one card as its agent reported it.
+// GPU is one GPU as its agent reported it.
 type GPU struct {
 	ID    GPUID
 	Index int
 	// Type is the normalised model, for example "A100-SXM4-80GB".
 	Type string
-	// MemMiB is the card's memory, SellableMiB what the ledger may give away.
+	// MemMiB is the GPU's memory, SellableMiB what the ledger may allocate.
 	MemMiB, SellableMiB int64
-	// MaxShares is how many attempts may lie on it at once, at least 1.
+	// MaxShares is how many attempts may share it at once, at least 1.
 	MaxShares int
 	NUMA      int
 	PCI       string
-	// CapMode is how a share's memory is enforced: "sim", "dmem", "mig",
-	// "mps", "watch" or "none". Cards with "none" are never shared.
+	// CapMode is how a share's memory is enforced: "sim", "dmem", "mig", "mps",
+	// "watch" or "none". GPUs with "none" are never shared.
 	CapMode string
-	// Scope says whose jobs may share it under that, and CapReason why the
-	// better ways are not used.
+	// Scope says whose jobs may share it in that mode, and CapReason why the better
+	// modes are not used.
 	Scope     Scope
 	CapReason string
 	// Unshared says where an administrator switched sharing off, "" for nowhere. It
-	// follows from the switches, and is not stored with the card.
+	// is derived from the switches and not stored with the GPU.
 	Unshared string
-	// State is what the agent says of it, StateReason why it is not OK.
+	// State is its health as the agent reports it, StateReason why it is not OK.
 	State       GPUState
 	StateReason string
 }
 
-// Shareable reports whether more than one attempt may lie on g.
+// Shareable reports whether more than one attempt may run on g at once.
 func (g *GPU) Shareable() bool {
 	return g.CapMode != "none" && g.MaxShares > 1 && g.Scope != ScopeNever && g.Unshared == ""
 }
 
-// SwitchFeature begins the feature that says where in the network a node is: the names of
-// the switches from the network's root to its own, as switch=core:leaf3. RackFeature
-// begins the one that names its rack, as rack=r12.
+// SwitchFeature is the prefix of the feature that locates a node in the network:
+// the switches from the network's root to its own, as switch=core:leaf3.
+// RackFeature is the prefix of the one that names its rack, as rack=r12.
 const (
 	SwitchFeature = "switch="
 	RackFeature   = "rack="
 )
 
-// SwitchPath is where in the network n is, core:leaf3, or else its rack; "" where it does
-// not say.
+// SwitchPath returns where n is in the network, core:leaf3, or else its rack; "" if
+// it reports neither.
 func (n *Node) SwitchPath() string {
 	rack := ""
 	for _, f := range n.Features {
@@ -87,36 +87,36 @@ type Node struct {
 	Address  string
 	BootID   string
 	State    NodeState
-	// Drain is set by an administrator: no new jobs, running ones go on.
+	// Drain is set by an administrator: no new jobs start, running ones go on.
 	Drain       bool
 	DrainReason string
 	// DrainUntil is when the drain ends by itself, 0 for never.
 	DrainUntil Time
-	// CPUMilli and MemMiB are what jobs may use in all.
+	// CPUMilli and MemMiB are the totals that jobs may use.
 	CPUMilli, MemMiB int64
 	// GPUs are sorted by id.
 	GPUs     []GPU
 	Runtimes []string
-	// Features are what its agent's configuration says that it has, sorted.
+	// Features are the features in its agent's configuration, sorted.
 	Features []string
 	Version  string
-	// Registered is when it first came, Changed when its state last did.
+	// Registered is when it first registered, Changed when its state last changed.
 	Registered, Changed Time
-	// Fence is the log index at which the node was given up last; attempts
-	// with a lower token have ended, whatever their agent says. 0 is never.
+	// Fence is the log index at which the node was last fenced; attempts with a
+	// lower token have ended, whatever its agent says. 0 is never.
 	Fence uint64
-	// Problem is what is wrong with the node as a whole, as its agent says; ""
-	// is nothing. It keeps nothing from running there.
+	// Problem is what its agent says is wrong with the node as a whole; "" is
+	// nothing. It does not keep jobs from running there.
 	Problem string
-	// Orders is what administrators made of single cards, by card.
+	// Orders are the administrators' orders for single GPUs, by GPU.
 	Orders []GPUOrder
-	// History is the last of what befell the node and its cards, oldest first,
-	// at most MaxHistory.
+	// History holds the latest events of the node and its GPUs, oldest first, at
+	// most MaxHistory.
 	History []NodeEvent
-	// Credentials says that its agent gives jobs their credentials: what they ask
-	// of the cluster they must then show them for.
+	// Credentials means that its agent gives jobs their credentials, which they
+	// must then present with requests to the cluster.
 	Credentials bool
-	// Power is whether its machine is on.
+	// Power says whether its machine is on.
 	Power Power
 }
 
@@ -125,8 +125,8 @@ func (n *Node) Schedulable() bool {
 	return n.State == NodeReady && !n.Drain && n.Power.State == PowerUp
 }
 
-// Wakeable reports whether n is off, or about to be, and would be powered up for jobs
-// that could start there.
+// Wakeable reports whether n is off, or about to be, and would be powered up for
+// jobs that could start there.
 func (n *Node) Wakeable() bool {
 	switch n.Power.State {
 	case PoweringDown, PoweredDown:
@@ -137,21 +137,21 @@ func (n *Node) Wakeable() bool {
 	return false
 }
 
-// PowerState is whether the machine of a node is on.
+// PowerState says whether the machine of a node is on.
 type PowerState uint8
 
-// The states of power. A node goes up → powering down → powered down → powering up → up.
-// One that cannot be powered down is up again, one that does not come back has failed,
-// and one that registers is up.
+// The power states. A node goes up → powering down → powered down → powering up →
+// up. A node that cannot be powered down is up again, one that does not come back
+// has failed, and one that registers is up.
 const (
-	// PowerUp is the zero value: nothing was ever done to the node.
+	// PowerUp is the zero value: the node was never powered down.
 	PowerUp PowerState = iota
-	// PoweringDown: its machine is told to go off, and has not fallen silent yet.
+	// PoweringDown: its machine was told to power off and is not silent yet.
 	PoweringDown
 	PoweredDown
-	// PoweringUp: its machine is told to come on, and has not registered yet.
+	// PoweringUp: its machine was told to power on and has not registered yet.
 	PoweringUp
-	// PowerFailed: it did not come on. An administrator has to look after it.
+	// PowerFailed: it did not come on and needs an administrator.
 	PowerFailed
 )
 
@@ -172,25 +172,27 @@ func (s PowerState) String() string {
 	return "unknown"
 }
 
-// Power is whether the machine of a node is on, and how it came to that.
+// Power says whether the machine of a node is on, and why.
 type Power struct {
 	State PowerState
-	// Since is when it came to State; 0 in PowerUp.
+	// Since is when it entered State; 0 in PowerUp.
 	Since Time
-	// Asked tells that an administrator, By, had it powered down: it stays down until
-	// one has it powered up, whoever waits.
+	// Asked means that an administrator, By, had it powered down: it stays down
+	// until one has it powered up, whatever jobs wait.
 	Asked bool
 	By    UID
-	// Why is what went wrong last, or why an administrator wanted it.
+	// Why is what last went wrong, or the administrator's reason.
 	Why string
-	// NotBefore is when the node may be powered down again after that failed.
+	// NotBefore is when the node may be powered down again after a failure to do
+	// so.
 	NotBefore Time
 }
 
-// Off reports whether the machine is known to be off, or was not heard since it was.
+// Off reports whether the machine is known to be off, or has not been heard from
+// since it was.
 func (p Power) Off() bool { return p.State >= PoweredDown }
 
-// GPU returns the card with the given id, or nil.
+// GPU returns the GPU with the given id, or nil.
 func (n *Node) GPU(id GPUID) *GPU {
 	for i := range n.GPUs {
 		if n.GPUs[i].ID == id {
@@ -200,9 +202,9 @@ func (n *Node) GPU(id GPUID) *GPU {
 	return nil
 }
 
-// Largest returns the most memory that each of the GPUs of spec could have on
-// n, were n empty, and the type of those; 0 when n could never run it. Only GPUs
-// of the types that may allows count, all for nil.
+// Largest returns the most memory that each GPU of spec could have on n if n were
+// empty, and the type of those GPUs; 0 if n could never run it. Only GPUs of types
+// for which may is true count; a nil may allows all.
 func (n *Node) Largest(spec *Spec, may func(gpuType string) bool) (mib int64, gpuType string) {
 	if !spec.Allows(n) || n.CPUMilli < spec.CPUMilli || n.MemMiB < spec.MemMiB {
 		return 0, ""
@@ -225,29 +227,29 @@ func (n *Node) Largest(spec *Spec, may func(gpuType string) bool) (mib int64, gp
 	return mib, gpuType
 }
 
-// Sellable returns how much of a card's memory the ledger may give away:
-// all but what the driver reserves and a head-room that absorbs what the
-// driver rounds and fragments. The context of each client is part of its
-// share, since that is how the driver accounts for it.
+// Sellable returns how much of a GPU's memory the ledger may allocate: all but what
+// the driver reserves and a headroom for the driver's rounding and fragmentation.
+// The CUDA context of each client is part of its share, since the driver accounts
+// for it that way.
 func Sellable(memMiB, reservedMiB, headroomMiB int64) int64 {
 	return max(0, memMiB-reservedMiB-headroomMiB)
 }
 
-// GPUState is what a card's agent says of it. Only a card that is OK takes new
-// attempts; what runs on another goes on.
+// GPUState is a GPU's health as its agent reports it. Only a GPU that is OK takes
+// new attempts; running ones go on.
 type GPUState uint8
 
-// The states of a card.
+// The states of a GPU.
 const (
-	// GPUOK is the zero value: agents that tell no state have sound cards.
+	// GPUOK is the zero value: agents that report no state have healthy GPUs.
 	GPUOK GPUState = iota
 	// GPUUnknown: the driver does not answer.
 	GPUUnknown
-	// GPUQuarantined: something of an attempt that ended is still on it, or a
-	// check failed. It heals by itself.
+	// GPUQuarantined: something of an attempt that ended is still on it, or a check
+	// failed. It recovers by itself.
 	GPUQuarantined
-	// GPUFailing: the hardware is at fault, until it was reset or an
-	// administrator resumed it.
+	// GPUFailing: the hardware is faulty, until it is reset or an administrator
+	// resumes it.
 	GPUFailing
 	// GPULost: it is gone from the bus or from the driver.
 	GPULost
@@ -270,20 +272,20 @@ func (s GPUState) String() string {
 	return "unknown"
 }
 
-// GPUOrder is what administrators made of one card. It outlives the card's
-// absence: who drained it means it also after it was out for a day.
+// GPUOrder is what administrators ordered for one GPU. It outlives the GPU's
+// absence: a drained GPU is still drained when it comes back.
 type GPUOrder struct {
 	GPU    GPUID
 	Drain  bool
 	Reason string
 	By     UID
 	At     Time
-	// Resumed is the log index at which it was resumed last, 0 for never. What
-	// its agent held against it before is void.
+	// Resumed is the log index at which it was last resumed, 0 for never. Its
+	// agent's earlier complaints about it are void.
 	Resumed uint64
 }
 
-// Kinds of NodeEvent beside the names of the states of a card.
+// Kinds of NodeEvent besides the names of GPU states.
 const (
 	EventRegistered = "registered"
 	EventBooted     = "booted"
@@ -293,32 +295,32 @@ const (
 	EventDrained    = "drained"
 	EventResumed    = "resumed"
 	EventProblem    = "problem"
-	EventVanished   = "vanished" // its agent no longer reports the card
+	EventVanished   = "vanished" // its agent no longer reports the GPU
 	EventPower      = "power"    // it was powered down or up, or was to be; see Detail
 )
 
-// NodeEvent is something that befell a node or one of its cards.
+// NodeEvent is something that happened to a node or one of its GPUs.
 type NodeEvent struct {
 	At Time
 	// GPU is "" for the node as a whole.
 	GPU          GPUID
 	Kind, Detail string
-	// Asked tells that a user caused it, and By who.
+	// Asked means that a user, By, caused it.
 	Asked bool
 	By    UID
 }
 
-// MaxHistory is how many events are kept of a node.
+// MaxHistory is how many events are kept per node.
 const MaxHistory = 20
 
-// Remember returns history with e at its end and at most MaxHistory events, the
-// oldest of which are dropped. The argument is not changed.
+// Remember returns history with e appended, without its oldest events beyond
+// MaxHistory. The argument is not changed.
 func Remember(history []NodeEvent, e NodeEvent) []NodeEvent {
 	drop := max(0, len(history)+1-MaxHistory)
 	return append(slices.Clone(history[drop:]), e)
 }
 
-// Order returns what administrators made of a card, nil for nothing.
+// Order returns the administrators' order for a GPU, nil for none.
 func (n *Node) Order(id GPUID) *GPUOrder {
 	for i := range n.Orders {
 		if n.Orders[i].GPU == id {
@@ -328,8 +330,8 @@ func (n *Node) Order(id GPUID) *GPUOrder {
 	return nil
 }
 
-// Open reports whether card g of n may be given to new attempts, as far as the
-// card goes: its agent finds it sound, and nobody drained it.
+// Open reports whether GPU g of n may be given to new attempts as far as the GPU
+// itself goes: its agent finds it healthy, and nobody drained it.
 func (n *Node) Open(g *GPU) bool {
 	if g.State != GPUOK {
 		return false
@@ -338,7 +340,7 @@ func (n *Node) Open(g *GPU) bool {
 	return o == nil || !o.Drain
 }
 
-// Why returns in words why card g of n is not open, "" when it is.
+// Why returns in words why GPU g of n is not open, "" if it is.
 func (n *Node) Why(g *GPU) string {
 	if o := n.Order(g.ID); o != nil && o.Drain {
 		if o.Reason == "" {

@@ -13,67 +13,70 @@ type Partition struct {
 	Name string
 	// Revision is the Raft index of the last change.
 	Revision uint64
-	// Nodes says which machines belong to it, registered or not.
+	// Nodes lists the nodes that belong to it, registered or not.
 	Nodes HostList
-	// GPUTypes restricts which of their cards do, sorted; empty is all.
+	// GPUTypes restricts which of their GPUs do, sorted; empty is all.
 	GPUTypes []string
-	// Default is where jobs go that name no partition. At most one is.
+	// Default marks the partition for jobs that name none. At most one is the
+	// default.
 	Default bool
-	// MaxTime bounds the time limits of its jobs, 0 for no bound. DefaultTime
-	// is the limit of a job that asks for none, 0 for MaxTime.
+	// MaxTime bounds the time limits of its jobs, 0 for no bound. DefaultTime is
+	// the limit of a job that asks for none, 0 for MaxTime.
 	MaxTime, DefaultTime time.Duration
-	// MaxGPUs bounds the GPUs of each of its jobs, on all their nodes, 0 for no bound.
+	// MaxGPUs bounds the GPUs of each of its jobs, over all nodes, 0 for no bound.
 	MaxGPUs int64
-	// Down tells that nothing starts there; what runs goes on.
+	// Down keeps jobs from starting; running ones go on.
 	Down bool
-	// Networks are what its jobs may see of the network, the first for those
-	// that do not choose; empty leaves it to the nodes.
+	// Networks are the networks that its jobs may choose, the first being the
+	// default; empty leaves it to the nodes.
 	Networks []Network
-	// Idle is what becomes of its jobs whose GPUs stand idle.
+	// Idle is what happens to its jobs whose GPUs are idle.
 	Idle IdlePolicy
-	// Access is who may use it, nil for everybody.
+	// Access says who may use it, nil for everyone.
 	Access Access
-	// SessionIdle is how long its sessions may stand idle, 0 for no limit. A
-	// shorter one of the node or of the session itself counts.
+	// SessionIdle is how long its sessions may be idle, 0 for no limit. A shorter
+	// limit of the node or of the session itself takes precedence.
 	SessionIdle time.Duration
-	// Host is what its jobs get of the host that do not ask for it.
+	// Host is the default of host resources for jobs that ask for none.
 	Host HostTerms
-	// Resize is whether what its running jobs hold of GPUs is cut to what they use; see
-	// ResizeOf.
+	// Resize says whether the GPU shares of its running jobs are cut to what they
+	// use; see ResizeOf.
 	Resize ResizeMode
-	// Preempt is whether its running jobs with a checkpoint hook make room for those of
-	// it that wait and have much less left to do.
+	// Preempt says whether its running jobs with a checkpoint hook are preempted
+	// for its waiting jobs with much less work left.
 	Preempt PreemptMode
-	// Power is what its jobs with whole GPUs ask of them that say nothing of it.
+	// Power holds the default power settings of its jobs on whole GPUs.
 	Power GPUPower
-	// Lend is to whom its idle cards are lent.
+	// Lend says to whom its idle GPUs are lent.
 	Lend Lending
 }
 
-// Lending is to which partitions one lends the cards that its own jobs leave idle, until
-// one of those waits for them: the capacity loaning of Aryl (Li et al., EuroSys 2023). The
-// zero value lends nothing.
+// Lending says to which partitions a partition lends the GPUs that its own jobs
+// leave idle, until one of those waits for them: the capacity loaning of Aryl (Li
+// et al., EuroSys 2023). The zero value lends nothing.
 type Lending struct {
-	// To are the partitions whose jobs may borrow, those first that are served first.
+	// To are the partitions whose jobs may borrow, in the order in which they are
+	// served.
 	To []string
-	// Short is how soon a job must be expected to end, by the ninth decile, or be limited
-	// to, that borrows without a checkpoint hook; 0 is that none may.
+	// Short is how soon a borrowing job without a checkpoint hook must end, by the
+	// ninth decile of its prediction or by its time limit; with 0 none may borrow.
 	Short time.Duration
 }
 
 // Bounds of Lending.
 const (
-	// DefaultLendShort is what a partition has that begins to lend and does not say.
+	// DefaultLendShort is the value for a partition that begins to lend without
+	// giving one.
 	DefaultLendShort = time.Minute
-	// MaxLendShort is the most that Lending.Short may say: so long may a job of the lender
-	// have to wait for one that cannot save its state.
+	// MaxLendShort bounds Lending.Short: a job of the lender may have to wait that
+	// long for a borrower that cannot save its state.
 	MaxLendShort = time.Hour
 )
 
 // On reports whether anything is lent.
 func (l *Lending) On() bool { return len(l.To) > 0 }
 
-// check reports whether a partition may lend so, as an *Error of CodeInvalid.
+// check returns an *Error of CodeInvalid if partition own may not lend like this.
 func (l *Lending) check(own string) error {
 	if len(l.To) > MaxPartitionsNamed {
 		return Errorf(CodeInvalid, "lend_to: names %d partitions, at most %d are allowed", len(l.To), MaxPartitionsNamed)
@@ -98,12 +101,12 @@ const (
 	MaxSessionIdle = 14 * 24 * time.Hour
 )
 
-// maxPartitionGPUs is the most that Partition.MaxGPUs may say.
+// maxPartitionGPUs bounds Partition.MaxGPUs.
 const maxPartitionGPUs = 1_000_000
 
 // CheckPartitionName reports whether s may name a partition: 1–63 characters of
-// a–z, A–Z, 0–9, '.', '_' and '-', the first a letter or digit, as sites name
-// them for Slurm.
+// a–z, A–Z, 0–9, '.', '_' and '-', the first a letter or digit, as sites name them
+// for Slurm.
 func CheckPartitionName(s string) error {
 	if s == "" || len(s) > MaxNameLen {
 		return Errorf(CodeInvalid, "partition %s: must have 1 to %d characters", QuoteShort(s), MaxNameLen)
@@ -120,8 +123,8 @@ func CheckPartitionName(s string) error {
 // MaxPartitionsNamed bounds the partitions that one job may name.
 const MaxPartitionsNamed = 16
 
-// PartitionNames are the partitions that a request names, with commas between
-// them, each once and in its order; nil for "".
+// PartitionNames returns the comma-separated partitions that a request names, each
+// once and in its order; nil for "".
 func PartitionNames(s string) []string {
 	var names []string
 	for name := range strings.SplitSeq(s, ",") {
@@ -133,7 +136,7 @@ func PartitionNames(s string) []string {
 }
 
 // CheckPartitions reports whether s may be what a request names: one partition, or
-// up to MaxPartitionsNamed with commas between them.
+// up to MaxPartitionsNamed separated by commas.
 func CheckPartitions(s string) error {
 	names := PartitionNames(s)
 	if len(names) == 0 || len(names) > MaxPartitionsNamed {
@@ -150,8 +153,8 @@ func CheckPartitions(s string) error {
 // MaxGPUTypes bounds Partition.GPUTypes.
 const MaxGPUTypes = 64
 
-// Check reports whether p is one that a cluster may have. The error is an
-// *Error of CodeInvalid that names the field.
+// Check reports whether p is valid. The error is an *Error of CodeInvalid that
+// names the field.
 func (p *Partition) Check() error {
 	if err := CheckPartitionName(p.Name); err != nil {
 		return err
@@ -203,13 +206,13 @@ func (p *Partition) Check() error {
 	return nil
 }
 
-// HasType reports whether cards of a type belong to p.
+// HasType reports whether GPUs of a type belong to p.
 func (p *Partition) HasType(gpuType string) bool {
 	return len(p.GPUTypes) == 0 || slices.Contains(p.GPUTypes, gpuType)
 }
 
-// Net returns the network of a job that asks for asked, "" to leave it to its
-// node. One that is not allowed is an *Error of CodeInvalid.
+// Net returns the network of a job that asks for asked, "" to leave it to its node.
+// A disallowed one is an *Error of CodeInvalid.
 func (p *Partition) Net(asked Network) (Network, error) {
 	switch {
 	case len(p.Networks) == 0 || slices.Contains(p.Networks, asked):
@@ -221,8 +224,8 @@ func (p *Partition) Net(asked Network) (Network, error) {
 		asked, p.Name, p.Networks[0], p.Name)
 }
 
-// Part returns what of a node belongs to p: the node itself, the node with
-// some of its cards, or nil.
+// Part returns what of a node belongs to p: the node itself, the node with some of
+// its GPUs, or nil.
 func (p *Partition) Part(n *Node) *Node {
 	if !p.Nodes.Holds(n.ID) {
 		return nil
@@ -235,8 +238,8 @@ func (p *Partition) Part(n *Node) *Node {
 	return &part
 }
 
-// Limit returns the time limit that a job gets that asks for asked, 0 for
-// none. Above MaxTime it is an *Error of CodeInvalid.
+// Limit returns the time limit of a job that asks for asked, 0 for none. A limit
+// above MaxTime is an *Error of CodeInvalid.
 func (p *Partition) Limit(asked time.Duration) (time.Duration, error) {
 	switch {
 	case asked == 0 && p.DefaultTime > 0:
@@ -249,8 +252,8 @@ func (p *Partition) Limit(asked time.Duration) (time.Duration, error) {
 	return asked, nil
 }
 
-// CheckSize reports why a job with s is too large for p: nil when it is not, else an
-// *Error of CodeInvalid.
+// CheckSize returns an *Error of CodeInvalid if a job with s is too large for p,
+// else nil.
 func (p *Partition) CheckSize(s *Spec) error {
 	if n := int64(s.GPUs) * int64(s.NodeCount()); p.MaxGPUs > 0 && n > p.MaxGPUs {
 		return Errorf(CodeInvalid, "gpus: a job of partition %s may have at most %d, and %d are asked for; ask for fewer, or name another partition", p.Name, p.MaxGPUs, n)
@@ -258,20 +261,20 @@ func (p *Partition) CheckSize(s *Spec) error {
 	return nil
 }
 
-// HostTerms is what a partition gives jobs with GPUs that ask for no host memory or no
-// cores, on each of their nodes. 0 leaves a number to the scheduler.
+// HostTerms is what a partition gives jobs with GPUs that ask for no host memory or
+// no cores, on each of their nodes. 0 leaves a number to the scheduler.
 type HostTerms struct {
-	// MemPerGPUMiB and CPUPerGPUMilli are for each GPU, where nothing is predicted.
+	// MemPerGPUMiB and CPUPerGPUMilli are given per GPU if there is no prediction.
 	MemPerGPUMiB, CPUPerGPUMilli int64
-	// LeastMemMiB and LeastCPUMilli are what they get at least where something is.
+	// LeastMemMiB and LeastCPUMilli are the minimum if there is one.
 	LeastMemMiB, LeastCPUMilli int64
 }
 
 // maxCPUMilli bounds cores, far above what nodes have.
 const maxCPUMilli = 1 << 20
 
-// Check reports whether the numbers can be. The error is an *Error of CodeInvalid that
-// names one.
+// Check reports whether the numbers are valid. The error is an *Error of
+// CodeInvalid that names one.
 func (t *HostTerms) Check() error {
 	for _, n := range []struct {
 		name    string
@@ -287,19 +290,19 @@ func (t *HostTerms) Check() error {
 	return nil
 }
 
-// IdlePolicy says what becomes of jobs whose GPUs stand idle. The zero value is
-// none. Each stage counts how long they have stood idle on end; 0 leaves it out.
+// IdlePolicy says what happens to jobs whose GPUs are idle. The zero value is none.
+// Each stage begins after so much continuous idleness; 0 omits it.
 type IdlePolicy struct {
 	// BelowMilli is the mean utilization, in thousandths, below which GPUs count as
 	// idle over a Window.
 	BelowMilli int64
 	Window     time.Duration
-	// Grace is the time after its start in which a job is not looked at.
+	// Grace is the time after its start in which a job is not checked.
 	Grace time.Duration
-	// Warn is when the owner is told, Shrink when the share is cut to what is used
-	// of it, End when the job is ended. From Window on it is reported.
+	// Warn is when the owner is told, Shrink when the share is cut to what the job
+	// uses of it, End when the job is ended. Idleness is reported from Window on.
 	Warn, Shrink, End time.Duration
-	// MaxOK bounds how much longer a job may ask for; see Spec.IdleOK.
+	// MaxOK bounds the extra time that a job may ask for; see Spec.IdleOK.
 	MaxOK time.Duration
 }
 
@@ -315,7 +318,7 @@ const (
 	IdleEnded
 )
 
-// String names a stage.
+// String returns the name of a stage.
 func (s IdleStage) String() string {
 	return [...]string{"", "reported", "warned", "shrunk", "ended"}[min(s, IdleEnded)]
 }
@@ -323,8 +326,8 @@ func (s IdleStage) String() string {
 // On reports whether there is a policy.
 func (p IdlePolicy) On() bool { return p.Window > 0 }
 
-// Stage is how far a job has come whose GPUs have stood idle for so long, and
-// that asked for ok.
+// Stage returns the stage of a job whose GPUs have been idle for idle, and that
+// asked for ok.
 func (p IdlePolicy) Stage(idle, ok time.Duration) IdleStage {
 	idle -= min(max(0, ok), p.MaxOK)
 	at := func(d time.Duration) bool { return d > 0 && idle >= d }
@@ -341,7 +344,7 @@ func (p IdlePolicy) Stage(idle, ok time.Duration) IdleStage {
 	return IdleReported
 }
 
-// String is the form that ParseIdlePolicy reads, "" for none.
+// String returns the form that ParseIdlePolicy parses, "" for none.
 func (p IdlePolicy) String() string {
 	if !p.On() {
 		return ""
@@ -358,9 +361,9 @@ func (p IdlePolicy) String() string {
 	return out
 }
 
-// ParseIdlePolicy reads KEY=VALUE with commas between them, such as
-// below=5%,window=30m,grace=10m,warn=1h,shrink=2h,end=4h,ok=8h; "" and none are
-// no policy. Faults are *Error of CodeInvalid.
+// ParseIdlePolicy parses comma-separated KEY=VALUE pairs, such as
+// below=5%,window=30m,grace=10m,warn=1h,shrink=2h,end=4h,ok=8h; "" and none are no
+// policy. Errors are *Error of CodeInvalid.
 func ParseIdlePolicy(text string) (IdlePolicy, error) {
 	var p IdlePolicy
 	if text == "" || text == "none" {
@@ -392,7 +395,7 @@ func ParseIdlePolicy(text string) (IdlePolicy, error) {
 	return p, p.Check()
 }
 
-// Check tells what is wrong with p, as an *Error of CodeInvalid.
+// Check returns what is wrong with p, as an *Error of CodeInvalid.
 func (p IdlePolicy) Check() error {
 	const most = MaxTimeDays * 24 * time.Hour
 	if p == (IdlePolicy{}) {
@@ -422,11 +425,11 @@ func (p IdlePolicy) Check() error {
 // IdleMark is how far the idle policy has gone with an attempt.
 type IdleMark struct {
 	Stage IdleStage
-	// Since is when its GPUs fell idle, At when the mark was made. BusyMs and
-	// KnownMs are what its use had come to then: thousandths of a GPU times
+	// Since is when its GPUs became idle, At when the mark was made. BusyMs and
+	// KnownMs are its accumulated use at that time: thousandths of a GPU times
 	// milliseconds, and the milliseconds in which it was known.
 	Since, At       Time
 	BusyMs, KnownMs int64
-	// Was are its shares before they were cut, empty while they are not.
+	// Was holds its shares before they were cut, empty if they are not.
 	Was []GPUShare
 }

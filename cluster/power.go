@@ -8,32 +8,33 @@ import (
 	"strings"
 )
 
-// PowerCap is how much power each GPU of a job may draw: watts, "250W", or a part of the
-// card's default limit, "70%"; "" leaves the card as it is. "auto" is the cap at which a step
-// takes the least energy, found while the job runs, which slows it down by DefaultSlowdown
-// at most; "auto:8%" by 8 %. It is the search of Zeus (You et al., NSDI 2023), under the
-// bound of GPOEO (Wang et al., 2022).
+// PowerCap is how much power each GPU of a job may draw: watts, "250W", or a
+// fraction of the GPU's default limit, "70%"; "" leaves the GPU as it is. "auto" is
+// the cap at which a step takes the least energy, found while the job runs, at a
+// slowdown of at most DefaultSlowdown, or with "auto:8%" of 8 %. It is the search
+// of Zeus (You et al., NSDI 2023), under the bound of GPOEO (Wang et al., 2022).
 type PowerCap string
 
-// AutoCap is the cap that is found.
+// AutoCap is the cap found by a search.
 const AutoCap PowerCap = "auto"
 
-// DefaultSlowdown is how much slower a job may be with the cap that is found, in percent,
-// where it says nothing; MaxSlowdown is the most that it may say.
+// DefaultSlowdown is the slowdown in percent that a job tolerates from a searched
+// cap unless it gives its own; MaxSlowdown is the highest it may give.
 const (
 	DefaultSlowdown = 5
 	MaxSlowdown     = 50
 )
 
-// Bounds of what may be asked for of a card, far beyond those of any: the agent keeps to
-// the card's own.
+// Bounds of the settings, far beyond those of any GPU: the agent keeps to the GPU's
+// own.
 const (
 	MaxPowerCapW   = 10_000
 	MaxGPUClockMHz = 10_000
 )
 
-// ParsePowerCap reads watts, as 250W or 250, a part of the card's default limit, as 70%, or
-// auto, as it is or with a slowdown, auto:8%; "" is none. The error is an *Error of CodeInvalid.
+// ParsePowerCap parses watts, as 250W or 250, a fraction of the GPU's default
+// limit, as 70%, or auto, optionally with a slowdown, auto:8%; "" is none. The
+// error is an *Error of CodeInvalid.
 func ParsePowerCap(text string) (PowerCap, error) {
 	switch slow, with := strings.CutPrefix(text, string(AutoCap)+":"); {
 	case text == "", text == string(AutoCap):
@@ -56,8 +57,9 @@ func ParsePowerCap(text string) (PowerCap, error) {
 	return PowerCap(strconv.FormatUint(n, 10) + unit), nil
 }
 
-// ParseSlowdown reads how much slower a job may be for a cap that is found, in percent of
-// its steps in a time: 5% or 5. The error is an *Error of CodeInvalid.
+// ParseSlowdown parses the slowdown that a job tolerates from a searched cap, in
+// percent of its steps per unit of time: 5% or 5. The error is an *Error of
+// CodeInvalid.
 func ParseSlowdown(text string) (percent int, err error) {
 	n, err := strconv.ParseUint(strings.TrimSuffix(text, "%"), 10, 8)
 	if err != nil || n > MaxSlowdown {
@@ -66,8 +68,8 @@ func ParseSlowdown(text string) (percent int, err error) {
 	return int(n), nil
 }
 
-// WithSlowdown is c with another slowdown, in percent. Only a cap that is found has one;
-// another is an *Error of CodeInvalid.
+// WithSlowdown returns c with another slowdown, in percent. Only a searched cap has
+// one; any other c is an *Error of CodeInvalid.
 func (c PowerCap) WithSlowdown(percent int) (PowerCap, error) {
 	if _, found := c.Slowdown(); !found {
 		return c, Errorf(CodeInvalid, "slowdown: is what a power cap that is found may cost; add --power-cap auto, or leave it out")
@@ -82,8 +84,8 @@ func autoCap(percent int) PowerCap {
 	return AutoCap + PowerCap(":"+strconv.Itoa(percent)+"%")
 }
 
-// Slowdown is how much slower a job may be with a cap that is found, in percent, and reports
-// whether c is one.
+// Slowdown returns the slowdown in percent that a searched cap allows, and whether
+// c is one.
 func (c PowerCap) Slowdown() (percent int, found bool) {
 	slow, with := strings.CutPrefix(string(c), string(AutoCap)+":")
 	if !with {
@@ -93,8 +95,9 @@ func (c PowerCap) Slowdown() (percent int, found bool) {
 	return percent, err == nil
 }
 
-// Watts is the cap on a card whose default limit is known, in watts: rounded down, and 0
-// for none, for a part of what is not known, or for one that is to be found.
+// Watts returns the cap in watts on a GPU with the given default limit, rounded
+// down. It is 0 for no cap, for a fraction of an unknown limit, and for a searched
+// cap.
 func (c PowerCap) Watts(defaultW int64) int64 {
 	digits, part := strings.CutSuffix(string(c), "%")
 	n, _ := strconv.ParseInt(strings.TrimSuffix(digits, "W"), 10, 64) // as ParsePowerCap wrote it
@@ -108,11 +111,11 @@ func (c PowerCap) Watts(defaultW int64) int64 {
 }
 
 // GPUFreq is the clock of each GPU of a job: MHz, as "1200", or one of the words of
-// Slurm's --gpu-freq; "" leaves it to the card.
+// Slurm's --gpu-freq; "" leaves it to the GPU.
 type GPUFreq string
 
-// The words for a clock of those that the card has, as in srun(1): the lowest, the one in
-// the middle, the highest, and the one below that.
+// Words for one of the GPU's clocks, as in srun(1): the lowest, the middle one, the
+// highest, and the one below that.
 const (
 	FreqLow    GPUFreq = "low"
 	FreqMedium GPUFreq = "medium"
@@ -120,8 +123,8 @@ const (
 	FreqHighM1 GPUFreq = "highm1"
 )
 
-// ParseGPUFreq reads MHz or one of the words, in any case; "" is none. A clock of the
-// card's memory is refused. The error is an *Error of CodeInvalid.
+// ParseGPUFreq parses MHz or one of the words, in any case; "" is none. A memory
+// clock is refused. The error is an *Error of CodeInvalid.
 func ParseGPUFreq(text string) (GPUFreq, error) {
 	switch f := GPUFreq(strings.ToLower(text)); {
 	case f == "", f == FreqLow, f == FreqMedium, f == FreqHigh, f == FreqHighM1:
@@ -136,8 +139,8 @@ func ParseGPUFreq(text string) (GPUFreq, error) {
 	return GPUFreq(strconv.FormatUint(n, 10)), nil
 }
 
-// Choose picks of the clocks that a card has, in MHz and in any order, the one that is
-// meant: for a number the nearest, and of two as near the higher. It is 0 for none.
+// Choose picks the intended one of a GPU's clocks, given in MHz and in any order:
+// for a number the nearest, preferring the higher of two. It is 0 for none.
 func (f GPUFreq) Choose(clocks []int64) int64 {
 	if f == "" || len(clocks) == 0 {
 		return 0
@@ -164,20 +167,20 @@ func (f GPUFreq) Choose(clocks []int64) int64 {
 	return best
 }
 
-// GPUPower is what is asked of the power and the clock of GPUs. Both hold for a whole
-// card, whoever is on it. The zero value leaves cards as they are.
+// GPUPower holds the power and clock settings of GPUs. Both apply to a whole GPU,
+// whoever uses it. The zero value leaves GPUs as they are.
 type GPUPower struct {
 	Cap  PowerCap
 	Freq GPUFreq
 }
 
-// Or is p with what usual says where p says nothing.
+// Or returns p, with the settings that it leaves open taken from usual.
 func (p GPUPower) Or(usual GPUPower) GPUPower {
 	return GPUPower{Cap: cmp.Or(p.Cap, usual.Cap), Freq: cmp.Or(p.Freq, usual.Freq)}
 }
 
-// Set takes over a cap and a clock as ParsePowerCap and ParseGPUFreq read them, nil for what
-// stays as it is.
+// Set sets the cap and clock as parsed by ParsePowerCap and ParseGPUFreq; nil
+// leaves one unchanged.
 func (p *GPUPower) Set(most, freq *string) (err error) {
 	if most != nil {
 		if p.Cap, err = ParsePowerCap(*most); err != nil {
@@ -190,8 +193,8 @@ func (p *GPUPower) Set(most, freq *string) (err error) {
 	return err
 }
 
-// Check reports whether p is as ParsePowerCap and ParseGPUFreq write it, else as an *Error
-// of CodeInvalid.
+// Check reports whether p is in the form that ParsePowerCap and ParseGPUFreq
+// return, else an *Error of CodeInvalid.
 func (p GPUPower) Check() error {
 	watts, err := ParsePowerCap(string(p.Cap))
 	if err != nil {
@@ -204,9 +207,9 @@ func (p GPUPower) Check() error {
 	return err
 }
 
-// Power is what the attempt of a spec with these terms of its partition asks of the GPUs
-// of one berth: what the spec says, and of the partition's what it leaves open, on whole
-// cards alone.
+// Power returns the settings that an attempt asks of the GPUs of one berth: own,
+// the spec's, and for what those leave open usual, the partition's, on whole GPUs
+// only.
 func (b *Berth) Power(own, usual GPUPower) GPUPower {
 	if len(b.GPUs) == 0 || slices.ContainsFunc(b.GPUs, func(g GPUShare) bool { return !g.Share.Exclusive }) {
 		return GPUPower{}
@@ -214,16 +217,17 @@ func (b *Berth) Power(own, usual GPUPower) GPUPower {
 	return own.Or(usual)
 }
 
-// CardPower is what an attempt's agent did to the power and the clock of one card.
+// CardPower is what an attempt's agent did to the power and the clock of one GPU.
 type CardPower struct {
 	GPU GPUID
 	// CapW and ClockMHz are what was set, 0 for nothing.
 	CapW, ClockMHz int64
-	// Why says in words what was not set as it was asked for, "" for nothing.
+	// Why says in words which setting was not applied as asked, "" for none.
 	Why string
 }
 
-// Slowed reports whether any card of an attempt was held to a power limit or a clock.
+// Slowed reports whether any GPU of an attempt was held to a power limit or a
+// clock.
 func (a *Attempt) Slowed() bool {
 	return slices.ContainsFunc(a.Power, func(p CardPower) bool { return p.CapW > 0 || p.ClockMHz > 0 })
 }
@@ -231,26 +235,26 @@ func (a *Attempt) Slowed() bool {
 // MaxPowerWhy bounds CardPower.Why, in bytes.
 const MaxPowerWhy = 200
 
-// StepCost is what the steps of a job took that said how far it is, under one power cap.
+// StepCost is the cost of the steps that a job reported under one power cap.
 type StepCost struct {
-	// PerSecond is how many steps it took in a second, Joules what its cards drew for one,
-	// all together.
+	// PerSecond is the number of steps per second, Joules the energy of all its
+	// GPUs together per step.
 	PerSecond, Joules float64
 }
 
-// CapSearch is what came of the search for the cap with the least energy for a step, of
-// one attempt. The zero value is that nothing is known.
+// CapSearch is the result of one attempt's search for the cap with the least energy
+// per step. The zero value means that nothing is known.
 type CapSearch struct {
-	// DefaultW is the limit of each card before, in watts, and CapW the one that it was
-	// left with; both are 0 where none was found.
+	// DefaultW is each GPU's previous limit in watts, and CapW the one that was
+	// found and set; both are 0 if none was found.
 	DefaultW, CapW int64
-	// Before is what steps took under DefaultW, and After under CapW.
+	// Before is the cost of steps under DefaultW, and After under CapW.
 	Before, After StepCost
-	// Why says in words why there is none, "" where there is.
+	// Why says in words why none was found, "" if one was.
 	Why string
 }
 
-// Sane reports whether s is what an agent may say.
+// Sane reports whether an agent may report s.
 func (s *CapSearch) Sane() bool {
 	for _, f := range []float64{s.Before.PerSecond, s.Before.Joules, s.After.PerSecond, s.After.Joules} {
 		if math.IsNaN(f) || f < 0 || f > maxStepCost {
@@ -260,11 +264,11 @@ func (s *CapSearch) Sane() bool {
 	return s.CapW >= 0 && s.CapW <= s.DefaultW && s.DefaultW <= MaxPowerCapW && len(s.Why) <= MaxPowerWhy
 }
 
-// maxStepCost bounds steps in a second, and joules for a step.
+// maxStepCost bounds steps per second, and joules per step.
 const maxStepCost = 1e15
 
-// FoundBefore is what the last attempt before a found, on cards of the same type, nil for
-// nothing: where the search of a begins.
+// FoundBefore returns the result of the last attempt before a on GPUs of the same
+// type, nil for none. The search of a begins there.
 func (j *Job) FoundBefore(a *Attempt) *CapSearch {
 	for i := len(j.Attempts) - 1; i >= 0; i-- {
 		if b := &j.Attempts[i]; b.No < a.No && b.Search != nil && b.Search.CapW > 0 && b.Estimate.GPUType == a.Estimate.GPUType {

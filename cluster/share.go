@@ -10,8 +10,8 @@ import (
 // WholeGPU is the compute of one whole GPU, in thousandths.
 const WholeGPU = 1000
 
-// Share is a slice of one GPU. An exclusive share is the whole card, and then
-// MemMiB is its sellable memory and Milli is WholeGPU.
+// Share is a slice of one GPU. An exclusive share is the whole GPU; its MemMiB is
+// the GPU's sellable memory and its Milli is WholeGPU.
 type Share struct {
 	MemMiB    int64
 	Milli     int64
@@ -24,9 +24,9 @@ type GPUShare struct {
 	Share Share
 }
 
-// Berth is where one attempt lies: a node, its shares there, and the host
-// resources that go with them. GPUs is empty for a job that needs none, and
-// sorted by id otherwise.
+// Berth is the place of one attempt on one node: the node, the shares there, and
+// the host resources that go with them. GPUs is sorted by id, and empty for a job
+// that needs none.
 type Berth struct {
 	Node     NodeID
 	GPUs     []GPUShare
@@ -34,14 +34,14 @@ type Berth struct {
 	MemMiB   int64
 }
 
-// ResizeMode is whether, and how soon, what a running job holds of GPUs is cut to what
-// it uses.
+// ResizeMode says whether, and how soon, the GPU shares of a running job are cut to
+// what it uses.
 type ResizeMode string
 
-// The modes of a partition. ResizeDefault is that of one that says nothing: conservative
-// for jobs with a checkpoint hook, to whom an attempt that is lost costs little, and off
-// for others. What ResizeConservative takes from a job it is sure not to need;
-// ResizeEager is for jobs that start again cheaply.
+// The resize modes of a partition. ResizeDefault is that of a partition that sets
+// none: conservative for jobs with a checkpoint hook, for which losing an attempt
+// costs little, and off for others. ResizeConservative takes only what a job is
+// sure not to need; ResizeEager is for jobs that are cheap to restart.
 const (
 	ResizeDefault      ResizeMode = ""
 	ResizeOff          ResizeMode = "off"
@@ -49,8 +49,8 @@ const (
 	ResizeEager        ResizeMode = "eager"
 )
 
-// ParseResizeMode reads default, off, conservative or eager; "" is default. The error is
-// an *Error of CodeInvalid.
+// ParseResizeMode parses default, off, conservative or eager; "" is default. The
+// error is an *Error of CodeInvalid.
 func ParseResizeMode(s string) (ResizeMode, error) {
 	switch m := ResizeMode(s); m {
 	case ResizeDefault, ResizeOff, ResizeConservative, ResizeEager:
@@ -72,8 +72,8 @@ func (m ResizeMode) String() string {
 // resizeDefault is how ResizeDefault is written.
 const resizeDefault = "default"
 
-// ResizeOf is how what a job of p holds of GPUs follows what it uses, ResizeOff,
-// ResizeConservative or ResizeEager; p is nil for a job of no partition.
+// ResizeOf returns the mode for the GPU shares of a job of p: ResizeOff,
+// ResizeConservative or ResizeEager; p is nil for a job in no partition.
 func ResizeOf(p *Partition, s *Spec) ResizeMode {
 	switch {
 	case p != nil && p.Resize != ResizeDefault:
@@ -84,22 +84,22 @@ func ResizeOf(p *Partition, s *Spec) ResizeMode {
 	return ResizeOff
 }
 
-// ResizeRule says when the peak of a job's GPU memory is steady, and what is left
-// to it then.
+// ResizeRule says when a job's peak GPU memory counts as steady, and how much it
+// then keeps.
 type ResizeRule struct {
-	// Steady is for how long the peak has not risen, Part the part of the time that
-	// the job was predicted to take, in thousandths: the longer of both counts.
+	// Steady is how long the peak must not have risen, Part the same as a fraction
+	// of the job's predicted duration, in thousandths: the longer of both counts.
 	Steady time.Duration
 	Part   int64
-	// Margin is what is left above the peak, in thousandths of it, and MarginMiB in
+	// Margin is what is kept above the peak, in thousandths of it, and MarginMiB in
 	// addition.
 	Margin, MarginMiB int64
-	// Declared are cut, too: jobs that said how much memory they take.
+	// Declared means that jobs with a declared memory are cut, too.
 	Declared bool
 }
 
-// Rule is that of a mode which ResizeOf returns. Jobs that were cut before it was turned
-// off grow by the conservative one.
+// Rule returns the rule of a mode that ResizeOf returns. Jobs that were cut before
+// resizing was turned off grow by the conservative rule.
 func (m ResizeMode) Rule() ResizeRule {
 	if m == ResizeEager {
 		return ResizeRule{Steady: 20 * time.Second, Part: 20, Margin: 100, MarginMiB: 256, Declared: true}
@@ -107,25 +107,25 @@ func (m ResizeMode) Rule() ResizeRule {
 	return ResizeRule{Steady: 5 * time.Minute, Part: 100, Margin: 200, MarginMiB: 512}
 }
 
-// Wait is how long the peak of a job that is predicted to run for d must be steady.
+// Wait returns how long the peak of a job with predicted duration d must be steady.
 func (r ResizeRule) Wait(d time.Duration) time.Duration {
 	return max(r.Steady, d/1000*time.Duration(r.Part))
 }
 
-// resizeLeastPart is the least that a cut must free to be worth one, as a part of what there
-// is.
+// resizeLeastPart is the smallest worthwhile cut, as a fraction (1/n) of the
+// current share.
 const resizeLeastPart = 20
 
-// growMilli is the part of a share, in thousandths, above which it grows again.
+// growMilli is the use of a share, in thousandths, above which it grows again.
 const growMilli = 920
 
-// Shares are what an attempt with shares of have, of cards that sell sellable MiB
-// each, keeps or gets when the most that it held of one is peak MiB and it used
-// milli thousandths of each: nil when that is what it has. was is what it had before
-// it was cut, nil when it was not. A share grows to no more than that.
+// Shares returns the new shares of an attempt that has the shares have on GPUs that
+// sell sellable MiB each, given a peak of peak MiB on any one of them and a use of
+// milli thousandths of each; nil if they stay the same. was holds its shares before
+// it was cut, nil if it was not; a share grows to no more than that.
 //
-// Compute is cut only where a whole GPU was given because nothing was known; a
-// share's is what others were placed by.
+// Compute is cut only where a whole GPU was given because nothing was known; the
+// compute of a partial share is what others were placed by.
 func (r ResizeRule) Shares(have, was []GPUShare, sellable []int64, peak, milli int64) []GPUShare {
 	want := peak + peak*r.Margin/1000 + r.MarginMiB
 	out, changed := slices.Clone(have), false
@@ -152,19 +152,17 @@ func (r ResizeRule) Shares(have, was []GPUShare, sellable []int64, peak, milli i
 	return out
 }
 
-// ResizeMark is what became of the shares of an attempt that were cut to what it
-// uses.
+// ResizeMark records how the shares of an attempt were cut to what it uses.
 type ResizeMark struct {
 	// At is when they were cut, Cuts how often.
 	At   Time
 	Cuts uint32
-	// Was are the shares that it was granted at its start, empty once it has them
-	// again.
+	// Was holds the shares granted at its start, empty once it has them again.
 	Was []GPUShare
 }
 
-// Granted is how much memory the attempt may have of its GPU i: its share, or what it
-// was granted at its start, where that was cut.
+// Granted returns how much memory the attempt may have of its GPU i: its share, or
+// if that was cut, what it was granted at its start.
 func (a *Attempt) Granted(i int) int64 {
 	if m := a.Resize; m != nil && i < len(m.Was) {
 		return m.Was[i].Share.MemMiB
@@ -172,12 +170,12 @@ func (a *Attempt) Granted(i int) int64 {
 	return a.Berth.GPUs[i].Share.MemMiB
 }
 
-// WasCut reports whether the attempt has less of its GPUs than it was granted, since
-// it was cut to what it used.
+// WasCut reports whether the attempt has less of its GPUs than it was granted
+// because it was cut to what it used.
 func (a *Attempt) WasCut() bool { return a.Resize != nil && len(a.Resize.Was) > 0 }
 
-// BeforeCut are the shares that the attempt had before they were cut to what it used,
-// whether to make room or since it stood idle; nil where they were not.
+// BeforeCut returns the shares that the attempt had before they were cut to what it
+// used, whether to make room or because it was idle; nil if they were not.
 func (a *Attempt) BeforeCut() []GPUShare {
 	switch {
 	case a.WasCut():
@@ -194,9 +192,9 @@ func (j *Job) OutgrewCut() bool {
 	return slices.ContainsFunc(j.Attempts, func(o Attempt) bool { return o.Usage.GPUOOM && (o.Resize != nil || o.BeforeCut() != nil) })
 }
 
-// MayResize reports whether the shares of the job's live attempt may be cut: it lies
-// on one node, the job allows it and does not need a whole GPU, and it was not cut
-// before, now or in an attempt that then ran out of memory.
+// MayResize reports whether the shares of the job's live attempt may be cut: it
+// runs on one node, the job allows it and does not need a whole GPU, and it was not
+// cut before, either now or in an attempt that then ran out of memory.
 func (j *Job) MayResize() bool {
 	a := j.Live()
 	if a == nil || a.State != JobRunning || a.Gang != nil || len(a.Berth.GPUs) == 0 || j.Spec.NoResize || j.Spec.Exclusive || j.NeedWhole ||
@@ -206,19 +204,19 @@ func (j *Job) MayResize() bool {
 	return !j.OutgrewCut()
 }
 
-// GPUTime is time of whole GPUs in microseconds: a time.Duration holds but 292
-// years of one.
+// GPUTime is whole-GPU time in microseconds: a time.Duration holds only 292 years
+// of one GPU.
 type GPUTime int64
 
-// Hours is t in GPU-hours.
+// Hours returns t in GPU-hours.
 func (t GPUTime) Hours() float64 { return float64(t) / 3.6e9 }
 
-// GPUTimeOf is the GPU time of one GPU for d.
+// GPUTimeOf returns the GPU time of one GPU for d.
 func GPUTimeOf(d time.Duration) GPUTime { return GPUTime(d.Microseconds()) }
 
-// ShareMilli is how much of a GPU a share takes, in thousandths of the whole
-// card: of memory and compute whichever is the larger part. sellable is the
-// card's sellable memory in MiB; where it is not known, 0, compute alone counts.
+// ShareMilli returns how much of a GPU a share takes, in thousandths of the whole
+// GPU: the larger of its fractions of memory and compute. sellable is the GPU's
+// sellable memory in MiB; if it is unknown, 0, only compute counts.
 func ShareMilli(s Share, sellable int64) int64 {
 	if s.Exclusive {
 		return WholeGPU
@@ -230,8 +228,8 @@ func ShareMilli(s Share, sellable int64) int64 {
 	return min(max(milli, 1), WholeGPU)
 }
 
-// HeldMilli is how much of GPUs the berths take in all, in thousandths of whole
-// ones. sellable returns the sellable memory of a card in MiB, 0 if not known.
+// HeldMilli returns the total of GPUs that the shares take, in thousandths of whole
+// ones. sellable returns the sellable memory of a GPU in MiB, 0 if unknown.
 func HeldMilli(gpus []GPUShare, sellable func(GPUID) int64) int64 {
 	n := int64(0)
 	for _, g := range gpus {
@@ -240,13 +238,14 @@ func HeldMilli(gpus []GPUShare, sellable func(GPUID) int64) int64 {
 	return n
 }
 
-// Charge is what an attempt costs who submitted it. Whoever shares a GPU pays
-// for the share alone.
+// Charge is what an attempt costs its submitter. A job that shares a GPU pays for
+// its share only.
 type Charge struct {
-	// GPU is GPU time: the part of a GPU that was held × the time that it ran, a
+	// GPU is GPU time: the fraction of a GPU that was held × the running time, a
 	// whole GPU counting as one.
 	GPU time.Duration
-	// Core is core time, of attempts without GPUs only: with a GPU its cores go.
+	// Core is core time, of attempts without GPUs only: with a GPU, cores are
+	// included.
 	Core time.Duration
 }
 
@@ -259,7 +258,7 @@ func (c Charge) GPUSeconds() float64 { return c.GPU.Seconds() }
 // CoreSeconds is the core time in seconds of one core.
 func (c Charge) CoreSeconds() float64 { return c.Core.Seconds() }
 
-// Rate is what an attempt costs in each unit of time: thousandths of a GPU and,
+// Rate returns the cost of an attempt per unit of time: thousandths of a GPU and,
 // for one without GPUs, thousandths of a core.
 func (a *Attempt) Rate() (gpuMilli, coreMilli int64) {
 	if len(a.Berth.GPUs) == 0 {
@@ -271,12 +270,12 @@ func (a *Attempt) Rate() (gpuMilli, coreMilli int64) {
 	if a.GPUMilli > 0 {
 		return a.GPUMilli, 0
 	}
-	// It was placed before the state kept what it took: memory cannot be told.
+	// It was placed before the state recorded GPUMilli: its memory is unknown.
 	return HeldMilli(a.AllGPUs(), func(GPUID) int64 { return 0 }), 0
 }
 
-// HoldsMilli is what of GPUs the attempt holds now, in thousandths: less than it is charged
-// by for nodes that left it.
+// HoldsMilli returns the GPUs that the attempt holds now, in thousandths. It is
+// less than the attempt is charged for if nodes left it.
 func (a *Attempt) HoldsMilli() int64 {
 	milli, _ := a.Rate()
 	if !a.Gang.Changed() {
@@ -288,11 +287,11 @@ func (a *Attempt) HoldsMilli() int64 {
 			live++
 		}
 	}
-	return milli / int64(a.Nodes()) * live // all have as much
+	return milli / int64(a.Nodes()) * live // all nodes have the same
 }
 
-// Ran is how long the attempt ran as of now, on several nodes the mean of its
-// parts: from its start, not from its placement, to its end. It is 0 for one
+// Ran returns how long the attempt has run as of now, from its start, not its
+// placement, to its end; on several nodes the mean of its parts. It is 0 for one
 // that never started.
 func (a *Attempt) Ran(now Time) time.Duration {
 	if a.Gang == nil {
@@ -317,17 +316,17 @@ func ran(started, ended, now Time) time.Duration {
 	return max(0, ended.Sub(started))
 }
 
-// Charge is what the attempt costs as of now, and for good once it ended. It is
-// a function of what is stored, in whole microseconds of GPU and of core time,
-// so that every replica and every report comes to the same.
+// Charge returns the cost of the attempt as of now, which is final once it ended.
+// It depends on stored values only, in whole microseconds of GPU and of core time,
+// so that every replica and every report agree.
 func (a *Attempt) Charge(now Time) Charge {
 	t := a.Ran(now)
 	gpu, core := a.Rate()
 	return Charge{GPU: TimesMilli(t, gpu), Core: TimesMilli(t, core)}
 }
 
-// TimesMilli is t × milli / 1000 in whole microseconds, and at most what can be
-// told: 146 years of one GPU.
+// TimesMilli returns t × milli
+// 1000 in whole microseconds, capped at what fits: 146 years of one GPU.
 func TimesMilli(t time.Duration, milli int64) time.Duration {
 	us := t.Microseconds()
 	if milli > 0 && us/1000 > math.MaxInt64/2000/milli {
@@ -336,7 +335,7 @@ func TimesMilli(t time.Duration, milli int64) time.Duration {
 	return time.Duration(us/1000*milli+us%1000*milli/1000) * time.Microsecond
 }
 
-// Charge is what all attempts of the job cost together as of now.
+// Charge returns the combined cost of all attempts of the job as of now.
 func (j *Job) Charge(now Time) Charge {
 	var c Charge
 	for i := range j.Attempts {

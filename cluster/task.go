@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Count is how many tasks j stands for: 1, or as many as it folds.
+// Count returns how many tasks j stands for: 1, or as many as it folds.
 func (j *Job) Count() int {
 	if j.Fold == nil {
 		return 1
@@ -15,7 +15,7 @@ func (j *Job) Count() int {
 	return SpanLen(j.Fold)
 }
 
-// Len is how many jobs a spec makes: 1, or as many as its array has tasks.
+// Len returns how many jobs a spec makes: 1, or the number of its array's tasks.
 func (s *Spec) Len() int {
 	if s.Array == nil {
 		return 1
@@ -23,13 +23,13 @@ func (s *Spec) Len() int {
 	return s.Array.Tasks.Len()
 }
 
-// InArray reports whether j is a task of an array, or several of them.
+// InArray reports whether j is one or several tasks of an array.
 func (j *Job) InArray() bool { return j.ArrayJobID != 0 }
 
-// Rank is where the task of j stands in its array, from 0.
+// Rank returns the rank of j's task in its array, from 0.
 func (j *Job) Rank() int { return int(j.ID - j.ArrayJobID) }
 
-// Ranks are the ranks in its array that j stands for.
+// Ranks returns the ranks in its array that j stands for.
 func (j *Job) Ranks() []Span {
 	if j.Fold != nil {
 		return j.Fold
@@ -37,7 +37,7 @@ func (j *Job) Ranks() []Span {
 	return []Span{{j.Rank(), j.Rank()}}
 }
 
-// TasksText is the tasks that j stands for, 7 or 8-99; "" without an array.
+// TasksText returns the tasks that j stands for, 7 or 8-99; "" without an array.
 func (j *Job) TasksText() string {
 	switch {
 	case !j.InArray():
@@ -48,7 +48,7 @@ func (j *Job) TasksText() string {
 	return j.Spec.Array.Tasks.Format(j.Fold)
 }
 
-// Label is what people call j: 17, 1234_7, or 1234_[8-99] for folded tasks.
+// Label returns j's name for users: 17, 1234_7, or 1234_[8-99] for folded tasks.
 func (j *Job) Label() string {
 	switch {
 	case !j.InArray():
@@ -59,14 +59,14 @@ func (j *Job) Label() string {
 	return j.ArrayJobID.String() + "_[" + j.TasksText() + "]"
 }
 
-// Task is the task of a rank by itself: what j, which folds it, says of it.
+// Task returns the task at a rank that j folds as a job of its own.
 func (j *Job) Task(rank int) *Job {
 	c := *j
 	c.ID, c.ArrayTaskID, c.Fold = j.ArrayJobID+JobID(rank), j.Spec.Array.Tasks.At(rank), nil
 	return &c
 }
 
-// Folding is j for other ranks of its array, at least one. Its id is that of
+// Folding returns j for other ranks of its array, at least one. Its id is that of
 // the last of them.
 func (j *Job) Folding(ranks []Span) *Job {
 	c := j.Task(ranks[len(ranks)-1].To)
@@ -76,21 +76,20 @@ func (j *Job) Folding(ranks []Span) *Job {
 	return c
 }
 
-// maxOverlap bounds how many numbers the runs of a list may name in all where they
-// lie over each other: twice what a list of different numbers can hold.
+// maxOverlap bounds how many numbers overlapping runs may name in all, counting
+// duplicates: twice what a list of distinct numbers can hold.
 const maxOverlap = 2 * (MaxTaskID + 1)
 
-// NewTasks makes a set of runs in any order, which may overlap. A run that
-// counts down or goes beyond MaxTaskID is an error, and so are runs that name the
-// same numbers again and again. It costs no more than there are runs, but where
-// some with steps lie over others.
+// NewTasks makes a set of runs in any order, which may overlap. A run that counts
+// down or exceeds MaxTaskID is an error, and so are runs that name the same numbers
+// too often. Its cost is linear in the runs unless runs with steps overlap others.
 func NewTasks(runs []TaskRun) (Tasks, error) {
 	for i := range runs {
 		if r := &runs[i]; r.First > r.Last || r.Last > MaxTaskID {
 			return Tasks{}, Errorf(CodeInvalid, "tasks %d-%d: want FROM-TO with FROM at most TO, and TO at most %d", r.First, r.Last, MaxTaskID)
 		}
 	}
-	if runs = tidy(runs); apart(runs) { // as they are stored
+	if runs = tidy(runs); apart(runs) { // as stored
 		return longest(runs), nil
 	}
 	if runs = mergeRuns(runs); apart(runs) {
@@ -122,8 +121,8 @@ func apart(runs []TaskRun) bool {
 	return true
 }
 
-// tidy returns the runs with their last number as the last, and 1 for a step that
-// is none. What is given stays as it is.
+// tidy returns the runs with Last set to the last number actually reached, and 1
+// for a Step of 0. The argument is not changed.
 func tidy(runs []TaskRun) []TaskRun {
 	out := make([]TaskRun, len(runs))
 	for i, r := range runs {
@@ -136,10 +135,10 @@ func tidy(runs []TaskRun) []TaskRun {
 	return out
 }
 
-// mergeRuns puts tidy runs in order of their first numbers, with those made one that
-// have the same step and meet.
+// mergeRuns sorts tidy runs by first number and merges those that have the same
+// step and meet.
 func mergeRuns(out []TaskRun) []TaskRun {
-	// Those of one step and one remainder beside each other.
+	// Bring runs with the same step and remainder together.
 	slices.SortFunc(out, func(a, b TaskRun) int {
 		return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.First%a.Step, b.First%b.Step), cmp.Compare(a.First, b.First))
 	})
@@ -156,7 +155,7 @@ func mergeRuns(out []TaskRun) []TaskRun {
 	}
 	out = out[:n]
 	slices.SortFunc(out, func(a, b TaskRun) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Step, b.Step)) })
-	// A range of all numbers says what one with steps within it says.
+	// A contiguous range of all numbers covers a stepped run within it.
 	whole := TaskRun{First: 1}
 	return slices.DeleteFunc(out, func(r TaskRun) bool {
 		if r.Step == 1 {
@@ -167,13 +166,13 @@ func mergeRuns(out []TaskRun) []TaskRun {
 	})
 }
 
-// runsOf are the stretches of bits that are set.
+// runsOf returns the runs of bits that are set.
 func runsOf(set []uint64) []TaskRun {
 	var out []TaskRun
 	for w, x := range set {
 		for x != 0 {
 			from := bits.TrailingZeros64(x)
-			to := from + bits.TrailingZeros64(^(x >> from)) // behind the last one
+			to := from + bits.TrailingZeros64(^(x >> from)) // after the last one
 			x &^= (1<<(to-from) - 1) << from
 			first, last := uint32(w*64+from), uint32(w*64+to-1)
 			if n := len(out); n > 0 && out[n-1].Last+1 == first {
@@ -186,15 +185,16 @@ func runsOf(set []uint64) []TaskRun {
 	return out
 }
 
-// longest makes the set of runs that lie behind each other: the longest runs from
-// the first number on, so that equal sets have equal runs.
+// longest makes the set of disjoint, ordered runs, with the longest runs from the
+// first number on, so that equal sets have equal runs.
 func longest(runs []TaskRun) Tasks {
 	var t Tasks
-	var r *TaskRun // the last of t, which may go on
+	var r *TaskRun // the last run of t, which may be extended
 	for _, q := range runs {
 		for more := true; more; {
 			if r != nil && (r.First == r.Last || q.First-r.Last == r.Step) {
-				// It goes on with the first of q, and with the rest if the step is the same.
+				// Extend it with the first number of q, and with the rest if the
+				// step is the same.
 				if r.First == r.Last {
 					r.Step = q.First - r.Last
 				}
@@ -223,14 +223,14 @@ func longest(runs []TaskRun) Tasks {
 	return t
 }
 
-// In is the ranks of those of the tasks that are also in o.
+// In returns the ranks of those tasks that are also in o.
 func (t *Tasks) In(o *Tasks) []Span {
 	out, _ := t.InAtMost(o, MaxTaskID+1)
 	return out
 }
 
-// InAtMost is In where that is at most so many spans, and false where it is more.
-// It costs no more than there are runs in both, and spans in the answer.
+// InAtMost is like In but returns false if the result has more than spans spans.
+// Its cost is linear in the runs of both and the spans returned.
 func (t *Tasks) InAtMost(o *Tasks, spans int) (out []Span, ok bool) {
 	for i, k := 0, 0; i < len(t.runs) && k < len(o.runs); {
 		r, q := &t.runs[i], &o.runs[k]
@@ -262,13 +262,13 @@ func (t *Tasks) InAtMost(o *Tasks, spans int) (out []Span, ok bool) {
 	return out, true
 }
 
-// meet is the first number that both runs have, and the distance to the next.
+// meet returns the first number that both runs have, and the distance to the next.
 func (r *TaskRun) meet(q *TaskRun) (first, step uint32, ok bool) {
 	lo, hi := uint64(max(r.First, q.First)), uint64(min(r.Last, q.Last))
 	if lo > hi {
 		return 0, 0, false
 	}
-	// x = r.First + a·r.Step is to be q.First modulo q.Step.
+	// x = r.First + a·r.Step must equal q.First modulo q.Step.
 	p, s := int64(r.Step), int64(q.Step)
 	g, inv := gcd(p%s, s)
 	diff := int64(q.First) - int64(r.First)
@@ -288,8 +288,8 @@ func (r *TaskRun) meet(q *TaskRun) (first, step uint32, ok bool) {
 	return uint32(x), uint32(min(lcm, MaxTaskID+1)), true
 }
 
-// gcd returns the greatest common divisor of a and b, which is above 0, and a
-// number by which a is that modulo b.
+// gcd returns the greatest common divisor of a and b, which must be above 0, and a
+// number inv such that a·inv is g modulo b.
 func gcd(a, b int64) (g, inv int64) {
 	x, y := int64(1), int64(0)
 	for b != 0 {
@@ -299,7 +299,7 @@ func gcd(a, b int64) (g, inv int64) {
 	return a, x
 }
 
-// Select is the tasks of some ranks.
+// Select returns the tasks at some ranks.
 func (t *Tasks) Select(ranks []Span) Tasks {
 	var runs []TaskRun
 	for _, sp := range ranks {
@@ -317,7 +317,7 @@ func (t *Tasks) Select(ranks []Span) Tasks {
 	return longest(runs)
 }
 
-// runAt is the index of the run that has a rank.
+// runAt returns the index of the run that contains a rank.
 func (t *Tasks) runAt(rank int) int {
 	i, found := slices.BinarySearchFunc(t.runs, rank, func(r TaskRun, n int) int { return cmp.Compare(r.at, n) })
 	if !found {

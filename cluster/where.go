@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// Where is on which nodes a job may run, beside what its partition says. Values
+// Where restricts the nodes a job may run on, in addition to its partition. Values
 // are immutable; nil is anywhere.
 type Where struct {
-	// Nodes are nodes that it must have, all of them: with as many as it has nodes
-	// it runs there and nowhere else. Exclude are those that it must not have.
+	// Nodes lists nodes that the job must have, all of them: if they are as many as
+	// it needs, it runs there and nowhere else. Exclude lists those that it must
+	// not have.
 	Nodes, Exclude HostList
-	// Features is what its nodes must have.
+	// Features are required of its nodes.
 	Features Features
-	// Whole tells that nobody else may be on its nodes, and that it takes all
-	// cores of each; of the memory see Spec.TakesAllMem.
+	// Whole means that no other job may be on its nodes, and that it takes all
+	// cores of each; for memory see Spec.TakesAllMem.
 	Whole bool
-	// Reservation is the name of the one inside of which it runs, "" for none.
+	// Reservation is the reservation in which it runs, "" for none.
 	Reservation string
-	// Switches is on how few switches its nodes are to be.
+	// Switches limits how many switches its nodes may be on.
 	Switches Switches
 }
 
-// WhereOf reads where a job may run; nil is anywhere. The error is a
-// *Error of CodeInvalid that names the field.
+// WhereOf parses where a job may run; nil is anywhere. The error is an *Error of
+// CodeInvalid that names the field.
 func WhereOf(nodes, exclude, features string, whole bool, reservation, switches string) (*Where, error) {
 	w := &Where{Whole: whole, Reservation: reservation}
 	var err error
@@ -51,10 +52,10 @@ func WhereOf(nodes, exclude, features string, whole bool, reservation, switches 
 	return w, nil
 }
 
-// Named reports whether nodes are named that the job must have.
+// Named reports whether the job must have certain nodes.
 func (w *Where) Named() bool { return w != nil && w.Nodes.String() != "" }
 
-// InReservation is the name of the reservation that it asks for.
+// InReservation returns the name of the reservation that it asks for.
 func (w *Where) InReservation() string {
 	if w == nil {
 		return ""
@@ -62,23 +63,23 @@ func (w *Where) InReservation() string {
 	return w.Reservation
 }
 
-// Switches is on how few of the network's lowest switches a job on several nodes is to
-// be, and for how long it waits for such nodes before it takes any: Slurm's --switches.
-// The zero value asks for nothing.
+// Switches limits the network's lowest switches that a multi-node job may be spread
+// over, and says how long it waits for such nodes before it takes any: Slurm's
+// --switches. The zero value asks for nothing.
 type Switches struct {
 	Most int
 	Wait time.Duration
 }
 
-// DefaultSwitchWait is for how long a job waits that does not say so, as Slurm's
-// max_switch_wait has it. MaxSwitchWait is the longest that it may say.
+// DefaultSwitchWait is how long a job waits if it does not say, like Slurm's
+// max_switch_wait. MaxSwitchWait is the longest that it may ask for.
 const (
 	DefaultSwitchWait = 5 * time.Minute
 	MaxSwitchWait     = 30 * 24 * time.Hour
 )
 
-// ParseSwitches reads how many, as 1, or how many and for how long, as 1@10m; "" asks
-// for nothing. The error is an *Error of CodeInvalid.
+// ParseSwitches parses a count, as 1, or a count and a wait, as 1@10m; "" asks for
+// nothing. The error is an *Error of CodeInvalid.
 func ParseSwitches(s string) (Switches, error) {
 	if s == "" {
 		return Switches{}, nil
@@ -97,7 +98,7 @@ func ParseSwitches(s string) (Switches, error) {
 	return w, nil
 }
 
-// String is what ParseSwitches reads.
+// String returns the form that ParseSwitches parses.
 func (s Switches) String() string {
 	if s.Most == 0 {
 		return ""
@@ -105,8 +106,8 @@ func (s Switches) String() string {
 	return strconv.Itoa(s.Most) + "@" + s.Wait.String()
 }
 
-// FewSwitches is on how many switches the job's nodes may be when it starts at a time,
-// and until when that holds; 0 is on any.
+// FewSwitches returns the most switches that the job's nodes may be on if it starts
+// at now, and until when that holds; 0 is any.
 func (j *Job) FewSwitches(now Time) (most int, until Time) {
 	if w := j.Spec.Where; w != nil && w.Switches.Most > 0 && j.Spec.NodeCount() > 1 {
 		if until = j.Eligible.Add(w.Switches.Wait); now < until {
@@ -119,15 +120,15 @@ func (j *Job) FewSwitches(now Time) (most int, until Time) {
 // WholeNodes reports whether the job wants its nodes for itself.
 func (s *Spec) WholeNodes() bool { return s.Where != nil && s.Where.Whole }
 
-// TakesAllMem reports whether the job takes all memory of its nodes: those that are
-// its own, unless it says how much it needs.
+// TakesAllMem reports whether the job takes all memory of its nodes: they are
+// exclusive to it and it does not say how much it needs.
 func (s *Spec) TakesAllMem() bool { return s.WholeNodes() && s.MemMiB == 0 }
 
 // Allows reports whether a node, by its name and features alone, may be one of
 // the job's.
 func (s *Spec) Allows(n *Node) bool { return s.Refuses(n) == "" }
 
-// Refuses says why a node may not be one of the job's, "" when it may.
+// Refuses returns why a node may not be one of the job's, "" if it may.
 func (s *Spec) Refuses(n *Node) string {
 	w := s.Where
 	switch {
@@ -145,21 +146,21 @@ func (s *Spec) Refuses(n *Node) string {
 	return ""
 }
 
-// Restricted reports whether Refuses may refuse a node for another reason than
+// Restricted reports whether Refuses may refuse a node for a reason other than
 // Spec.Node.
 func (s *Spec) Restricted() bool {
 	return s.Where != nil && (s.Where.Named() || s.Where.Exclude.String() != "" || s.Where.Features.String() != "")
 }
 
-// What a job's lists may cost each time that a node is looked for in them, or that
-// their names are made.
+// Bounds on the cost of a job's lists each time a node is looked up in them or
+// their names are listed.
 const (
 	maxHostParts = 64
 	maxHostAgain = 64
 )
 
-// Check reports whether the reservation and the lists are ones that a job of so
-// many nodes may ask for. The error is an *Error of CodeInvalid.
+// Check reports whether a job on nodes nodes may ask for the reservation and the
+// lists. The error is an *Error of CodeInvalid.
 func (w *Where) Check(nodes int) error {
 	switch {
 	case w == nil:
@@ -187,22 +188,21 @@ func (w *Where) Check(nodes int) error {
 
 // Bounds of features.
 const (
-	MaxNodeFeatures = 64 // of a node
+	MaxNodeFeatures = 64 // per node
 	maxFeatureLen   = 63
-	maxTerms        = 64 // in what a job asks for
+	maxTerms        = 64 // per job request
 )
 
-// Features is what of features a job asks for: one of several sets. The zero
-// value asks for nothing.
+// Features is the feature expression that a job asks for: one of several sets. The
+// zero value asks for nothing.
 type Features struct {
 	text string
 	any  [][]string
 }
 
-// ParseFeatures reads what is asked for as Slurm's --constraint: names joined by
-// & (all of them) and | (one of them), where & binds closer. What Slurm has
-// beyond that, counts and brackets, is refused. The error is an *Error of
-// CodeInvalid.
+// ParseFeatures parses Slurm's --constraint: names joined by & (all of them) and |
+// (one of them), where & binds tighter. Slurm's counts and brackets are refused.
+// The error is an *Error of CodeInvalid.
 func ParseFeatures(s string) (Features, error) {
 	s = strings.TrimSpace(strings.ReplaceAll(s, ",", "&"))
 	if s == "" {
@@ -250,20 +250,20 @@ func CheckFeature(s string) error {
 	return nil
 }
 
-// String is what was asked for, "" for nothing.
+// String returns what was asked for, "" for nothing.
 func (f Features) String() string { return f.text }
 
-// Equal reports whether the same was asked for in the same words.
+// Equal reports whether both have the same text.
 func (f Features) Equal(o Features) bool { return f.text == o.text }
 
-// Match reports whether a node with so many features has what is asked for.
+// Match reports whether a node with the features has satisfies f.
 func (f Features) Match(has []string) bool {
 	return f.text == "" || slices.ContainsFunc(f.any, func(all []string) bool {
 		return !slices.ContainsFunc(all, func(name string) bool { return !slices.Contains(has, name) })
 	})
 }
 
-// CheckFeatures reports whether a node may say that it has these: sorted, each
+// CheckFeatures reports whether a node may report these features: sorted, each
 // once.
 func CheckFeatures(has []string) error {
 	if len(has) > MaxNodeFeatures {
