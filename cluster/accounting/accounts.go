@@ -1,5 +1,6 @@
-// Package accounting is what jobs are charged to and bounded by: accounts, QOS, quotas and
-// their tallies, what was spent, and shares of it. It stands on the words of cluster.
+// Package accounting defines what jobs are charged to and limited by: accounts,
+// QOS, quotas and their tallies, usage, and fair shares of it. It builds on the
+// types of package cluster.
 package accounting
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Bounds of what accounts may hold.
+// Bounds of accounts.
 const (
 	MaxAccounts     = 10_000
 	MaxMembers      = 100_000
@@ -21,27 +22,27 @@ const (
 	MaxQuotas       = 100_000
 	MaxShares       = 1_000_000
 	MaxAccountDepth = 16
-	// MaxPriority bounds QOS.Priority: each is a class of its own.
+	// MaxPriority bounds QOS.Priority: each value is a class of its own.
 	MaxPriority = 100
 )
 
-// Account is whom jobs are charged to. Accounts form a tree. Values are
+// Account is an account that jobs are charged to. Accounts form a tree. Values are
 // immutable.
 type Account struct {
 	Name string
-	// Parent is "" for one at the top.
+	// Parent is "" at the top of the tree.
 	Parent   string
 	Revision uint64
-	// Shares are its claim beside those that have the same parent.
+	// Shares is its claim relative to the others with the same parent.
 	Shares int64
-	// QOS are the qualities of service that its jobs may have, sorted; empty is
-	// what the parent allows, at the top all. DefaultQOS is that of a job that
+	// QOS lists the qualities of service that its jobs may have, sorted; empty
+	// means those of the parent, at the top all. DefaultQOS is that of a job that
 	// names none, "" the parent's.
 	QOS        []string
 	DefaultQOS string
 }
 
-// Check reports whether a is one that a cluster may have.
+// Check reports whether a is valid.
 func (a *Account) Check() error {
 	if err := cluster.CheckAccountName(a.Name); err != nil {
 		return err
@@ -72,19 +73,19 @@ func (a *Account) Check() error {
 type Member struct {
 	Account string
 	UID     cluster.UID
-	// Name is what the user is called, for people.
+	// Name is the user's name, for display.
 	Name     string
 	Revision uint64
-	// Shares are the user's claim beside the others of the account.
+	// Shares is the user's claim relative to the other users of the account.
 	Shares int64
-	// Default tells that jobs which name no account are charged to this one; a
-	// user has one such.
+	// Default means that jobs that name no account are charged to this one; a user
+	// has one such account.
 	Default bool
 	// Coordinator may set the quotas of the account's users.
 	Coordinator bool
 }
 
-// Check reports whether m is one that a cluster may have.
+// Check reports whether m is valid.
 func (m *Member) Check() error {
 	if err := cluster.CheckAccountName(m.Account); err != nil {
 		return err
@@ -98,26 +99,27 @@ func (m *Member) Check() error {
 	return nil
 }
 
-// QOS is a quality of service: how soon jobs go, and whom they may end for it.
+// QOS is a quality of service: the priority of jobs and which others they may
+// preempt.
 type QOS struct {
 	Name     string
 	Revision uint64
-	// Priority puts its jobs before all of a lower one, 0 to MaxPriority; jobs
-	// without a QOS have 0.
+	// Priority puts its jobs before all those of a lower one, 0 to MaxPriority;
+	// jobs without a QOS have 0.
 	Priority int64
-	// Preempts are the QOS whose jobs make room for its jobs, sorted.
+	// Preempts lists the QOS whose jobs its jobs may preempt, sorted.
 	Preempts []string
-	// Grace is how long a job of it that makes room has after SIGTERM, unless its
-	// checkpoint hook says otherwise; 0 is what the node gives.
+	// Grace is the time after SIGTERM for a preempted job of this QOS, unless its
+	// checkpoint hook says otherwise; 0 is the node's default.
 	Grace time.Duration
-	// Cancel ends a job of it that makes room for good; else it waits again.
+	// Cancel ends preempted jobs of this QOS for good; otherwise they are requeued.
 	Cancel bool
-	// Default is for jobs that name none where no account says otherwise. At most
-	// one is.
+	// Default marks the QOS of jobs that name none where no account says otherwise.
+	// At most one is the default.
 	Default bool
 }
 
-// Check reports whether q is one that a cluster may have.
+// Check reports whether q is valid.
 func (q *QOS) Check() error {
 	if err := cluster.CheckQOSName(q.Name); err != nil {
 		return err
@@ -141,23 +143,24 @@ func (q *QOS) Check() error {
 	return nil
 }
 
-// AccountPolicy is what holds for all accounts.
+// AccountPolicy holds the settings common to all accounts.
 type AccountPolicy struct {
 	Revision uint64
-	// HalfLife is how long it takes until use counts half; 0 is never.
+	// HalfLife is the time after which past use counts half; 0 means that it does
+	// not decay.
 	HalfLife time.Duration
-	// CoreMicro is what a core costs beside a GPU, in millionths, for jobs
+	// CoreMicro is the cost of a core relative to a GPU, in millionths, for jobs
 	// without GPUs.
 	CoreMicro int64
-	// Require refuses jobs of users who have no account, where there are any.
+	// Require refuses jobs of users without an account once any account exists.
 	Require bool
-	// GPUWeights are what GPUs cost beside each other, in order of type; a type
-	// that is not there has weight one. It is not changed in place.
+	// GPUWeights are the relative costs of GPU types, sorted by type; a missing
+	// type has weight one. It is not changed in place.
 	GPUWeights []GPUWeight
 }
 
-// GPUWeight is what an hour of a whole GPU of a type costs, in thousandths of one of
-// weight one.
+// GPUWeight is the cost of an hour of a whole GPU of a type, in thousandths of one
+// of weight one.
 type GPUWeight struct {
 	GPUType string
 	Milli   int64
@@ -169,7 +172,7 @@ const (
 	maxGPUWeight  = 1_000_000 // thousandths
 )
 
-// WeightMilli is the weight of a GPU type in thousandths.
+// WeightMilli returns the weight of a GPU type in thousandths.
 func (p *AccountPolicy) WeightMilli(gpuType string) int64 {
 	i, ok := slices.BinarySearchFunc(p.GPUWeights, gpuType, func(w GPUWeight, t string) int { return strings.Compare(w.GPUType, t) })
 	if !ok {
@@ -195,12 +198,12 @@ func (p *AccountPolicy) checkWeights() error {
 	return nil
 }
 
-// DefaultAccountPolicy is that of a cluster that set none.
+// DefaultAccountPolicy returns the policy of a cluster that set none.
 func DefaultAccountPolicy() AccountPolicy {
 	return AccountPolicy{HalfLife: 7 * 24 * time.Hour, CoreMicro: 20_000}
 }
 
-// Check reports whether p is one that a cluster may have.
+// Check reports whether p is valid.
 func (p *AccountPolicy) Check() error {
 	switch {
 	case p.HalfLife != 0 && (p.HalfLife < time.Minute || p.HalfLife > 10*365*24*time.Hour):
@@ -211,7 +214,7 @@ func (p *AccountPolicy) Check() error {
 	return p.checkWeights()
 }
 
-// Period is after which a budget is filled again, in UTC.
+// Period is the time after which a budget is renewed, in UTC.
 type Period string
 
 // The periods. "" has no end: use decays instead.
@@ -224,10 +227,10 @@ const (
 	Yearly    Period = "year"
 )
 
-// Periods lists those that end.
+// Periods returns the periods that end.
 func Periods() []Period { return []Period{Daily, Weekly, Monthly, Quarterly, Yearly} }
 
-// Begin is when the period began that holds t.
+// Begin returns the start of the period that contains t.
 func (p Period) Begin(t cluster.Time) cluster.Time {
 	at := t.Std()
 	y, m, d := at.Date()
@@ -247,7 +250,7 @@ func (p Period) Begin(t cluster.Time) cluster.Time {
 	return cluster.TimeOf(time.Date(y, m, d, 0, 0, 0, 0, time.UTC))
 }
 
-// End is when the next one begins after the period that holds t; 0 for Decaying.
+// End returns the end of the period that contains t; 0 for Decaying.
 func (p Period) End(t cluster.Time) cluster.Time {
 	y, m, d := p.Begin(t).Std().Date()
 	switch p {
@@ -267,19 +270,18 @@ func (p Period) End(t cluster.Time) cluster.Time {
 	return cluster.TimeOf(time.Date(y, m, d, 0, 0, 0, 0, time.UTC))
 }
 
-// Limits bound those whom a quota is for; 0 is no bound.
+// Limits bound the subject of a quota; 0 is no bound.
 type Limits struct {
-	// GPUMilli bounds the GPUs that are held at once, in thousandths: half a GPU
-	// counts 500.
+	// GPUMilli bounds the GPUs held at once, in thousandths: half a GPU counts 500.
 	GPUMilli int64
 	// Running bounds the jobs that run at once, Jobs those that wait or run.
 	Running, Jobs int64
-	// GPUTime is the budget of GPU time, use of cores included, in each Period or,
-	// without one, of what is left of it as it decays. Nothing starts once it is
-	// spent; what runs goes on.
+	// GPUTime is the budget of GPU time, including core use, in each Period or,
+	// without one, of the decayed use. Nothing starts once it is spent; running
+	// jobs go on.
 	GPUTime cluster.GPUTime
 	Period  Period
-	// MaxTime bounds the time limit of each job, MaxGPUs its GPUs on all nodes.
+	// MaxTime bounds the time limit of each job, MaxGPUs its GPUs over all nodes.
 	MaxTime time.Duration
 	MaxGPUs int64
 }
@@ -287,7 +289,7 @@ type Limits struct {
 // Zero reports whether nothing is bounded.
 func (l *Limits) Zero() bool { return *l == Limits{} || *l == Limits{Period: l.Period} }
 
-// over fills what l leaves open with that of d.
+// over fills what l leaves open from d.
 func (l Limits) over(d *Limits) Limits {
 	if d == nil {
 		return l
@@ -306,17 +308,17 @@ func (l Limits) over(d *Limits) Limits {
 	return l
 }
 
-// Subject is whom a quota is for.
+// Subject is what a quota applies to.
 type Subject struct {
 	// Account and QOS are names, "" for any; only one of them is set.
 	Account, QOS string
-	// User tells that it is for one user, UID. Each is for every user apart, who
-	// has no quota of the kind.
+	// User means that it applies to one user, UID. Each means that it applies
+	// separately to every user without a quota of that kind.
 	User, Each bool
 	UID        cluster.UID
 }
 
-// String is the subject as it is typed and stored.
+// String returns the subject as it is typed and stored.
 func (s Subject) String() string {
 	var parts []string
 	switch {
@@ -334,16 +336,16 @@ func (s Subject) String() string {
 	return strings.Join(parts, "/")
 }
 
-// Quota is what bounds a subject.
+// Quota is a set of limits on a subject.
 type Quota struct {
 	Subject Subject
-	// Name is what its user is called, for people.
+	// Name is its user's name, for display.
 	Name     string
 	Revision uint64
 	Limits   Limits
 }
 
-// Check reports whether q is one that a cluster may have.
+// Check reports whether q is valid.
 func (q *Quota) Check() error {
 	s, l := q.Subject, &q.Limits
 	switch {
@@ -376,13 +378,13 @@ func (q *Quota) Check() error {
 	return nil
 }
 
-// Holder is under whom a job counts. It never changes.
+// Holder identifies what a job counts against. It never changes.
 type Holder struct {
 	Account, QOS string
 	UID          cluster.UID
 }
 
-// HolderOf is that of a job.
+// HolderOf returns the holder of a job.
 func HolderOf(j *cluster.Job) Holder {
 	return Holder{Account: j.Spec.Account, QOS: j.Spec.QOS, UID: j.Owner.UID}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // halvings are 2^(-1/2), 2^(-1/4), 2^(-1/8) … in units of 2^-64, rounded down.
-// Use decays by integers alone, so that replicas agree on every bit.
+// Decay uses integers only, so that replicas agree on every bit.
 var halvings = [40]uint64{
 	0xb504f333f9de6484, 0xd744fccad69d6af4, 0xeac0c6e7dd24392e, 0xf5257d152486cc2c,
 	0xfa83b2db722a033a, 0xfd3e0c0cf486c174, 0xfe9e115c7b8f884b, 0xff4ecb59511ec8a5,
@@ -41,8 +41,8 @@ func factor(d, half time.Duration) uint64 {
 	return f >> halves
 }
 
-// Decay is what is left of v after d when it halves every half; half 0 keeps
-// it. It is a function of whole numbers, rounded down.
+// Decay returns what is left of v after d when it halves every half; a half of 0
+// means no decay. It uses integer arithmetic, rounded down.
 func Decay(v int64, d, half time.Duration) int64 {
 	if v <= 0 {
 		return 0
@@ -54,13 +54,14 @@ func Decay(v int64, d, half time.Duration) int64 {
 	return int64(hi)
 }
 
-// Accrued is what is left at its end of a use of one unit a unit of time that
-// lasted d, each moment of it having decayed since; half 0 is d itself.
+// Accrued returns what is left, at the end of d, of a use of one unit per unit of
+// time that lasted d, each moment of it having decayed since; with a half of 0 it
+// is d.
 func Accrued(d, half time.Duration) time.Duration {
 	if half <= 0 || d <= 0 {
 		return max(0, d)
 	}
-	if d < half>>16 { // what has decayed is less than one in 100,000
+	if d < half>>16 { // less than one in 100,000 has decayed
 		return d
 	}
 	// half/ln 2 × (1 - 2^(-d/half))

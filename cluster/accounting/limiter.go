@@ -7,47 +7,47 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Tally is what a subject has now.
+// Tally is the current use of a subject.
 type Tally struct {
 	// Jobs wait or run, Running run.
 	Jobs, Running int64
-	// GPUMilli is what they hold.
+	// GPUMilli is the GPUs that they hold.
 	GPUMilli int64
 }
 
 func (t *Tally) zero() bool { return *t == Tally{} }
 
-// Limiter holds jobs against the quotas of a cluster. The state machine keeps
-// one, and the scheduler takes a copy of it through a pass, so that both come to
-// the same. It is not safe for several goroutines.
+// Limiter checks jobs against the quotas of a cluster. The state machine keeps one,
+// and the scheduler works on a copy of it during a pass, so that both agree. It is
+// not safe for concurrent use.
 type Limiter struct {
 	accounts map[string]*Account
 	quotas   map[Subject]*Quota
 	tallies  map[Subject]*Tally
 	bounds   map[Holder][]bound
-	// spent is the use that counts against a budget, asked for seldom.
+	// spent returns the use that counts against a budget; it is called rarely.
 	spent func(Subject, Period) cluster.GPUTime
 }
 
-// bound is one quota that holds for a holder.
+// bound is one quota that applies to a holder.
 type bound struct {
 	limits  Limits
-	subject Subject // whose tally it is
+	subject Subject // the subject of the tally
 	tally   *Tally
 }
 
-// NewLimiter returns a limiter for quotas; neither map may change while it is
-// used. spent tells the use of a subject in the period that runs now; it may be
-// nil where no quota has a budget.
+// NewLimiter returns a limiter for quotas; neither map may change while it is used.
+// spent returns the use of a subject in the current period; it may be nil if no
+// quota has a budget.
 func NewLimiter(accounts map[string]*Account, quotas map[Subject]*Quota, spent func(Subject, Period) cluster.GPUTime) *Limiter {
 	return &Limiter{accounts: accounts, quotas: quotas, tallies: map[Subject]*Tally{}, bounds: map[Holder][]bound{}, spent: spent}
 }
 
-// Spend replaces what tells the use of a subject.
+// Spend replaces the function that returns the use of a subject.
 func (l *Limiter) Spend(spent func(Subject, Period) cluster.GPUTime) { l.spent = spent }
 
-// Clone returns a copy for a pass, nil of nil. It may be made while others make
-// one; budgets are told as they are by l, until Spend says otherwise.
+// Clone returns a copy for a pass, nil for nil. It may run concurrently with other
+// calls of Clone; budgets are read as l reads them until Spend is called.
 func (l *Limiter) Clone() *Limiter {
 	if l == nil {
 		return nil
@@ -60,7 +60,7 @@ func (l *Limiter) Clone() *Limiter {
 	return c
 }
 
-// of returns the quotas that hold for a holder.
+// of returns the quotas that apply to a holder.
 func (l *Limiter) of(h Holder) []bound {
 	if b, ok := l.bounds[h]; ok {
 		return b
@@ -117,7 +117,7 @@ func (l *Limiter) of(h Holder) []bound {
 	return out
 }
 
-// Budgets calls fn for each budget that use of a holder counts against.
+// Budgets calls fn for each budget that a holder's use counts against.
 func (l *Limiter) Budgets(h Holder, fn func(Subject, Period)) {
 	for _, b := range l.of(h) {
 		if b.limits.GPUTime > 0 {
@@ -126,8 +126,8 @@ func (l *Limiter) Budgets(h Holder, fn func(Subject, Period)) {
 	}
 }
 
-// Overspent calls fn for each budget of a holder of which nothing is left, with
-// the limits that it is of and what was used.
+// Overspent calls fn for each exhausted budget of a holder, with its limits and the
+// use.
 func (l *Limiter) Overspent(h Holder, fn func(*Limits, cluster.GPUTime)) {
 	for _, b := range l.of(h) {
 		if used := l.Spent(b.subject, b.limits.Period); b.limits.GPUTime > 0 && used >= b.limits.GPUTime {
@@ -136,7 +136,7 @@ func (l *Limiter) Overspent(h Holder, fn func(*Limits, cluster.GPUTime)) {
 	}
 }
 
-// Together reports whether some quota counts jobs of both holders as one.
+// Together reports whether some quota counts jobs of both holders together.
 func (l *Limiter) Together(a, b Holder) bool {
 	for _, x := range l.of(a) {
 		for _, y := range l.of(b) {
@@ -148,7 +148,7 @@ func (l *Limiter) Together(a, b Holder) bool {
 	return false
 }
 
-// HasBudgets reports whether any quota has one.
+// HasBudgets reports whether any quota has a budget.
 func (l *Limiter) HasBudgets() bool {
 	for _, q := range l.quotas {
 		if q.Limits.GPUTime > 0 {
@@ -158,7 +158,7 @@ func (l *Limiter) HasBudgets() bool {
 	return false
 }
 
-// Count adds to, or with a negative amount takes from, what a holder has.
+// Count adds to a holder's use, or subtracts from it if negative.
 func (l *Limiter) Count(h Holder, jobs, running, gpuMilli int64) {
 	for _, b := range l.of(h) {
 		b.tally.Jobs += jobs
@@ -167,7 +167,7 @@ func (l *Limiter) Count(h Holder, jobs, running, gpuMilli int64) {
 	}
 }
 
-// Tally is what a subject has now, where a quota is for it.
+// Tally returns the current use of a subject that has a quota.
 func (l *Limiter) Tally(s Subject) Tally {
 	if t := l.tallies[s]; t != nil {
 		return *t
@@ -175,7 +175,7 @@ func (l *Limiter) Tally(s Subject) Tally {
 	return Tally{}
 }
 
-// Spent is what counts against a budget of a subject.
+// Spent returns what counts against a subject's budget.
 func (l *Limiter) Spent(s Subject, p Period) cluster.GPUTime {
 	if l.spent == nil {
 		return 0
@@ -183,7 +183,7 @@ func (l *Limiter) Spent(s Subject, p Period) cluster.GPUTime {
 	return l.spent(s, p)
 }
 
-// Used lists the subjects that have something.
+// Used returns the subjects whose use is not zero.
 func (l *Limiter) Used() map[Subject]Tally {
 	out := map[Subject]Tally{}
 	for s, t := range l.tallies {
@@ -194,14 +194,15 @@ func (l *Limiter) Used() map[Subject]Tally {
 	return out
 }
 
-// MayStart returns why a job of a holder that takes so much of GPUs, in
-// thousandths, may not start now: the limit, its value and the use. The zero
-// Reason is that it may.
+// MayStart returns why a job of a holder that takes gpuMilli thousandths of GPUs
+// may not start now: the limit, its value and the use. The zero Reason means that
+// it may.
 func (l *Limiter) MayStart(h Holder, gpuMilli int64) cluster.Reason {
 	return l.mayTake(h, gpuMilli, false)
 }
 
-// MayGrow returns why a job of a holder that runs may not take so much more of GPUs.
+// MayGrow returns why a running job of a holder may not take that much more of
+// GPUs.
 func (l *Limiter) MayGrow(h Holder, gpuMilli int64) cluster.Reason {
 	return l.mayTake(h, gpuMilli, true)
 }
@@ -222,8 +223,8 @@ func (l *Limiter) mayTake(h Holder, gpuMilli int64, grows bool) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// MostGPUs is how many GPUs one job of a holder may have on all of its nodes, 0 for any
-// number.
+// MostGPUs returns how many GPUs one job of a holder may have on all of its nodes,
+// 0 for any number.
 func (l *Limiter) MostGPUs(h Holder) (n int64) {
 	for _, b := range l.of(h) {
 		if lim := b.limits.MaxGPUs; lim > 0 && (n == 0 || lim < n) {
@@ -243,8 +244,8 @@ func (l *Limiter) MaySubmit(h Holder, n int) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// Enter holds a job's spec against what no job of its holder may ever ask for,
-// and gives one that asks for no time the most that it may have.
+// Enter checks a job's spec against the per-job limits of its holder, and sets the
+// time limit of a job without one to the highest allowed.
 func (l *Limiter) Enter(h Holder, s *cluster.Spec) cluster.Reason {
 	gpus := int64(s.GPUs * s.NodeCount())
 	for _, b := range l.of(h) {
@@ -274,7 +275,7 @@ func (l *Limiter) Enter(h Holder, s *cluster.Spec) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// who names the subject in a sentence.
+// who names the subject within a sentence.
 func (b *bound) who() string {
 	s := b.subject
 	switch {
@@ -292,7 +293,7 @@ func (b *bound) who() string {
 
 func (b *bound) jobsOf() string { return "each job of " + b.who() }
 
-// code is what Slurm calls the limit.
+// code returns Slurm's name of the limit.
 func (b *bound) code(limit string) cluster.ReasonCode {
 	class := 0
 	switch {
@@ -306,8 +307,8 @@ func (b *bound) code(limit string) cluster.ReasonCode {
 	return limitCodes[limit][class]
 }
 
-// limitCodes are Slurm's words for a limit of an account, of a user, of a QOS,
-// and of each user of one.
+// limitCodes are Slurm's names for a limit of an account, of a user, of a QOS, and
+// of each user of one.
 var limitCodes = map[string][4]cluster.ReasonCode{
 	"GPUs":    {"AssocGrpGRES", "AssocGrpGRES", "QOSGrpGRES", "QOSMaxGRESPerUser"},
 	"Running": {"AssocGrpJobsLimit", "AssocMaxJobsLimit", "QOSGrpJobsLimit", "QOSMaxJobsPerUserLimit"},
@@ -317,7 +318,7 @@ var limitCodes = map[string][4]cluster.ReasonCode{
 	"JobGPUs": {"AssocMaxGRESPerJob", "AssocMaxGRESPerJob", "QOSMaxGRESPerJob", "QOSMaxGRESPerJob"},
 }
 
-// LimitReason reports whether a job waits for a quota.
+// LimitReason reports whether c means that a job waits for a quota.
 func LimitReason(c cluster.ReasonCode) bool {
 	for _, codes := range limitCodes {
 		for _, x := range codes {
@@ -329,7 +330,7 @@ func LimitReason(c cluster.ReasonCode) bool {
 	return false
 }
 
-// Milli writes thousandths: 2, 0.5, 7.125.
+// Milli formats thousandths: 2, 0.5, 7.125.
 func Milli(n int64) string {
 	out := fmt.Sprintf("%d.%03d", n/1000, n%1000)
 	for out[len(out)-1] == '0' {

@@ -6,27 +6,28 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Spent is what a holder was charged. Values are immutable; Add returns another.
+// Spent is what a holder was charged. Values are immutable; Add returns a new one.
 type Spent struct {
 	Holder Holder
-	// GPU is all GPU time that it had, for good, without decay and weights, and
-	// Core all core time, in microseconds of one core.
+	// GPU is the total GPU time, without decay and weights, and Core the total core
+	// time, in microseconds of one core.
 	GPU  cluster.GPUTime
 	Core int64
-	// Decayed is the cost that was left at At.
+	// Decayed is the decayed cost as of At.
 	Decayed cluster.GPUTime
 	At      cluster.Time
-	// In is the cost in each of Periods that held At.
+	// In is the cost in each of Periods that contained At.
 	In [5]cluster.GPUTime
 }
 
-// Cost is what GPU time and core time, in microseconds of one core, cost: cores
-// count as the policy says.
+// Cost returns the cost of GPU time and core time, in microseconds of one core;
+// cores count as the policy says.
 func (p *AccountPolicy) Cost(gpu cluster.GPUTime, core int64) cluster.GPUTime {
 	return gpu + cluster.GPUTime(core/1_000_000*p.CoreMicro+core%1_000_000*p.CoreMicro/1_000_000)
 }
 
-// weighted is GPU time of an attempt by the weight of the type that it was placed on.
+// weighted returns the GPU time of an attempt times the weight of the GPU type that
+// it was placed on.
 func (p *AccountPolicy) weighted(t cluster.GPUTime, a *cluster.Attempt) cluster.GPUTime {
 	w := p.WeightMilli(a.Estimate.GPUType)
 	if w == cluster.WholeGPU {
@@ -38,12 +39,12 @@ func (p *AccountPolicy) weighted(t cluster.GPUTime, a *cluster.Attempt) cluster.
 	return t/1000*cluster.GPUTime(w) + t%1000*cluster.GPUTime(w)/1000
 }
 
-// Left is what of s counts at a time, which is not before At.
+// Left returns the decayed cost of s at now, which must not be before At.
 func (s *Spent) Left(now cluster.Time, p *AccountPolicy) cluster.GPUTime {
 	return cluster.GPUTime(Decay(int64(s.Decayed), now.Sub(s.At), p.HalfLife))
 }
 
-// Used is what of s counts against a budget of a period at a time.
+// Used returns what counts against a budget of a period at now.
 func (s *Spent) Used(period Period, now cluster.Time, p *AccountPolicy) cluster.GPUTime {
 	if period == Decaying {
 		return s.Left(now, p)
@@ -56,7 +57,7 @@ func (s *Spent) Used(period Period, now cluster.Time, p *AccountPolicy) cluster.
 	return 0
 }
 
-// Settled is s as of a later time, by a policy that ends then.
+// Settled returns s as of now, under a policy that is about to end.
 func (s *Spent) Settled(now cluster.Time, p *AccountPolicy) *Spent {
 	c := *s
 	c.Decayed = s.Left(now, p)
@@ -69,9 +70,9 @@ func (s *Spent) Settled(now cluster.Time, p *AccountPolicy) *Spent {
 	return &c
 }
 
-// Add charges an attempt that ended. Of its cost that is left which has not
-// decayed since, each moment of its run for itself; to a period it counts whole
-// that holds its end.
+// Add charges an attempt that ended. To the decayed cost it adds each moment of the
+// run decayed from then to now; to a period it adds the whole cost if the period
+// contains the attempt's end.
 func (s *Spent) Add(a *cluster.Attempt, now cluster.Time, p *AccountPolicy) *Spent {
 	c := s.Settled(now, p)
 	charge := a.Charge(now)
@@ -85,8 +86,8 @@ func (s *Spent) Add(a *cluster.Attempt, now cluster.Time, p *AccountPolicy) *Spe
 	return c
 }
 
-// LeftOf is what of the cost of an attempt has not decayed at a time, whether it
-// runs or ended.
+// LeftOf returns the decayed cost of an attempt at now, whether it runs or has
+// ended.
 func LeftOf(a *cluster.Attempt, now cluster.Time, p *AccountPolicy) cluster.GPUTime {
 	gpu, core := a.Rate()
 	acc := Accrued(a.Ran(now), p.HalfLife)
@@ -97,7 +98,7 @@ func LeftOf(a *cluster.Attempt, now cluster.Time, p *AccountPolicy) cluster.GPUT
 	return cluster.GPUTime(Decay(int64(cost), now.Sub(a.Ended), p.HalfLife))
 }
 
-// CostOf is what an attempt costs as of a time, without decay.
+// CostOf returns the cost of an attempt as of now, without decay.
 func CostOf(a *cluster.Attempt, now cluster.Time, p *AccountPolicy) cluster.GPUTime {
 	c := a.Charge(now)
 	return p.Cost(p.weighted(cluster.GPUTimeOf(c.GPU), a), c.Core.Microseconds())

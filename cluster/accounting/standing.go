@@ -12,26 +12,25 @@ type Assoc struct {
 	UID     cluster.UID
 }
 
-// Standing is what the order of who waits takes from accounts and qualities of
-// service. It is not changed; nil says nothing of anybody.
+// Standing is what accounts and qualities of service contribute to the order of
+// waiting jobs. It is not changed; nil ranks all jobs equally.
 type Standing struct {
-	// QOS are the qualities of service by name.
+	// QOS holds the qualities of service by name.
 	QOS map[string]*QOS
-	// Fair is each user's place in the order of fair shares, nil where fair shares
-	// do not count.
+	// Fair is the fair-share order of users, nil if fair shares do not count.
 	Fair *Fair
 }
 
-// Fair is the order of fair shares. It is not changed.
+// Fair is the fair-share order. It is not changed.
 type Fair struct {
-	// Index says where in Places a user's place stands: from 1, the least served
-	// first. Of is how many places there are.
+	// Index maps a user to an index in Places, from 1, the least served first. Of
+	// is how many places there are.
 	Index  map[Assoc]int32
 	Places []int32
 	Of     int32
 }
 
-// Place is the place of a user; who has none stands in the middle.
+// Place returns the place of a user; one without a place is put in the middle.
 func (f *Fair) Place(who Assoc) int32 {
 	if i, ok := f.Index[who]; ok && int(i) < len(f.Places) {
 		return f.Places[i]
@@ -39,7 +38,7 @@ func (f *Fair) Place(who Assoc) int32 {
 	return (f.Of + 1) / 2
 }
 
-// Priority is the class of a job: the greater go first.
+// Priority returns the priority class of a job: higher goes first.
 func (s *Standing) Priority(j *cluster.Job) int64 {
 	if s == nil || j.Spec.QOS == "" {
 		return 0
@@ -50,7 +49,7 @@ func (s *Standing) Priority(j *cluster.Job) int64 {
 	return 0
 }
 
-// MayPreempt reports whether jobs like a may end jobs like b to have their room.
+// MayPreempt reports whether jobs like a may preempt jobs like b.
 func (s *Standing) MayPreempt(a, b *cluster.Job) bool {
 	if s == nil || a.Spec.QOS == "" || b.Spec.QOS == "" {
 		return false
@@ -59,7 +58,7 @@ func (s *Standing) MayPreempt(a, b *cluster.Job) bool {
 	return q != nil && slices.Contains(q.Preempts, b.Spec.QOS)
 }
 
-// Preempts reports whether others make room for a job by its QOS.
+// Preempts reports whether a job may preempt others by its QOS.
 func (s *Standing) Preempts(j *cluster.Job) bool {
 	return s != nil && s.QOS[j.Spec.QOS] != nil && len(s.QOS[j.Spec.QOS].Preempts) > 0
 }
