@@ -6,23 +6,23 @@ import (
 	"sync/atomic"
 )
 
-// blockLen is how many accounts lie together: the cards of ten thousand nodes are copied
-// in five thousand steps, and whoever changes one then copies 16.
+// blockLen is how many accounts a block holds: cloning the GPUs of ten thousand
+// nodes takes five thousand steps, and changing one afterwards copies 16.
 const blockLen = 16
 
-// accounts is a list of which a copy costs little: copies share their blocks, and a block
-// that is shared is copied before it is changed.
+// accounts is a list that is cheap to copy: copies share their blocks, and a shared
+// block is copied before it is changed.
 type accounts[T any] struct {
 	n      int
 	blocks []*block[T]
 }
 
 type block[T any] struct {
-	shared atomic.Bool // stays once it is set: nobody counts copies
+	shared atomic.Bool // never cleared: copies are not counted
 	rows   [blockLen]T
 }
 
-// clone returns a copy. Several goroutines may copy one at once.
+// clone returns a copy. It may be called concurrently.
 func (a *accounts[T]) clone() accounts[T] {
 	for _, p := range a.blocks {
 		if !p.shared.Load() {
@@ -32,10 +32,10 @@ func (a *accounts[T]) clone() accounts[T] {
 	return accounts[T]{a.n, slices.Clone(a.blocks)}
 }
 
-// at returns the account at i to be read. It stays as it is or follows later changes.
+// at returns the account at i for reading. It may or may not follow later changes.
 func (a *accounts[T]) at(i int) *T { return &a.blocks[i/blockLen].rows[i%blockLen] }
 
-// edit returns the account at i to be changed.
+// edit returns the account at i for writing.
 func (a *accounts[T]) edit(i int) *T {
 	p := &a.blocks[i/blockLen]
 	if (*p).shared.Load() {
@@ -52,7 +52,7 @@ func (a *accounts[T]) add(r T) {
 	*a.edit(a.n - 1) = r
 }
 
-// all yields the accounts in order, to be read.
+// all yields the accounts in order, for reading.
 func (a *accounts[T]) all() iter.Seq2[int, *T] {
 	return func(yield func(int, *T) bool) {
 		for i := range a.n {
@@ -63,7 +63,7 @@ func (a *accounts[T]) all() iter.Seq2[int, *T] {
 	}
 }
 
-// without returns the accounts that are not gone.
+// without returns the accounts for which gone is false.
 func (a *accounts[T]) without(gone func(*T) bool) accounts[T] {
 	var out accounts[T]
 	for _, r := range a.all() {

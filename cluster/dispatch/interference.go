@@ -2,55 +2,55 @@ package dispatch
 
 import "github.com/berth-scheduler/berth/cluster"
 
-// Interference is what is known of how jobs slow each other down that share a
-// GPU, as plain numbers that the scheduler reckons with. A nil one says that
-// nothing was learned. Values are immutable.
+// Interference is what is known of how co-located jobs slow each other down, as
+// plain numbers that the scheduler computes with. Nil means that nothing was
+// learned. Values are immutable.
 //
-// With u the utilization of a job alone and m its share of the memory
-// bandwidth, a neighbour n adds to the slowdown of victim v
+// With u the utilization of a job alone and m its share of the memory bandwidth, a
+// neighbour n adds to the slowdown of victim v
 //
 //	max(1, (1 + Switch + Compute·u(v)·u(n) + Memory·u(v)·m(n) + Bandwidth·max(0, m(v)+m(n)−1)) · bend(x)) − 1
 //
-// where bend(x) = (2+x)/(2−x) and x is the sum of what was learned of both, at
-// most MaxBend either way. Slowdowns of several neighbours add up; of three jobs
-// and more the bandwidth that only all together lack comes on top.
+// where bend(x) = (2+x)/(2−x) and x is the sum of the offsets learned of both,
+// limited to ±MaxBend. Slowdowns of several neighbours add up; with three jobs or
+// more, bandwidth that only all of them together exceed is added.
 type Interference struct {
-	// Jobs names what was learned by, for each signature.
+	// Jobs maps each signature to the names under which offsets were learned.
 	Jobs map[string]Temper
-	// Cards has one entry per GPU type and way of sharing, by type.
+	// Cards has one entry per GPU type and way of sharing, sorted by type.
 	Cards []Sharing
-	// BandwidthPerUtil is the bandwidth that is taken per utilization, MaxBend
-	// the bound of offsets.
+	// BandwidthPerUtil is the memory bandwidth used per utilization, MaxBend the
+	// bound of offsets.
 	BandwidthPerUtil, MaxBend float64
 }
 
-// Temper names what was learned of one signature: under its own name and under
-// that of its family; 0 is nothing.
+// Temper holds the names under which a signature was learned: its own and that of
+// its family; 0 is none.
 type Temper struct{ Self, Family uint64 }
 
-// Sharing is the knowledge about one GPU type that is shared in one way.
+// Sharing is what is known of one GPU type shared in one way.
 type Sharing struct {
 	GPUType string
-	// MPS tells that kernels run side by side, and not in turns.
+	// MPS means that kernels run concurrently rather than in turns.
 	MPS bool
-	// Never tells that two jobs get less done here together than by turns.
+	// Never means that two jobs get less done together here than in turns.
 	Never bool
-	// Pairs is how many pairs of jobs said so, SpeedSum what their speeds add up
-	// to.
+	// Pairs is how many pairs of jobs were observed, SpeedSum the sum of their
+	// speeds.
 	Pairs    int
 	SpeedSum float64
 
 	Switch, Compute, Memory, Bandwidth float64
-	// Effects are by name, Histories by the names of victim and neighbour.
+	// Effects are keyed by name, Histories by the names of victim and neighbour.
 	Effects   map[uint64]Effect
 	Histories map[[2]uint64]float64
 }
 
 // Effect is how sensitive and how aggressive a job is beyond what its load
-// says, as offsets: +0.1 is 10 % slower.
+// predicts, as offsets: +0.1 is 10 % slower.
 type Effect struct{ Sensitivity, Aggression float64 }
 
-// Offset is what was learned of a victim beside a neighbour.
+// Offset returns what was learned of a victim with a neighbour.
 func (s *Sharing) Offset(victim, neighbour Temper) float64 {
 	var sum float64
 	for _, v := range [...]uint64{victim.Self, victim.Family} {
@@ -72,8 +72,8 @@ func (s *Sharing) Offset(victim, neighbour Temper) float64 {
 	return sum
 }
 
-// SharingOn returns what is known of sharing a card, nil when nothing is, and
-// for cards that share nothing that could slow anybody down.
+// SharingOn returns what is known of sharing a GPU, nil if nothing is, and for GPUs
+// on which no job can slow another down.
 func (x *Interference) SharingOn(g *cluster.GPU) *Sharing {
 	if x == nil || g.CapMode == "mig" {
 		return nil

@@ -8,21 +8,21 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Ledger adds up what is taken and free on every node and GPU. The scheduler
-// works on a copy of the state machine's own, so that both agree to the unit
-// on what fits. It is not safe for concurrent use.
+// Ledger accounts for what is taken and free on every node and GPU. The scheduler
+// works on a copy of the state machine's ledger, so that both agree exactly on what
+// fits. It is not safe for concurrent use.
 type Ledger struct {
 	at    *ledgerIndex
 	nodes accounts[NodeUse]
 	gpus  accounts[GPUUse]
 }
 
-// ledgerIndex says where the accounts are. Copies of a ledger share it; what is
-// shared is copied before it is changed.
+// ledgerIndex locates the accounts. Copies of a ledger share it; it is copied
+// before a change.
 type ledgerIndex struct {
 	node   map[cluster.NodeID]int
 	gpu    map[cluster.GPUID]int
-	gpus   map[cluster.NodeID]int // how many accounts of GPUs a node has
+	gpus   map[cluster.NodeID]int // number of GPU accounts of a node
 	shared atomic.Bool
 }
 
@@ -30,7 +30,7 @@ func newIndex(nodes, gpus int) *ledgerIndex {
 	return &ledgerIndex{node: make(map[cluster.NodeID]int, nodes), gpu: make(map[cluster.GPUID]int, gpus), gpus: make(map[cluster.NodeID]int, nodes)}
 }
 
-// own returns the index to change.
+// own returns the index for writing.
 func (l *Ledger) own() *ledgerIndex {
 	if l.at.shared.Load() {
 		l.at = &ledgerIndex{node: maps.Clone(l.at.node), gpu: maps.Clone(l.at.gpu), gpus: maps.Clone(l.at.gpus)}
@@ -59,16 +59,16 @@ type GPUUse struct {
 	UsedMiB     int64
 	UsedMilli   int64
 	Shares      int
-	Exclusive   bool // one attempt holds the whole card
-	// Closed cards keep what they hold and take nothing new: they are drained,
-	// or not sound.
+	Exclusive   bool // one attempt holds the whole GPU
+	// Closed GPUs keep what they hold and take nothing new: they are drained, or
+	// not healthy.
 	Closed bool
 }
 
-// Idle reports whether the card holds nothing and would take something.
+// Idle reports whether the GPU holds nothing and would accept a job.
 func (g *GPUUse) Idle() bool { return g.Shares == 0 && !g.Closed }
 
-// FreeMiB is the memory that is left to give away, 0 under an exclusive share.
+// FreeMiB returns the unallocated memory, 0 under an exclusive share.
 func (g *GPUUse) FreeMiB() int64 {
 	if g.Exclusive {
 		return 0
@@ -76,7 +76,7 @@ func (g *GPUUse) FreeMiB() int64 {
 	return max(0, g.SellableMiB-g.UsedMiB)
 }
 
-// FreeMilli is the compute that is left to give away.
+// FreeMilli returns the unallocated compute.
 func (g *GPUUse) FreeMilli() int64 {
 	if g.Exclusive {
 		return 0
@@ -84,10 +84,10 @@ func (g *GPUUse) FreeMilli() int64 {
 	return max(0, cluster.WholeGPU-g.UsedMilli)
 }
 
-// FreeShares is how many more attempts may lie on the card.
+// FreeShares returns how many more attempts the GPU may hold.
 func (g *GPUUse) FreeShares() int {
 	switch {
-	case g.Exclusive, g.Closed, g.MaxShares == 0: // the last: the card is gone
+	case g.Exclusive, g.Closed, g.MaxShares == 0: // MaxShares is 0 if the GPU is gone
 		return 0
 	case !g.Shareable:
 		return max(0, 1-g.Shares)
@@ -105,16 +105,16 @@ func NewLedger(nodes []*cluster.Node) *Ledger {
 	return l
 }
 
-// Clone returns an independent copy, which costs a pointer for 16 nodes or GPUs and what is
-// changed afterwards. Several goroutines may clone a ledger at once.
+// Clone returns an independent copy. It costs a pointer per 16 nodes or GPUs, plus
+// what is changed afterwards. It may be called concurrently.
 func (l *Ledger) Clone() *Ledger {
 	l.at.shared.Store(true)
 	return &Ledger{at: l.at, nodes: l.nodes.clone(), gpus: l.gpus.clone()}
 }
 
-// SetNode adds n or takes over its new capacity; what is taken stays taken.
-// A GPU that n no longer has keeps its account with no capacity until its last
-// share is released, so that the accounts balance.
+// SetNode adds n or adopts its new capacity; what is taken stays taken. A GPU that
+// n no longer has keeps its account with no capacity until its last share is
+// released, so that the accounts balance.
 func (l *Ledger) SetNode(n *cluster.Node) {
 	i, ok := l.at.node[n.ID]
 	if !ok {
@@ -130,7 +130,7 @@ func (l *Ledger) SetNode(n *cluster.Node) {
 	}
 }
 
-// forget takes the capacity of those GPUs that n had and has no more.
+// forget zeroes the capacity of GPUs that n had and no longer has.
 func (l *Ledger) forget(n *cluster.Node) {
 	still := 0
 	for k := range n.GPUs {
@@ -167,7 +167,7 @@ func (l *Ledger) setGPU(n *cluster.Node, c *cluster.GPU) {
 	g.Unshared = c.Unshared
 }
 
-// open opens an account with no capacity, and returns where it is.
+// open opens an account with no capacity, and returns its index.
 func (l *Ledger) open(node cluster.NodeID, gpu cluster.GPUID) int {
 	i, at := l.gpus.n, l.own()
 	l.gpus.add(GPUUse{ID: gpu, Node: node})
@@ -194,15 +194,15 @@ func (l *Ledger) GPU(id cluster.GPUID) (u GPUUse, ok bool) {
 	return *l.gpus.at(i), true
 }
 
-// Place returns where the account of a GPU lies, for GPUAt.
+// Place returns the index of a GPU's account, for GPUAt.
 func (l *Ledger) Place(id cluster.GPUID) (at int, ok bool) {
 	at, ok = l.at.gpu[id]
 	return at, ok
 }
 
-// GPUAt returns the account at a place, which is that of another GPU once nodes
-// came or went; ok is false beyond the last. It is for reading, and good until
-// the ledger is changed.
+// GPUAt returns the account at an index, which belongs to another GPU once nodes
+// came or went; ok is false beyond the last. It is for reading, and valid until the
+// ledger is changed.
 func (l *Ledger) GPUAt(at int) (u *GPUUse, ok bool) {
 	if at < 0 || at >= l.gpus.n {
 		return nil, false
@@ -210,8 +210,8 @@ func (l *Ledger) GPUAt(at int) (u *GPUUse, ok bool) {
 	return l.gpus.at(at), true
 }
 
-// Fits reports whether b can be taken now: the zero Reason when it can, and
-// otherwise the first thing that is missing, in numbers.
+// Fits reports whether b can be taken now: the zero Reason if it can, and otherwise
+// the first shortage, in numbers.
 func (l *Ledger) Fits(b *cluster.Berth) cluster.Reason {
 	i, ok := l.at.node[b.Node]
 	if !ok {
@@ -267,17 +267,17 @@ func (l *Ledger) fitsGPU(node cluster.NodeID, gs cluster.GPUShare) cluster.Reaso
 	return cluster.Reason{}
 }
 
-// Take adds b to what is taken. It does not check: callers ask Fits first,
-// and a restore takes what was committed whatever the capacity is now. It
-// reports false, and takes nothing, when b names an unknown node or GPU.
+// Take adds b to what is taken. It does not check: callers call Fits first, and a
+// restore takes what was committed whatever the capacity is now. It returns false,
+// and takes nothing, if b names an unknown node or GPU.
 func (l *Ledger) Take(b *cluster.Berth) bool { return l.add(b, 1) }
 
-// Release gives b back. It reports false, and changes nothing, when b names
-// an unknown node or GPU.
+// Release gives b back. It returns false, and changes nothing, if b names an
+// unknown node or GPU.
 func (l *Ledger) Release(b *cluster.Berth) bool { return l.add(b, -1) }
 
-// TakeStart adds all berths of a start to what is taken, or none and reports
-// false, when one names an unknown node or GPU.
+// TakeStart takes all berths of a start. It returns false, and takes none, if one
+// names an unknown node or GPU.
 func (l *Ledger) TakeStart(st *Start) bool {
 	for i, b := range st.Berths() {
 		if l.Take(b) {
@@ -293,8 +293,8 @@ func (l *Ledger) TakeStart(st *Start) bool {
 	return true
 }
 
-// HeldMilli is how much of GPUs the shares take in all, in thousandths of whole
-// ones. Of a GPU that the ledger does not know compute alone counts.
+// HeldMilli returns the total of GPUs that the shares take, in thousandths of whole
+// ones. For a GPU unknown to the ledger only compute counts.
 func (l *Ledger) HeldMilli(gpus []cluster.GPUShare) int64 {
 	return cluster.HeldMilli(gpus, func(id cluster.GPUID) int64 {
 		u, _ := l.GPU(id)
@@ -332,8 +332,8 @@ func (l *Ledger) add(b *cluster.Berth, sign int64) bool {
 	return true
 }
 
-// closeGone closes the accounts of cards that are gone and hold nothing, so
-// that equal clusters have equal ledgers, whatever they went through.
+// closeGone closes the accounts of GPUs that are gone and hold nothing, so that
+// equal clusters have equal ledgers, whatever their histories.
 func (l *Ledger) closeGone() {
 	gone := func(g *GPUUse) bool { return g.MaxShares == 0 && g.Shares == 0 }
 	for _, g := range l.gpus.all() {
@@ -344,7 +344,7 @@ func (l *Ledger) closeGone() {
 	}
 }
 
-// keep takes over accounts, and makes the index of them.
+// keep adopts accounts, and builds their index.
 func (l *Ledger) keep(nodes accounts[NodeUse], gpus accounts[GPUUse]) {
 	l.nodes, l.gpus, l.at = nodes, gpus, newIndex(nodes.n, gpus.n)
 	for i, n := range nodes.all() {
@@ -356,8 +356,8 @@ func (l *Ledger) keep(nodes accounts[NodeUse], gpus accounts[GPUUse]) {
 	}
 }
 
-// Remember opens an account with no capacity for a GPU that node no longer
-// reports, so that what still lies there can be taken again after a restore.
+// Remember opens an account with no capacity for a GPU that node no longer reports,
+// so that shares still held there can be taken again after a restore.
 func (l *Ledger) Remember(node cluster.NodeID, gpu cluster.GPUID) {
 	if _, ok := l.at.gpu[gpu]; !ok {
 		l.open(node, gpu)
@@ -393,8 +393,8 @@ func (l *Ledger) Check() error {
 	return nil
 }
 
-// Equal reports whether two ledgers hold the same accounts, in whatever order
-// they were made.
+// Equal reports whether two ledgers hold the same accounts, in whatever order they
+// were made.
 func (l *Ledger) Equal(m *Ledger) bool {
 	if l.nodes.n != m.nodes.n || l.gpus.n != m.gpus.n {
 		return false
@@ -412,7 +412,7 @@ func (l *Ledger) Equal(m *Ledger) bool {
 	return true
 }
 
-// Milli prints thousandths as a decimal, "1.5" for 1500.
+// milli formats thousandths as a decimal, "1.5" for 1500.
 func milli(v int64) string {
 	v = max(0, v)
 	if v%1000 == 0 {

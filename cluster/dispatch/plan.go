@@ -1,6 +1,6 @@
-// Package dispatch is what a pass works from and gives: the snapshot, the ledger that adds
-// up what is taken, reservations, what was learned of sharing, and the plan. The scheduler
-// and the state machine share its arithmetic.
+// Package dispatch defines the input and output of a scheduling pass: the snapshot,
+// the ledger of resources taken, reservations, what was learned of sharing, and the
+// plan. The scheduler and the state machine share its arithmetic.
 package dispatch
 
 import (
@@ -12,65 +12,64 @@ import (
 	"github.com/berth-scheduler/berth/cluster/accounting"
 )
 
-// Plan is what the scheduler proposes against the state at BaseIndex. The
-// state machine checks every part again when it applies the plan.
+// Plan is what the scheduler proposes against the state at BaseIndex. The state
+// machine checks every part again when it applies the plan.
 type Plan struct {
 	BaseIndex uint64
 	Starts    []Start
 	Moves     []QueueMove
-	// Unplaced tells of each job that stays without a berth why; it is not
-	// stored but for the code.
+	// Unplaced says for each job left without a berth why; only the code is stored.
 	Unplaced []Unplaced
-	// Preempt are attempts that the policy would end for others. They go into
-	// the log as commands of their own, and the starts of the plan do not count
-	// on them: room is there when an attempt has saved its state and ended.
+	// Preempt lists attempts that the policy would end for others. They enter the
+	// log as separate commands, and the starts of the plan do not count on them:
+	// the room becomes free when an attempt has saved its state and ended.
 	Preempt []Preemption
 }
 
-// Preemption proposes to end an attempt and to let its job wait again, so
-// that another job can start in a later plan.
+// Preemption proposes to end an attempt and requeue its job, so that another job
+// can start in a later plan.
 type Preemption struct {
 	Job cluster.JobID
-	// Attempt is the number of the live attempt; another one makes the
-	// proposal stale.
+	// Attempt is the number of the live attempt; if it is another by then, the
+	// proposal is stale.
 	Attempt uint32
-	// For is the job that is to have the room, 0 when nobody in particular is.
+	// For is the job that is to get the room, 0 if there is none in particular.
 	For cluster.JobID
 	Why string
-	// Loan tells that it gives back what it has on loan, which waits for nothing.
+	// Loan means that the job returns borrowed GPUs; no preemption limit delays that.
 	Loan bool
-	// Gets are berths on further nodes, and Gives nodes of its own, which a job that goes
-	// on in place gets or gives up instead of ending.
+	// Gets are berths on further nodes, and Gives nodes of its own, that a job
+	// resized in place gains or gives up instead of ending.
 	Gets  []cluster.Berth
 	Gives []cluster.NodeID
 }
 
-// Start places one job whole: all of it or nothing.
+// Start places one job completely or not at all.
 type Start struct {
 	Job cluster.JobID
-	// Attempt is the number the attempt will have; a job that got another one
-	// meanwhile makes the start stale.
+	// Attempt is the number the attempt will have; if the job has got another
+	// meanwhile, the start is stale.
 	Attempt uint32
 	Berth   cluster.Berth
-	// Rest are the berths on further nodes for a job on several, in the order of
-	// their ranks; Berth is the first node's.
+	// Rest are the berths of a multi-node job on further nodes, in rank order;
+	// Berth is the first node's.
 	Rest     []cluster.Berth
 	Estimate cluster.Estimate
 	Why      string
-	// Overtook is the reason to start before jobs that stand earlier in the
-	// queue of one of its GPUs; required when there are such jobs.
+	// Overtook is the reason to start before jobs earlier in the queue of one of
+	// its GPUs; required if there are such jobs.
 	Overtook string
 	// Port is where its processes find each other, Secret what its credentials are
-	// made from; see Attempt.
+	// derived from; see Attempt.
 	Port   uint16
 	Secret cluster.Secret
-	// Loan names the partition that lends the cards, "" where they are those of the
-	// job's own.
+	// Loan names the partition that lends the GPUs, "" if they belong to the job's
+	// own.
 	Loan string
 }
 
-// QueueMove puts a waiting job into the queue of a GPU, or takes it out when
-// GPU is empty. The queue of a GPU is ordered by Rank, then by job id.
+// QueueMove puts a waiting job into the queue of a GPU, or takes it out if GPU is
+// empty. The queue of a GPU is ordered by Rank, then by job id.
 type QueueMove struct {
 	Job      cluster.JobID
 	GPU      cluster.GPUID
@@ -118,8 +117,8 @@ type Snapshot struct {
 	Nodes []*cluster.Node
 	// Ledger is the scheduler's own copy.
 	Ledger *Ledger
-	// Partitions are those of the cluster, by name, for whoever plans one after
-	// the other; a policy sees the part of one and does not look.
+	// Partitions are those of the cluster, by name, for a planner that handles them
+	// in turn; a policy sees only its own partition's part and does not use this.
 	Partitions []*cluster.Partition
 	// Reservations are those that have not ended, by name.
 	Reservations Reservations
@@ -128,45 +127,46 @@ type Snapshot struct {
 	Waiting, Running []*cluster.Job
 	// Queues holds the GPU queues that are not empty, in order.
 	Queues map[cluster.GPUID][]Waiter
-	// More is of a waiting task how many others like it of its array are not shown.
+	// More maps a waiting array task to how many others like it are not listed.
 	More map[cluster.JobID]int
-	// Interference is what is known of jobs that share a GPU, nil for nothing.
+	// Interference is what is known of co-located jobs, nil for nothing.
 	Interference *Interference
-	// Terms hold what some policies know of a job beside its spec; a job
-	// without an entry has none. They are not part of the replicated state.
+	// Terms hold what some policies know of a job besides its spec; a job without
+	// an entry has none. They are not part of the replicated state.
 	Terms map[cluster.JobID]Terms
-	// Images names the nodes that hold the images that waiting jobs ask for, sorted; an
-	// image that is nowhere has no entry. It is not part of the replicated state.
+	// Images maps each image that waiting jobs ask for to the nodes that hold it,
+	// sorted; an image held nowhere has no entry. It is not part of the replicated
+	// state.
 	Images map[string][]cluster.NodeID
-	// Service is each user's decayed use in GPU-seconds of the site's
-	// reference GPU, for fair shares. nil means that nobody kept count.
+	// Service is each user's decayed use in GPU-seconds of the site's reference
+	// GPU, for fair shares. nil means that it was not recorded.
 	Service map[cluster.UID]int64
-	// Standing is what accounts and qualities of service say of who goes first,
-	// nil for nothing. Limits hold jobs against quotas, nil where there are none;
-	// a pass takes a copy.
+	// Standing is how accounts and qualities of service rank jobs, nil for not at
+	// all. Limits checks jobs against quotas, nil if there are none; a pass works
+	// on a copy.
 	Standing *accounting.Standing
 	Limits   *accounting.Limiter
 }
 
-// Terms are conditions of one job that only some policies look at.
+// Terms are conditions of one job that only some policies consider.
 type Terms struct {
 	// Deadline is when it should have ended; 0 means never.
 	Deadline cluster.Time
 	// WeightMilli is its claim relative to others, in thousandths; 0 means
 	// 1000.
 	WeightMilli int64
-	// Preemptible jobs have a checkpoint hook: they can be ended, and go on
-	// later from where they were.
+	// Preemptible jobs have a checkpoint hook: they can be ended and later resume
+	// where they were.
 	Preemptible bool
-	// Stages is how long an iteration spends on the GPUs, on cores and disk, and
-	// on the network, as a profiler measured it, and Iteration how long it takes
-	// alone, which is less when stages of one overlap those of the next. Zero is
+	// Stages is how long an iteration spends on the GPUs, on cores and disk, and on
+	// the network, as a profiler measured it, and Iteration how long it takes
+	// alone, which is less if stages of one overlap those of the next. Zero is
 	// unknown.
 	Stages    [3]time.Duration
 	Iteration time.Duration
 }
 
-// Berths yields all berths of the start by the rank of their nodes.
+// Berths yields all berths of the start, keyed by rank.
 func (s *Start) Berths() iter.Seq2[int, *cluster.Berth] {
 	return func(yield func(int, *cluster.Berth) bool) {
 		if !yield(0, &s.Berth) {
@@ -180,7 +180,7 @@ func (s *Start) Berths() iter.Seq2[int, *cluster.Berth] {
 	}
 }
 
-// On reports whether it has something of a node.
+// On reports whether the start uses a node.
 func (s *Start) On(id cluster.NodeID) bool {
 	for _, b := range s.Berths() {
 		if b.Node == id {
@@ -190,7 +190,7 @@ func (s *Start) On(id cluster.NodeID) bool {
 	return false
 }
 
-// AllGPUs are the shares of all nodes, those of the first one first.
+// AllGPUs returns the shares on all nodes, those of the first one first.
 func (s *Start) AllGPUs() []cluster.GPUShare {
 	if len(s.Rest) == 0 {
 		return s.Berth.GPUs

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Repeat is how often a reservation comes again.
+// Repeat is how often a reservation recurs.
 type Repeat string
 
 // The ways to repeat; a day is 24 hours of UTC.
@@ -21,7 +21,7 @@ const (
 	RepeatWeekly Repeat = "weekly"
 )
 
-// every is the time from one window to the next, 0 for never.
+// every returns the time from one window to the next, 0 for never.
 func (r Repeat) every() time.Duration {
 	switch r {
 	case RepeatDaily:
@@ -32,26 +32,27 @@ func (r Repeat) every() time.Duration {
 	return 0
 }
 
-// Reservation keeps nodes, or single GPUs, for some jobs or for nobody, from a
-// time on for a while. Values are immutable.
+// Reservation reserves nodes, or single GPUs, for some jobs or for none, for a
+// period of time. Values are immutable.
 type Reservation struct {
 	Name string
 	// Revision is the Raft index of the last change.
 	Revision uint64
-	// Start is when its first window begins, Duration how long each is.
+	// Start is when its first window begins, Duration the length of each.
 	Start    cluster.Time
 	Duration time.Duration
 	Repeat   Repeat
-	// Nodes are the machines that it holds; with GPUs, which are sorted, only
-	// these cards of them, and nothing else of the machines.
+	// Nodes lists the reserved nodes; if GPUs, which is sorted, is not empty, only
+	// those GPUs of them are reserved, and nothing else.
 	Nodes cluster.HostList
 	GPUs  []cluster.GPUID
-	// Users, by name or number, and Accounts say whose jobs may run inside. With
-	// both empty only administrators' may.
+	// Users, by name or number, and Accounts say whose jobs may run inside. If both
+	// are empty, only administrators' may.
 	Users, Accounts []string
-	// Maint tells that machines are worked on: it may lie over others.
+	// Maint means maintenance: the reservation may overlap others.
 	Maint bool
-	// Features is what the nodes were chosen for, "" for nothing; for people.
+	// Features are the features that the nodes were chosen for, "" for none; for
+	// display.
 	Features string
 	Comment  string
 }
@@ -59,13 +60,13 @@ type Reservation struct {
 // Bounds of reservations.
 const (
 	MaxReservations       = 256
-	maxReserved           = 4096 // GPUs named one by one
+	maxReserved           = 4096 // GPUs listed individually
 	maxAllowed            = 1024 // users, and accounts
 	maxReservationComment = 1024
 )
 
-// Check reports whether r is one that a cluster may have. The error is an *Error
-// of CodeInvalid that names the field.
+// Check reports whether r is valid. The error is an *Error of CodeInvalid that
+// names the field.
 func (r *Reservation) Check() error {
 	if err := cluster.CheckReservationName(r.Name); err != nil {
 		return err
@@ -108,11 +109,11 @@ func (r *Reservation) Check() error {
 	return nil
 }
 
-// End is when its first window ends.
+// End returns the end of its first window.
 func (r *Reservation) End() cluster.Time { return r.Start.Add(r.Duration) }
 
-// Window is the one that is open at a time, or the next; ok is false when there
-// is none any more.
+// Window returns the window that is open at now, or the next one; ok is false if
+// none is left.
 func (r *Reservation) Window(now cluster.Time) (start, end cluster.Time, ok bool) {
 	start, end = r.Start, r.End()
 	if end > now {
@@ -132,8 +133,8 @@ func (r *Reservation) Active(now cluster.Time) bool {
 	return ok && start <= now
 }
 
-// Covers reports whether a card belongs to it; with gpu "" whether anything of the
-// node does.
+// Covers reports whether a GPU belongs to it, or with gpu "" whether anything on
+// the node does.
 func (r *Reservation) Covers(node cluster.NodeID, gpu cluster.GPUID) bool {
 	if !r.Nodes.Holds(node) {
 		return false
@@ -145,7 +146,7 @@ func (r *Reservation) Covers(node cluster.NodeID, gpu cluster.GPUID) bool {
 	return ok
 }
 
-// CoversNode reports whether it holds a machine as a whole.
+// CoversNode reports whether it reserves a node as a whole.
 func (r *Reservation) CoversNode(node cluster.NodeID) bool {
 	return len(r.GPUs) == 0 && r.Nodes.Holds(node)
 }
@@ -159,7 +160,7 @@ func (r *Reservation) Admits(o *cluster.Owner, account string) bool {
 		account != "" && slices.Contains(r.Accounts, account)
 }
 
-// Who says whose jobs may run inside, for people.
+// Who returns whose jobs may run inside, for display.
 func (r *Reservation) Who() string {
 	switch {
 	case len(r.Users)+len(r.Accounts) == 0 && r.Maint:
@@ -174,9 +175,9 @@ func (r *Reservation) Who() string {
 	return "it is for " + strings.Join(r.Users, ", ") + " and the accounts " + strings.Join(r.Accounts, ", ")
 }
 
-// Bars reports whether r keeps a job that starts now from a card, or with gpu ""
-// from the cores of a node: it is open, or opens before the job's latest end,
-// and is not the job's own. It returns when the window begins.
+// Bars reports whether r keeps a job that starts now from a GPU, or with gpu ""
+// from the cores of a node: it is open, or opens before the job's latest end, and
+// is not the job's own. It returns when the window begins.
 func (r *Reservation) Bars(j *cluster.Job, node cluster.NodeID, gpu cluster.GPUID, now, end cluster.Time) (cluster.Time, bool) {
 	if r.Name == j.Spec.Where.InReservation() || gpu == "" && !r.CoversNode(node) || gpu != "" && !r.Covers(node, gpu) {
 		return 0, false
@@ -185,10 +186,10 @@ func (r *Reservation) Bars(j *cluster.Job, node cluster.NodeID, gpu cluster.GPUI
 	return start, ok && start < end
 }
 
-// Reservations are those of a cluster, by name.
+// Reservations are the reservations of a cluster, sorted by name.
 type Reservations []*Reservation
 
-// Get finds one.
+// Get returns the named reservation, or nil.
 func (rs Reservations) Get(name string) *Reservation {
 	for _, r := range rs {
 		if r.Name == name {
@@ -198,7 +199,7 @@ func (rs Reservations) Get(name string) *Reservation {
 	return nil
 }
 
-// Next is the least time after now at which a window begins or ends, 0 for
+// Next returns the earliest time after now at which a window begins or ends, 0 for
 // never.
 func (rs Reservations) Next(now cluster.Time) (at cluster.Time) {
 	for _, r := range rs {
@@ -216,9 +217,9 @@ func (rs Reservations) Next(now cluster.Time) (at cluster.Time) {
 	return at
 }
 
-// Outside says why a job may not run on anything now, wherever: the reservation
-// that it asks for is not there, not open, or not for it. The zero Reason is
-// that it may.
+// Outside returns why a job may not run anywhere now: the reservation that it asks
+// for does not exist, is not open, or does not admit it. The zero Reason means that
+// it may.
 func (rs Reservations) Outside(j *cluster.Job, now cluster.Time) cluster.Reason {
 	name := j.Spec.Where.InReservation()
 	if name == "" {
@@ -240,8 +241,8 @@ func (rs Reservations) Outside(j *cluster.Job, now cluster.Time) cluster.Reason 
 	return cluster.Reason{}
 }
 
-// Keeps says why a job that starts now may not lie on a berth, the zero Reason
-// when it may. Outside comes first.
+// Keeps returns why a job that starts now may not use a berth, the zero Reason if
+// it may. Outside must be called first.
 func (rs Reservations) Keeps(j *cluster.Job, b *cluster.Berth, now cluster.Time) cluster.Reason {
 	if len(rs) == 0 {
 		return cluster.Reason{}
