@@ -1,6 +1,6 @@
-// Package draws fixes what property tests draw, so that one tree has one answer
-// on every machine and Go's test cache can remember it: flags on the command line
-// would switch the cache off.
+// Package draws fixes the random draws of property tests, so that a tree gives the
+// same result on every machine and Go's test cache can remember it: command-line
+// flags would disable the cache.
 package draws
 
 import (
@@ -9,18 +9,18 @@ import (
 	_ "pgregory.net/rapid" // it defines the flags
 )
 
-// Seed is what tests draw from unless the command line says -rapid.seed.
+// Seed is the seed of tests unless -rapid.seed is given.
 const Seed = "1"
 
-// Fixed sets the seed and the number of draws of the test binary that calls it:
-// 100 under the race detector, which makes each several times as dear, and 300
-// without. No failing case is kept in a file for the next run to begin with, or
-// what one hunt found would decide what every later run of the tests says; the
-// seed that is printed finds it again. It is for a package variable of a test file:
+// Fixed sets the seed and the number of draws of the test binary that calls it: 100
+// under the race detector, which makes each several times as expensive, and 300
+// without. Failing cases are not saved, since one saved case would otherwise decide
+// the result of every later run; the printed seed reproduces it. Call it from a
+// package variable of a test file:
 //
 //	var _ = draws.Fixed()
 //
-// What the command line says is read later and wins.
+// Command-line flags are parsed later and take precedence.
 func Fixed() struct{} {
 	checks := "300"
 	if raceDetector {
@@ -28,7 +28,7 @@ func Fixed() struct{} {
 	}
 	for name, value := range map[string]string{"rapid.seed": Seed, "rapid.checks": checks, "rapid.nofailfile": "true"} {
 		if err := flag.Set(name, value); err != nil {
-			panic(err) // rapid has other flags than this was written for
+			panic(err) // rapid's flags have changed
 		}
 	}
 	return struct{}{}
