@@ -1,4 +1,4 @@
-// Package hostnames writes many names of hosts as one short text, and in their order.
+// Package hostnames formats many host names as one short text, keeping their order.
 package hostnames
 
 import (
@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// foldRun is names with the same text before the number that they end with, as
-// one item of a host list. It has no numbers for one name that is taken as it is.
+// foldRun is names with the same text before their final number, as one item of a
+// host list. It has no numbers for a single name taken literally.
 type foldRun struct {
 	prefix string
 	nums   []string
 }
 
-// Fold writes node names as a host list, gpu[01-03],login1. Names that
-// follow each other and differ only in a rising number at their end are folded,
-// so that the list names the nodes in the order in which they are given.
+// Fold formats node names as a host list, gpu[01-03],login1. Adjacent names that
+// differ only in an increasing final number are folded, so that the list names the
+// nodes in the given order.
 func Fold[S ~string](names []S) string {
 	var runs []foldRun
 	for _, name := range names {
@@ -31,9 +31,9 @@ func Fold[S ~string](names []S) string {
 	return joinRuns(runs)
 }
 
-// FoldSet writes node names as the host list that Slurm shows for a set of them,
-// n[1-3,07],login: names with the same text before their last number stand
-// together, in the order of the first of each, and their numbers rise.
+// FoldSet formats node names as the host list that Slurm shows for a set,
+// n[1-3,07],login: names with the same text before their final number are grouped,
+// in the order of the first of each, with increasing numbers.
 func FoldSet[S ~string](names []S) string {
 	var runs []foldRun
 	for _, name := range names {
@@ -59,11 +59,11 @@ func newFoldRun(prefix, num string) foldRun {
 	return foldRun{prefix, []string{num}}
 }
 
-// maxFoldDigits is how long a number in brackets may be for ParseHostList.
+// maxFoldDigits is the maximum length of a number in brackets for ParseHostList.
 const maxFoldDigits = 9
 
-// cutNumber parts a name before the digits that it ends with. Numbers that are
-// too long for brackets stay in the text.
+// cutNumber splits a name before its final digits. A number that is too long for
+// brackets stays in the text.
 func cutNumber(name string) (prefix, num string) {
 	i := len(name)
 	for i > 0 && '0' <= name[i-1] && name[i-1] <= '9' {
@@ -76,17 +76,16 @@ func cutNumber(name string) (prefix, num string) {
 }
 
 func numberOf(num string) int {
-	n, _ := strconv.Atoi(num) // cutNumber leaves nothing but digits
+	n, _ := strconv.Atoi(num) // cutNumber returns only digits
 	return n
 }
 
-// byNumber orders numbers by their value, then by how wide they are written.
+// byNumber orders numbers by value, then by width.
 func byNumber(a, b string) int {
 	return cmp.Or(cmp.Compare(numberOf(a), numberOf(b)), cmp.Compare(len(a), len(b)))
 }
 
-// joinRuns writes runs one after the other, their numbers in as few ranges as
-// will do.
+// joinRuns joins runs, with their numbers in as few ranges as possible.
 func joinRuns(runs []foldRun) string {
 	items := make([]string, len(runs))
 	for i, r := range runs {
@@ -102,7 +101,7 @@ func joinRuns(runs []foldRun) string {
 	return strings.Join(items, ",")
 }
 
-// ranges writes rising numbers: 1-3,5,07-08.
+// ranges formats increasing numbers: 1-3,5,07-08.
 func ranges(nums []string) string {
 	var out []string
 	for i := 0; i < len(nums); {
@@ -120,7 +119,7 @@ func ranges(nums []string) string {
 	return strings.Join(out, ",")
 }
 
-// sameRange reports whether a range that is filled with zeros like a goes on to b.
+// sameRange reports whether a range with zero padding like a's extends to b.
 func sameRange(a, b string) bool {
 	return len(a) == len(b) || a[0] != '0' && b[0] != '0'
 }
