@@ -1,4 +1,4 @@
-// Package ladder says what a job asks for next that ran out of memory.
+// Package ladder decides what a job that ran out of memory asks for next.
 package ladder
 
 import (
@@ -13,55 +13,57 @@ import (
 // maxSharedOOMs is how often a job may run out of memory on a share of a GPU.
 const maxSharedOOMs = 2
 
-// Ladder settles what becomes of a job that ran out of GPU memory. After the
-// first time it gets a larger share, after the second a whole GPU, and after one
-// with a whole GPU another that sells more, if there is one that could ever run
-// it; each of those is larger than the last. Else it is final.
+// Ladder decides what happens to a job that ran out of GPU memory. After the first
+// time it gets a larger share, after the second a whole GPU, and after failing on a
+// whole GPU one with more sellable memory, if there is one that could ever run it;
+// each step is larger than the last. Otherwise the failure is final.
 //
-// So is one at the memory that the user declared: the number is also a cap, and
-// hitting it is the job's own doing. Beside others it is not: a neighbour above
-// its share may have taken what this job was refused, and so it gets the benefit
+// So is hitting the memory that the user declared: the number is also a cap, and
+// hitting it is the job's own fault. With neighbours it is not: one above its share
+// may have taken the memory that this job was refused, so the job gets the benefit
 // of the doubt, unless it was itself above its share.
 //
-// A job whose share was cut to what it used, to make room or since it stood idle, and
-// that then took more than was left to it but no more than it had been granted, runs
-// again with what it had been granted: that is no fault of its own and counts for nothing.
+// A job whose share was cut to what it used, to make room or because it was idle,
+// and that then needed more than was left to it but no more than it had been
+// granted, is rerun with its original grant: that is not its fault and does not
+// count.
 //
-// Out of host memory it is hostRung that says.
+// For host memory see hostRung.
 //
-// It reads nodes only, in any order, and changes nothing.
+// It only reads nodes, in any order.
 type Ladder struct {
-	// Nodes are all of the cluster, those out of service too.
+	// Nodes are all of the cluster, including those out of service.
 	Nodes iter.Seq[*cluster.Node]
 	// Partition is the job's, nil for none.
 	Partition *cluster.Partition
-	// TrustPeak takes a job above its declared share for innocent beside others,
-	// and EndAtWhole ends one for which a whole GPU was too small: both were once
-	// the rule, and stay so for what was committed then.
+	// TrustPeak treats a job above its declared share as innocent if it had
+	// neighbours, and EndAtWhole ends one for which a whole GPU was too small. Both
+	// are former rules, kept for what was committed under them.
 	TrustPeak, EndAtWhole bool
-	// HostFinal ends a job at its host memory whoever chose that, as once was the rule.
+	// HostFinal, a former rule, ends a job that hit its host memory cap whoever set
+	// it.
 	HostFinal bool
-	// IdleIsOwn takes a share that was cut since its job stood idle for all that the
-	// job was granted, as once was the rule.
+	// IdleIsOwn, a former rule, treats a share that was cut because its job was
+	// idle as all that the job was granted.
 	IdleIsOwn bool
 }
 
-// Rung is where an out-of-memory leads.
+// Rung is the outcome of running out of memory.
 type Rung struct {
-	// Again reports whether the job runs once more: on a GPU of its own if Whole is
-	// set, and with at least MinGPUMemMiB on each.
+	// Again reports whether the job is rerun: on a GPU of its own if Whole is set,
+	// and with at least MinGPUMemMiB on each.
 	Again        bool
 	Whole        bool
 	MinGPUMemMiB int64
 	// MinHostMemMiB is the least host memory on each of its nodes, 0 for what it
 	// would get anyway.
 	MinHostMemMiB int64
-	// Why says in numbers why there is no next time, or what comes next, where the
-	// end of the attempt does not say it.
+	// Why says in numbers why there is no rerun, or what comes next, where the end
+	// of the attempt does not say so.
 	Why string
 }
 
-// Next is the rung after a, the latest attempt of j, which ended in want of memory.
+// Next returns the rung after a, the latest attempt of j, which ran out of memory.
 func (l *Ladder) Next(j *cluster.Job, a *cluster.Attempt) Rung {
 	if !a.Usage.GPUOOM && a.State == cluster.JobOutOfMemory {
 		return l.hostRung(j, a)
@@ -73,7 +75,7 @@ func (l *Ladder) Next(j *cluster.Job, a *cluster.Attempt) Rung {
 	return r
 }
 
-// gpuRung is the rung of a job that ran out of GPU memory.
+// gpuRung returns the rung of a job that ran out of GPU memory.
 func (l *Ladder) gpuRung(j *cluster.Job, a *cluster.Attempt) Rung {
 	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 {
 		return Rung{}
@@ -111,7 +113,7 @@ func (l *Ladder) gpuRung(j *cluster.Job, a *cluster.Attempt) Rung {
 	return Rung{Again: true, Whole: ooms == maxSharedOOMs, MinGPUMemMiB: min(max(share+share/2, withMargin(a.Usage.GPUMemPeakMiB)), l.mostFor(j.Spec))}
 }
 
-// granted is what an attempt was granted of its first GPU, and reports whether it ran
+// granted returns what an attempt was granted of its first GPU, and whether it ran
 // out of memory since that was cut.
 func (l *Ladder) granted(a *cluster.Attempt) (cluster.Share, bool) {
 	was := a.BeforeCut()
@@ -124,15 +126,15 @@ func (l *Ladder) granted(a *cluster.Attempt) (cluster.Share, bool) {
 	return was[0].Share, a.Usage.GPUMemPeakMiB <= was[0].Share.MemMiB
 }
 
-// withMargin is what a job asks for that is known to have had a peak.
+// withMargin returns the request for a job with a known peak.
 func withMargin(peakMiB int64) int64 { return peakMiB * 11 / 10 }
 
-// larger is the rung of a job that had whole GPUs.
+// larger returns the rung of a job that had whole GPUs.
 func (l *Ladder) larger(j *cluster.Job, a *cluster.Attempt) Rung {
 	had := a.Berth.GPUs[0].Share.MemMiB
 	gpuType := a.Estimate.GPUType
 	most, on := int64(0), ""
-	for n := range l.Nodes { // the maximum of both does not depend on the order
+	for n := range l.Nodes { // the maximum of both is independent of the order
 		if n.ID == a.Berth.Node {
 			if g := n.GPU(a.Berth.GPUs[0].GPU); g != nil {
 				gpuType = g.Type
@@ -154,7 +156,8 @@ func (l *Ladder) larger(j *cluster.Job, a *cluster.Attempt) Rung {
 	return Rung{Again: true, Whole: true, MinGPUMemMiB: min(max(had+1, withMargin(a.Usage.GPUMemPeakMiB)), most)}
 }
 
-// may is which types of GPU of a node the job may have, by its partition.
+// may returns a function that reports which GPU types of a node the job's partition
+// allows.
 func (l *Ladder) may(n *cluster.Node) func(gpuType string) bool {
 	p := l.Partition
 	if p == nil {
@@ -163,11 +166,11 @@ func (l *Ladder) may(n *cluster.Node) func(gpuType string) bool {
 	return func(gpuType string) bool { return p.Nodes.Holds(n.ID) && p.HasType(gpuType) }
 }
 
-// mostFor is the most memory that a share of one GPU can have for a job, so that
-// none waits for more than there is.
+// mostFor returns the most memory that a share of one GPU can have for a job, so
+// that no job waits for more than there is.
 func (l *Ladder) mostFor(spec *cluster.Spec) int64 {
 	most := int64(0)
-	for n := range l.Nodes { // the maximum does not depend on the order
+	for n := range l.Nodes { // the maximum is independent of the order
 		if spec.Node != "" && spec.Node != n.ID {
 			continue
 		}
@@ -181,8 +184,8 @@ func (l *Ladder) mostFor(spec *cluster.Spec) int64 {
 }
 
 // hadAsMuch reports whether the job ran out of memory before with a whole GPU as
-// large as that of a. So it is when the larger ones are out of service: it must
-// not die on the same card again and again until they are back.
+// large as that of a. This happens when larger ones are out of service: the job
+// must not fail on such a GPU again and again until they are back.
 func hadAsMuch(j *cluster.Job, a *cluster.Attempt) bool {
 	return slices.ContainsFunc(j.Attempts, func(o cluster.Attempt) bool {
 		return o.No < a.No && o.Usage.GPUOOM && len(o.Berth.GPUs) > 0 && o.Berth.GPUs[0].Share.Exclusive &&
@@ -193,11 +196,11 @@ func hadAsMuch(j *cluster.Job, a *cluster.Attempt) bool {
 // maxHostOOMs is how often a job may run out of host memory that it did not declare.
 const maxHostOOMs = 3
 
-// hostRung is the rung of a job that ran out of host memory. What it declares is
-// final. Where its memory was predicted, or the default, it runs again after the
-// first time with twice as much, after the second with the part of a node that its
-// GPUs are of the node's, and at least twice as much again, after the third with all
-// that a node has. Each is more than the last and at most what the largest node has
+// hostRung returns the rung of a job that ran out of host memory. A declared amount
+// is final. If it was predicted or the default, the job is rerun after the first
+// time with twice as much, after the second with the fraction of a node's memory
+// that matches its GPUs, and at least twice as much again, after the third with all
+// memory of a node. Each is more than the last and at most that of the largest node
 // that could ever run it. Jobs without GPUs have the default, which is final.
 func (l *Ladder) hostRung(j *cluster.Job, a *cluster.Attempt) Rung {
 	if l.HostFinal || j.Spec.MemMiB > 0 || j.Spec.GPUs == 0 || a.Berth.MemMiB <= 0 {
@@ -229,10 +232,10 @@ func (l *Ladder) hostRung(j *cluster.Job, a *cluster.Attempt) Rung {
 	}
 }
 
-// hostMost is the most host memory of a node that could ever run j, and the most
-// that falls to its GPUs on one if all of a node's have equal parts.
+// hostMost returns the most host memory of a node that could ever run j, and the
+// most that falls to its GPUs on one node if all GPUs get equal parts.
 func (l *Ladder) hostMost(j *cluster.Job, onCores bool) (most, part int64) {
-	for n := range l.Nodes { // the maximum of both does not depend on the order
+	for n := range l.Nodes { // the maximum of both is independent of the order
 		able := onCores && j.Spec.Allows(n) && (l.Partition == nil || l.Partition.Nodes.Holds(n.ID))
 		if mib, _ := n.Largest(j.Spec, l.may(n)); mib >= max(1, j.MinGPUMemMiB) {
 			able, part = true, max(part, n.MemMiB*int64(j.Spec.GPUs)/int64(len(n.GPUs)))
