@@ -8,29 +8,30 @@ import (
 	"strings"
 )
 
-// NoTask is what stands for the number of a task where there is none, as Slurm has it.
+// NoTask stands for the task number where there is none, as in Slurm.
 const NoTask = 4294967294
 
-// maxPad is how wide a pattern's number is made at most.
+// maxPad is the maximum padded width of a number.
 const maxPad = 10
 
-// Names is what the patterns in the names of a job's files stand for.
+// Names holds the values of the patterns in the names of a job's files.
 type Names struct {
-	Job, Array cluster.JobID // Array is 0 for a job that is no task
-	Task       *uint32       // its number in the array, nil for none
+	Job, Array cluster.JobID // Array is 0 for a job that is not a task
+	Task       *uint32       // number in the array, nil for none
 	Step       *int          // nil outside of steps
 	Name, User string
 	Node       string
 	NodeRank   int
-	// Rank is that of the process, as text so that a mark can stand for it.
+	// Rank is the process's rank, as text so that a placeholder can stand for it.
 	Rank string
 }
 
 // Expand replaces Slurm's patterns in the name of a file: %j the job, %A its array
 // or the job, %a the number of the task, %J job and step, %s the step, %x the job's
-// name, %u the user, %N the node, %n its rank, %t that of the process, %% a percent
-// sign. A number before the letter pads with zeros, up to ten digits. What is no
-// pattern stays, and a backslash anywhere turns all of them off and is removed.
+// name, %u the user, %N the node, %n its rank, %t the rank of the process, %% a
+// percent sign. A number before the letter pads with zeros, up to ten digits.
+// Anything else is kept, and a backslash anywhere disables all patterns and is
+// removed.
 func Expand(pattern string, n *Names) string {
 	if strings.Contains(pattern, `\`) {
 		return strings.ReplaceAll(pattern, `\`, "")
@@ -54,7 +55,7 @@ func Expand(pattern string, n *Names) string {
 			continue
 		}
 		if number {
-			width, _ := strconv.Atoi(rest[:len(rest)-len(letter)]) // none is 0, and one too long the largest
+			width, _ := strconv.Atoi(rest[:len(rest)-len(letter)]) // no digits give 0, too many the largest int
 			b.WriteString(strings.Repeat("0", max(0, min(width, maxPad)-len(val))))
 		}
 		b.WriteString(val)
@@ -62,7 +63,7 @@ func Expand(pattern string, n *Names) string {
 	}
 }
 
-// field is what a letter stands for, and whether that is padded.
+// field returns the value of a letter, and whether it is a number to be padded.
 func (n *Names) field(letter byte) (val string, number, ok bool) {
 	switch letter {
 	case '%':
