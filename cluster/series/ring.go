@@ -1,5 +1,5 @@
-// Package series is what cards showed over time, in steps of one length: rings that
-// nodes' agents and the leader keep, and how such lists are put together.
+// Package series holds what GPUs showed over time, in steps of fixed length: rings
+// that agents and the leader keep, and how to merge such lists.
 package series
 
 import (
@@ -8,64 +8,65 @@ import (
 	"time"
 )
 
-// What is kept of a card: an hour in steps of ten seconds, and a week in steps of five
-// minutes.
+// What is kept per GPU: an hour in steps of ten seconds, and a week in steps of
+// five minutes.
 const (
 	FineStep    = 10 * time.Second
 	FineSteps   = 360
 	CoarseStep  = 5 * time.Minute
 	CoarseSteps = 2016
-	// Hour and Week are how far back they go.
+	// Hour and Week are the lengths of time that they cover.
 	Hour = FineSteps * FineStep
 	Week = CoarseSteps * CoarseStep
 )
 
-// Sample is what a card showed in one step.
+// Sample is the state of a GPU in one step.
 type Sample struct {
-	At        int64 // when the step began, in seconds since 1970
-	UsedMiB   int64 // the most
-	UtilMilli int32 // the mean, -1 for unknown
+	At        int64 // start of the step, in seconds since 1970
+	UsedMiB   int64 // maximum
+	UtilMilli int32 // mean, -1 for unknown
 	PowerW    uint32
 }
 
-// Reading is what a card shows at one time.
+// Reading is the state of a GPU at one time.
 type Reading struct {
 	UsedMiB   int64
 	UtilMilli int64 // below 0 is unknown
 	PowerW    int64 // 0 and below are unknown
 }
 
-// kept is a sample as it is remembered.
+// kept is the stored form of a sample.
 type kept struct {
 	at          uint32
 	used        int32
 	util, watts uint16
 }
 
-// unknownUtil stands for a use that is not known.
+// unknownUtil stands for unknown utilization.
 const unknownUtil = math.MaxUint16
 
-// Ring is the samples of one card: each step has one place, which it shares with those
-// that are whole rings before and after it. It has no clock and no lock.
+// Ring holds the samples of one GPU. Each step has one slot, which it shares with
+// the steps that are whole ring lengths away. It has no clock and no lock.
 type Ring struct {
 	step int64 // in seconds
 	all  []kept
-	// at is the step that goes on, 0 for none, and these are its sums.
+	// at is the step in progress, 0 for none, and the rest are its sums.
 	at                          int64
 	utils, watts, told, powered int64
 }
 
-// NewRing makes a ring of so many steps of whole seconds.
+// NewRing returns a ring of the given number of steps, each a whole number of
+// seconds.
 func NewRing(step time.Duration, steps int) *Ring {
 	return &Ring{step: int64(step / time.Second), all: make([]kept, steps)}
 }
 
-// Place is where the sample of a step lies, from 0 on.
+// Place returns the slot of a step, from 0.
 func (r *Ring) Place(at int64) int { return int(at / r.step % int64(len(r.all))) }
 
-// Add takes over a reading. When a step ended with that it returns its sample.
-// A step that is come back to, by a clock that was set back or by what Put restored, goes
-// on: its mean so far counts like one reading.
+// Add adds a reading. If that ends a step, it returns the step's sample. A step
+// that is entered again, because the clock was set back or Put restored it,
+// continues: its mean so far counts as one reading.
 func (r *Ring) Add(now time.Time, v Reading) (ended Sample, ok bool) {
 	at := now.Unix() / r.step * r.step
 	if at <= 0 || at > math.MaxUint32 {
@@ -97,7 +98,7 @@ func (r *Ring) Add(now time.Time, v Reading) (ended Sample, ok bool) {
 	return ended, ok
 }
 
-// Going is the sample of the step that goes on, as far as it is.
+// Going returns the sample of the step in progress, as far as it has come.
 func (r *Ring) Going() (Sample, bool) {
 	if r.at == 0 {
 		return Sample{}, false
@@ -105,7 +106,7 @@ func (r *Ring) Going() (Sample, bool) {
 	return r.all[r.Place(r.at)].sample(), true
 }
 
-// Put restores a sample; false when it is none of this ring's.
+// Put restores a sample; it returns false if the sample is not one of this ring's.
 func (r *Ring) Put(m Sample) bool {
 	if m.At <= 0 || m.At > math.MaxUint32 || m.At%r.step != 0 || m.UsedMiB < 0 || m.UsedMiB > math.MaxInt32 ||
 		m.UtilMilli < -1 || m.UtilMilli > 1000 || m.PowerW > math.MaxUint16 {
@@ -115,8 +116,8 @@ func (r *Ring) Put(m Sample) bool {
 	return true
 }
 
-// Of is what the card showed from one time to another, the oldest first and at most a
-// whole ring of it.
+// Of returns the samples between two times, oldest first, at most a whole ring of
+// them.
 func (r *Ring) Of(from, to time.Time) []Sample {
 	first, last := from.Unix()/r.step, to.Unix()/r.step
 	var out []Sample
@@ -136,7 +137,7 @@ func (k kept) sample() Sample {
 	return m
 }
 
-// keep is a sample that Put found right.
+// keep converts a sample that Put has checked.
 func keep(m Sample) kept {
 	k := kept{at: uint32(m.At), used: int32(m.UsedMiB), util: unknownUtil, watts: uint16(m.PowerW)} // #nosec G115 -- checked
 	if m.UtilMilli >= 0 {
@@ -145,10 +146,10 @@ func keep(m Sample) kept {
 	return k
 }
 
-// Size is the bytes of an encoded sample.
+// Size is the length of an encoded sample in bytes.
 const Size = 12
 
-// Encode is a ring's sample in bytes.
+// Encode encodes a ring's sample.
 func Encode(m Sample) []byte {
 	k := keep(m)
 	b := make([]byte, 0, Size)
@@ -158,7 +159,8 @@ func Encode(m Sample) []byte {
 	return binary.LittleEndian.AppendUint16(b, k.watts)
 }
 
-// Decode is the sample of at least Size bytes, whatever they are; see Put.
+// Decode decodes a sample from at least Size bytes, which may hold anything; see
+// Put.
 func Decode(b []byte) Sample {
 	return kept{
 		at: binary.LittleEndian.Uint32(b), used: int32(binary.LittleEndian.Uint32(b[4:])), // #nosec G115 -- the same bits
@@ -166,7 +168,7 @@ func Decode(b []byte) Sample {
 	}.sample()
 }
 
-// Merge puts two lists of rising times together. Where both have a time it is b's.
+// Merge merges two lists of increasing times. Where both have a time, b wins.
 func Merge(a, b []Sample) []Sample {
 	out := make([]Sample, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {
