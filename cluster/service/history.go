@@ -7,48 +7,49 @@ import (
 )
 
 const (
-	// Slot is for how long one figure of a service's load stands.
+	// Slot is the time that one figure of a service's load covers.
 	Slot = 5 * time.Minute
 	// Week is how many slots are kept.
 	Week = 7 * day
-	// day is how many slots a day has, hour an hour.
+	// day is the number of slots per day, hour per hour.
 	day, hour = int64(24 * time.Hour / Slot), int64(time.Hour / Slot)
 
-	// most is the most that is kept of a load, and lastSlot the last slot there is, in the
-	// year 9999: what is beyond is no measurement.
+	// most is the highest load that is kept, and lastSlot the last slot, in the
+	// year 9999; anything beyond is not a measurement.
 	most     = 1e15
 	lastSlot = 1 << 30
 	unknown  = -1
 )
 
-// History is the load of all replicas of a service together over the last week: of every five
-// minutes the highest that was measured, as the autoscaler looked at it. It is bounded, and
-// values are immutable. Nil knows nothing.
+// History is the combined load of all replicas of a service over the last week: for
+// every five minutes the highest value that the autoscaler measured. It is bounded,
+// and values are immutable. Nil is an empty history.
 type History struct {
-	// First is the slot of Loads[0], counted since 1970, and the others follow; -1 is that
-	// nobody measured then.
+	// First is the slot of Loads[0], counted since 1970; the others follow. -1
+	// means not measured.
 	First int64
 	Loads []float32
-	// Each is the load that one replica bore within the service's objective, by what was
-	// learnt last; 0 is not known, or that the service is not scaled by it.
+	// Each is the load that one replica sustained within the service's objective,
+	// as last learned; 0 if unknown, or if the service is not scaled by it.
 	Each float32
 }
 
-// Noted is the load of one slot, and what one replica bears of it as History.Each has it.
+// Noted is the load of one slot, and the load per replica as in History.Each.
 type Noted struct {
 	Slot       int64
 	Load, Each float64
 }
 
-// isLoad reports whether v is a load: finite, not negative and no nonsense.
+// isLoad reports whether v is a load: finite, not negative and within bounds.
 func isLoad(v float64) bool { return v >= 0 && v <= most } // and not NaN
 
-// last is the last slot that is kept.
+// last returns the last slot that is kept.
 func (h *History) last() int64 { return h.First + int64(len(h.Loads)) - 1 }
 
-// With is the history with the load of one more slot, and without what is older than a week
-// before it; what is no load changes nothing. Of a slot that is told twice the higher counts. A
-// slot before all others, or long after them, begins a history anew: a clock was wrong.
+// With returns the history with the load of one more slot, without slots more than
+// a week older than it; an invalid load changes nothing. If a slot is reported
+// twice, the higher load counts. A slot before all others, or long after them,
+// starts a new history: a clock was wrong.
 func (h *History) With(n Noted) *History {
 	if !isLoad(n.Load) || n.Slot < 0 || n.Slot > lastSlot {
 		return h
@@ -73,7 +74,7 @@ func (h *History) With(n Noted) *History {
 	return out
 }
 
-// Valid reports whether it is one that With makes.
+// Valid reports whether With could have made it.
 func (h *History) Valid() bool {
 	if h == nil {
 		return true
@@ -82,7 +83,7 @@ func (h *History) Valid() bool {
 	return h.First >= 0 && len(h.Loads) > 0 && int64(len(h.Loads)) <= Week && h.last() <= lastSlot && isLoad(float64(h.Each)) && !slices.ContainsFunc(h.Loads, bad)
 }
 
-// Known is for how long the load is known.
+// Known returns for how much time the load is known.
 func (h *History) Known() (d time.Duration) {
 	if h == nil {
 		return 0
@@ -95,7 +96,7 @@ func (h *History) Known() (d time.Duration) {
 	return d
 }
 
-// at is the load of a slot, negative where it is not known.
+// at returns the load of a slot, negative if unknown.
 func (h *History) at(slot int64) float64 {
 	if slot < h.First || slot > h.last() {
 		return unknown
@@ -103,9 +104,10 @@ func (h *History) at(slot int64) float64 {
 	return float64(h.Loads[slot-h.First])
 }
 
-// usual is the load that a slot has by the days before: the middle one of its time of day,
-// the lower one of two, so that no single day decides. Where one day alone is known, a
-// slot above both beside it counts as the higher of them. It is negative where nothing is known.
+// usual returns the usual load of a slot from the days before: the median for its
+// time of day, the lower one of two, so that no single day decides. If only one day
+// is known, a slot above both its neighbours counts as the higher of them. It is
+// negative if nothing is known.
 func (h *History) usual(slot int64) float64 {
 	var of [Week / day]float64
 	n, from := 0, int64(0)
@@ -128,33 +130,36 @@ func (h *History) usual(slot int64) float64 {
 }
 
 const (
-	// enoughOf is of which part of a day the load must be known until there is a forecast.
+	// enoughOf is the fraction of a day for which the load must be known before
+	// there is a forecast.
 	enoughOf = 0.9
-	// mostTrend is by how much the last hour may raise what is usual; it may lower it to
-	// nothing.
+	// mostTrend is the most by which the last hour may raise the usual load; it may
+	// lower it to nothing.
 	mostTrend = 1.5
-	// steadying is how much of a mean slot stands beside each slot of the last hour, so that
-	// little load by night says little about the day.
+	// steadying is the fraction of a mean slot that is added to each slot of the
+	// last hour, so that little load at night says little about the day.
 	steadying = 0.25
-	// mostAhead is how far a forecast looks at most.
+	// mostAhead is the maximum horizon of a forecast.
 	mostAhead = time.Hour
 )
 
-// Forecast is the highest load that is to be expected soon.
+// Forecast is the highest load expected soon.
 type Forecast struct {
-	// Load is that of the slot that begins at At, since 1970; it may be the present one.
+	// Load is that of the slot that begins at At, since 1970; it may be the current
+	// one.
 	Load float64
 	At   time.Duration
-	// Ahead is how far was looked.
+	// Ahead is the horizon.
 	Ahead time.Duration
-	// Trend is the last hour's load over what was usual then.
+	// Trend is the last hour's load relative to the usual load.
 	Trend float64
 }
 
-// Peak is the highest load that is to be expected from now until so long after: what is usual at
-// that time of day, times how the last hour was beside what is usual. False until nine tenths
-// of a day are known. MArk (ATC 2019) and Swayam (Middleware 2017) scale by a forecast of so
-// far ahead as a replica takes to start; theirs are learnt models, this is a seasonal median.
+// Peak returns the highest load expected within ahead of now: the usual load at
+// that time of day, times the last hour's load relative to its usual one. ok is
+// false until nine tenths of a day are known. MArk (ATC 2019) and Swayam
+// (Middleware 2017) also scale by a forecast as far ahead as a replica takes to
+// start; theirs are learned models, this is a seasonal median.
 func (h *History) Peak(now, ahead time.Duration) (f Forecast, ok bool) {
 	if h == nil || now < 0 {
 		return f, false
@@ -182,8 +187,8 @@ func (h *History) Peak(now, ahead time.Duration) (f Forecast, ok bool) {
 	return f, true
 }
 
-// trend is the load of the hour before a slot over what is usual then, with so much added to
-// each slot of both.
+// trend returns the load of the hour before a slot relative to its usual load, with
+// steady added to each slot of both.
 func (h *History) trend(slot int64, steady float64) float64 {
 	got, want := 0.0, 0.0
 	for s := slot - hour; s < slot; s++ {
@@ -197,15 +202,15 @@ func (h *History) trend(slot int64, steady float64) float64 {
 	return min(got/want, mostTrend)
 }
 
-// Recorder gathers the highest load of each slot. The zero value has seen nothing.
+// Recorder records the highest load of each slot. The zero value is empty.
 type Recorder struct {
 	last time.Duration
 	slot int64
 	peak float64
 }
 
-// Saw takes over a load as of now, which counts as often as the autoscaler looks; one that is
-// none is passed over. When a slot of which something is known has ended it returns that.
+// Saw records a load at now, once per look of the autoscaler; an invalid one is
+// ignored. When a slot with known load has ended, it returns that slot.
 func (r *Recorder) Saw(load float64, now time.Duration) (n Noted, ended bool) {
 	if slot := int64(now / Slot); slot != r.slot {
 		n, ended = Noted{Slot: r.slot, Load: r.peak}, r.last != 0 && r.peak >= 0
@@ -220,9 +225,9 @@ func (r *Recorder) Saw(load float64, now time.Duration) (n Noted, ended bool) {
 	return n, ended
 }
 
-// Total is the load of all replicas together: of what the service is scaled on, or requests
-// a second where it has an objective alone. NaN is that it is not known, or that nobody wants
-// to know. No load is more than that of as many replicas as a service may have at all.
+// Total returns the combined load of all replicas: of the metric that the service
+// is scaled on, or requests per second if it has only an objective. NaN means
+// unknown or not wanted. No load exceeds that of the maximum number of replicas.
 func (v *Seen) Total(s *Service) float64 {
 	m := &v.Measured
 	switch {
@@ -244,8 +249,8 @@ func (v *Seen) Total(s *Service) float64 {
 	return math.Min(mean*float64(n), s.Scale.Target*MaxReplicas)
 }
 
-// SameLoad reports whether a history of one revision says something of another: both are
-// scaled by the same figure.
+// SameLoad reports whether a history of one revision applies to the other: both are
+// scaled by the same metric.
 func SameLoad(a, b *Service) bool {
 	return a.Forecasts() && b.Forecasts() && a.Scale.On == b.Scale.On
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// SLO is a service's objective: so many in a hundred requests are answered within a time.
+// SLO is a service's objective: a percentage of requests is answered within a time.
 // The zero value is none.
 type SLO struct {
 	Percent int // 50, 90, 95 or 99
@@ -18,12 +18,12 @@ type SLO struct {
 
 const (
 	minWithin, maxWithin = time.Millisecond, time.Minute
-	// LatencyKey is the number in a replica's progress that stands for the percentile of a
-	// service with an objective while no proxy measures it, in milliseconds.
+	// LatencyKey is the key in a replica's progress for the percentile of a service
+	// with an objective, in milliseconds, used while no proxy measures it.
 	LatencyKey = "latency_ms"
 )
 
-// String is the form that ParseSLO reads, "" for none.
+// String returns the form that ParseSLO parses, "" for none.
 func (o SLO) String() string {
 	if o == (SLO{}) {
 		return ""
@@ -31,7 +31,7 @@ func (o SLO) String() string {
 	return fmt.Sprintf("p%d=%s", o.Percent, o.Within)
 }
 
-// ParseSLO reads an objective such as p99=200ms, "" for none.
+// ParseSLO parses an objective such as p99=200ms, "" for none.
 func ParseSLO(text string) (SLO, error) {
 	if text == "" {
 		return SLO{}, nil
@@ -57,17 +57,17 @@ func (o SLO) check() error {
 	return nil
 }
 
-// enough is of how many requests the percentile is worth something.
+// enough returns how many requests make the percentile meaningful.
 func (o SLO) enough() uint64 { return max(10, uint64(50/(100-o.Percent))) }
 
-// Latencies counts requests by how long they took: bucket i holds those up to 2^(i/8) ms, of
-// which each is 9 % above the last, and the last one all that took longer than 65 s. Two are
+// Latencies is a histogram of request times: bucket i holds those up to 2^(i/8) ms,
+// each bound being 9 % above the last, and the last bucket all above 65 s. Two are
 // added bucket by bucket.
 type Latencies [latencyBuckets + 1]uint64
 
 const latencyBuckets = 129
 
-// latencyBound is the upper bound of a bucket.
+// latencyBound returns the upper bound of a bucket.
 func latencyBound(i int) time.Duration {
 	return time.Duration(float64(time.Millisecond) * math.Exp2(float64(i)/8))
 }
@@ -81,14 +81,14 @@ func (l *Latencies) Add(d time.Duration) {
 	l[min(i, latencyBuckets)]++
 }
 
-// AddAll adds those of another.
+// AddAll adds the counts of o.
 func (l *Latencies) AddAll(o *Latencies) {
 	for i, n := range o {
 		l[i] += n
 	}
 }
 
-// N is how many there are.
+// N returns the number of requests.
 func (l *Latencies) N() (n uint64) {
 	for _, k := range l {
 		n += k
@@ -96,8 +96,8 @@ func (l *Latencies) N() (n uint64) {
 	return n
 }
 
-// Percentile is the time within which so many in a hundred were, the upper bound of its
-// bucket; 0 when there are none.
+// Percentile returns the time within which percent of the requests were answered,
+// as the upper bound of its bucket; 0 if there are none.
 func (l *Latencies) Percentile(percent int) time.Duration {
 	need, sum := float64(l.N())*float64(percent)/100, uint64(0)
 	for i, n := range l {
@@ -108,7 +108,8 @@ func (l *Latencies) Percentile(percent int) time.Duration {
 	return 0
 }
 
-// Within is how many took no longer than d, by the buckets: those of its own in part.
+// Within estimates how many took no longer than d, interpolating within d's own
+// bucket.
 func (l *Latencies) Within(d time.Duration) float64 {
 	sum := 0.0
 	for i, n := range l[:latencyBuckets] {

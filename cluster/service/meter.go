@@ -3,51 +3,54 @@ package service
 import "time"
 
 const (
-	// window is over how long it is measured what a service has to do, in slots of slot.
+	// window is the time over which a service's load is measured, in slots of slot.
 	slot, slots = 5 * time.Second, 6
 	window      = slot * slots
-	// silent is how long a proxy may say nothing until it is gone.
+	// silent is how long a proxy may be silent before it counts as gone.
 	silent = 15 * time.Second
-	// maxProxies bounds how many proxies of one service are listened to.
+	// maxProxies bounds the proxies per service.
 	maxProxies = 32
-	// minutes is for how many minutes it is kept how many requests were within the objective.
+	// minutes is for how many minutes the requests within the objective are
+	// counted.
 	minutes = 60
 )
 
-// Counted is what a proxy of a service has counted since it began, and what it has now.
+// Counted is what a proxy of a service has counted since it began, and its current
+// state.
 type Counted struct {
-	// Requests came, and Held of them waited for a replica because there was none.
+	// Requests arrived; Held of them waited because there was no replica.
 	Requests, Held uint64
-	// Latency are those that were answered and not held, from when they came to the last
-	// byte of the answer.
+	// Latency counts requests that were answered and not held, from arrival to the
+	// last byte of the answer.
 	Latency Latencies
-	// InFlight are at replicas, Waiting for one.
+	// InFlight are at replicas, Waiting wait for one.
 	InFlight, Waiting int
 }
 
-// Measured is what proxies say of a service's requests.
+// Measured is what proxies report of a service's requests.
 type Measured struct {
-	// Known reports whether a proxy lives, and for long enough that Rate and Latency are
-	// those of the last half minute.
+	// Known reports whether a proxy is alive, Steady whether it has been for long
+	// enough that Rate and Latency cover the last half minute.
 	Known, Steady bool
-	Rate          float64 // requests a second
+	Rate          float64 // requests per second
 	InFlight      int
 	Waiting       int
 	Latency       Latencies
-	// Idle is for how long nobody has asked, as far as that is known.
+	// Idle is how long there has been no request, as far as known.
 	Idle time.Duration
-	// Asked and Within are of the last hour, those that were held included: how many
-	// requests there were, and how many of them were answered within the objective.
+	// Asked and Within cover the last hour, including requests that were held: how
+	// many requests there were, and how many of them were answered within the
+	// objective.
 	Asked, Within float64
 }
 
-// Meter makes of what the proxies of one service say what there is to do. The zero value has
-// heard nothing. Counts are sums since a proxy began, so that a report which is lost costs
-// nothing; of a proxy's first report the sums alone are kept.
+// Meter turns the reports of a service's proxies into its load. The zero value is
+// empty. Counts are totals since a proxy began, so that a lost report does no harm;
+// a proxy's first report only sets the baseline.
 type Meter struct {
 	proxies map[string]*proxy
-	since   time.Duration // of the first report after a silence
-	asked   time.Duration // when somebody asked last
+	since   time.Duration // time of the first report after a silence
+	asked   time.Duration // time of the last request
 	slots   [slots]counts
 	minutes [minutes]kept
 }
@@ -57,7 +60,7 @@ type proxy struct {
 	sum Counted
 }
 
-// counts are those of one slot, which began at a time.
+// counts are those of one slot, which began at a given time.
 type counts struct {
 	no       int64
 	requests uint64
@@ -69,7 +72,7 @@ type kept struct {
 	asked, within float64
 }
 
-// Report takes over what a proxy says; false when there are too many of them.
+// Report adds a proxy's report; it returns false if there are too many proxies.
 func (m *Meter) Report(slo SLO, name string, c *Counted, now time.Duration) bool {
 	m.prune(now)
 	p := m.proxies[name]
@@ -95,10 +98,10 @@ func (m *Meter) Report(slo SLO, name string, c *Counted, now time.Duration) bool
 	return true
 }
 
-// add counts what came between two reports.
+// add counts what arrived between two reports.
 func (m *Meter) add(slo SLO, was, is *Counted, now time.Duration) {
 	if is.Requests < was.Requests || is.Held < was.Held {
-		return // it is another one by the same name
+		return // another proxy has the same name
 	}
 	if is.Requests > was.Requests || is.InFlight+is.Waiting > 0 {
 		m.asked = now
@@ -128,7 +131,7 @@ func (m *Meter) add(slo SLO, was, is *Counted, now time.Duration) {
 	k.within += lat.Within(slo.Within)
 }
 
-// prune forgets proxies that have said nothing for long.
+// prune forgets proxies that have been silent for too long.
 func (m *Meter) prune(now time.Duration) {
 	for name, p := range m.proxies {
 		if now-p.at > silent {
@@ -137,7 +140,7 @@ func (m *Meter) prune(now time.Duration) {
 	}
 }
 
-// Measure is what there is to know at a time.
+// Measure returns the measurements at now.
 func (m *Meter) Measure(now time.Duration) (out Measured) {
 	m.prune(now)
 	for i := range m.minutes {

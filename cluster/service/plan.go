@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// State is how a replica stands that runs.
+// State is the state of a running replica.
 type State uint8
 
-// The states. One that never was healthy is Starting; nobody is sent to one that is not
-// Ready.
+// The states. A replica that was never healthy is Starting; requests go only to
+// Ready ones.
 const (
 	Starting State = iota
 	Ready
@@ -43,10 +43,10 @@ const MaxWhy = 160
 // ClipWhy cuts a reason to MaxWhy bytes.
 func ClipWhy(s string) string { return strings.ToValidUTF8(s[:min(len(s), MaxWhy)], "") }
 
-// Probe is what the node of a replica found out last.
+// Probe is the latest health check by the node of a replica.
 type Probe struct {
 	OK bool
-	// Fails is how often in a row it was not.
+	// Fails is how often in a row it was not healthy.
 	Fails int
 	Why   string
 }
@@ -54,27 +54,27 @@ type Probe struct {
 // Replica is one task of a service with a live attempt.
 type Replica struct {
 	Task uint32
-	// Started is when its process began, 0 before; Ending reports whether it was told to
-	// end.
+	// Started is when its process began, 0 before; Ending reports whether it was
+	// told to end.
 	Started time.Duration
 	Ending  bool
 	Serving Serving
-	// Probe is nil while nothing is known.
+	// Probe is nil before the first result.
 	Probe *Probe
 }
 
 // Revision is one array of a service.
 type Revision struct {
 	ID uint64
-	// Want is how many replicas may run at once; Waiting reports whether some wait, and
-	// Since when the last of them has, or from when on it may start again.
+	// Want is how many replicas may run at once; Waiting reports whether some wait,
+	// and Since is when the last of them began to, or when it may start again.
 	Want    int
 	Waiting bool
 	Since   time.Duration
 	Live    []Replica
 }
 
-// ready is how many replicas take requests.
+// ready returns how many replicas accept requests.
 func (r *Revision) ready() (n int) {
 	for i := range r.Live {
 		if s := &r.Live[i]; s.Serving.State == Ready && !s.Ending {
@@ -84,7 +84,7 @@ func (r *Revision) ready() (n int) {
 	return n
 }
 
-// staying is how many replicas are there that nobody ends.
+// staying returns how many replicas are not ending.
 func (r *Revision) staying() (n int) {
 	for i := range r.Live {
 		if s := &r.Live[i]; s.Serving.State != Draining && !s.Ending {
@@ -99,11 +99,11 @@ type Kind uint8
 
 // The kinds.
 const (
-	Note       Kind = iota // a replica stands otherwise
-	Restart                // a replica ends, and starts again where one may
-	End                    // a replica ends for good
-	EndWaiting             // replicas of a revision that wait never start
-	SetWant                // a revision may have more replicas, or fewer
+	Note       Kind = iota // change the state of a replica
+	Restart                // end a replica, which may start again
+	End                    // end a replica for good
+	EndWaiting             // never start the waiting replicas of a revision
+	SetWant                // change how many replicas a revision may have
 )
 
 // Action is one thing to do, about a revision or one replica of it.
@@ -116,14 +116,14 @@ type Action struct {
 	Why      string
 }
 
-// patience is how long the first replica of a new revision waits for room until one of the
-// old ones makes it.
+// patience is how long the first replica of a new revision waits for room before an
+// old one is ended for it.
 const patience = 30 * time.Second
 
-// Plan is what there is to do about a service now. Revisions are in the order in which they
-// were submitted; the last one is what its owner wants, want replicas of it, and the others
-// go as it comes. It is called again when what it asked for is done: it may ask for the same
-// twice.
+// Plan returns what to do about a service now. Revisions are in the order of
+// submission; the last one is what its owner wants, with want replicas, and the
+// others are phased out. It is called again once its actions are done, and may
+// repeat an action.
 func Plan(s *Service, want int, revisions []Revision, now time.Duration) []Action {
 	p := plan{s: s, now: now}
 	if len(revisions) == 0 {
@@ -153,7 +153,7 @@ func (p *plan) add(r *Revision, l *Replica, k Kind, to State, why string) {
 	p.do = append(p.do, Action{Kind: k, Revision: r.ID, Task: l.Task, State: to, Why: why})
 }
 
-// look is what follows for a replica from how it is.
+// look plans what follows from the state of a replica.
 func (p *plan) look(r *Revision, l *Replica, isOld bool) {
 	stop := Restart
 	if isOld {
@@ -186,7 +186,7 @@ func (p *plan) look(r *Revision, l *Replica, isOld bool) {
 	}
 }
 
-// surplus lets n replicas of some revisions go: those first that nobody is sent to, then
+// surplus ends n replicas of some revisions: first those that get no requests, then
 // those with the highest numbers.
 func (p *plan) surplus(of []Revision, n int, isOld bool) {
 	type one struct {
@@ -222,7 +222,7 @@ func (p *plan) surplus(of []Revision, n int, isOld bool) {
 	}
 }
 
-// lastNews is since when nothing came of a revision that waits for room.
+// lastNews returns since when a revision that waits for room has made no progress.
 func lastNews(newest *Revision, old []Revision) time.Duration {
 	at := newest.Since
 	for _, r := range append(old[:len(old):len(old)], *newest) {
@@ -233,8 +233,8 @@ func lastNews(newest *Revision, old []Revision) time.Duration {
 	return at
 }
 
-// roll puts replicas of the newest revision in the place of those of old ones, one more than
-// are wanted at a time.
+// roll replaces replicas of old revisions by ones of the newest, with at most one
+// more than wanted at a time.
 func (p *plan) roll(newest *Revision, old []Revision, want int) {
 	stay := 0
 	for i := range old {

@@ -6,20 +6,23 @@ import (
 )
 
 const (
-	// scaleEvery is how often it is looked whether a service has as many replicas as its
-	// load asks for, tolerance by how much the load may differ, and calm for how long fewer
-	// must have been enough until there are fewer.
+	// scaleEvery is how often the number of replicas is checked against the load,
+	// tolerance the load deviation that is ignored, and calm how long fewer must
+	// have sufficed before there are fewer.
 	scaleEvery = 15 * time.Second
 	tolerance  = 0.1
 	calm       = 5 * time.Minute
-	// easy is below which part of its objective a percentile lets one replica go.
+	// easy is the fraction of its objective below which a percentile lets one
+	// replica go.
 	easy = 0.5
-	// spare is the part of the rate at which a replica missed the objective that it is given.
+	// spare is the fraction of the rate at which a replica missed the objective
+	// that it is given.
 	spare = 0.9
 )
 
-// Rate and InFlight are loads that proxies measure: requests a second and requests in flight
-// of each replica. While no proxy does, they are what replicas say in their progress.
+// Rate and InFlight are loads that proxies measure: requests per second and
+// requests in flight per replica. While no proxy does, they are what replicas
+// report in their progress.
 const (
 	Rate     = "rps"
 	InFlight = "in_flight"
@@ -27,42 +30,42 @@ const (
 
 // Seen is what is known of the load of a service at a time.
 type Seen struct {
-	// Ready is how many replicas take requests, and Loads what each of those of which that
-	// is known has to do of what the service is scaled on, or, of one with an objective that
-	// is scaled on nothing, its own percentile in milliseconds.
+	// Ready is how many replicas accept requests. Loads holds, for each replica
+	// where it is known, the metric that the service is scaled on or, for one with
+	// only an objective, its own percentile in milliseconds.
 	Ready int
 	Loads []float64
 	// Measured is what proxies measure.
 	Measured Measured
-	// History is the load of the last week, and ColdStart how long replicas took lately
-	// until they took requests, 0 where that is not known.
+	// History is the load of the last week, and ColdStart how long replicas
+	// recently took to accept requests, 0 if unknown.
 	History   *History
 	ColdStart time.Duration
 }
 
-// Scaler chooses how many replicas a service has by their load: at once more, up to twice as
-// many, and fewer once fewer were enough for five minutes, as Kubernetes' horizontal
-// autoscaler does. By its objective it has more while the measured percentile is above it,
-// and remembers at which rate a replica met it and at which it did not, as MArk (ATC 2019)
-// and BARISTA (IC2E 2019) profile it beforehand. Where the load of a day is known it has as
-// many as the highest load needs that is to be expected until a replica asked for now takes
-// requests, if those are more. One that may have none has none after a time without a
-// request. The zero value has seen nothing.
+// Scaler chooses the number of replicas of a service by load: up at once, to at
+// most twice as many, and down once fewer sufficed for five minutes, like
+// Kubernetes' horizontal autoscaler. With an objective it scales up while the
+// measured percentile is above it, and remembers at which rate a replica met it and
+// at which it did not, which MArk (ATC 2019) and BARISTA (IC2E 2019) profile
+// beforehand. If a day's load is known, it provides at least as many as needed for
+// the highest load expected until a replica requested now accepts requests. A
+// service that may have none has none after a time without a request. The zero
+// value is ready to use.
 type Scaler struct {
 	last    time.Duration
-	seen    []need // in order of time, at most as long ago as calm
+	seen    []need // in order of time, at most calm old
 	have    int
 	ready   int
-	changed time.Duration // when have changed last, or ready
-	// good is the most requests a second of one replica with which the objective was met,
-	// bad the fewest with which it was not; 0 is not known.
+	changed time.Duration // when have or ready last changed
+	// good is the highest rate of requests per second and replica that met the
+	// objective, bad the lowest that did not; 0 is unknown.
 	good, bad float64
 	told      Told
 	peak      peak
 }
 
-// peak is a forecast that was made, and of what: as long as nothing of that changes it is
-// the same.
+// peak caches a forecast with its inputs; it is reused while those do not change.
 type peak struct {
 	of       *History
 	from, to int64
@@ -75,8 +78,8 @@ type need struct {
 	n  int
 }
 
-// Next is how many replicas there are to be, where have are asked for. It is have where
-// there is nothing to go by.
+// Next returns how many replicas there should be, given that have are requested
+// now. It is have if nothing is known.
 func (c *Scaler) Next(s *Service, have int, seen *Seen, now time.Duration) int {
 	n := c.next(s, have, seen, now)
 	c.told.N = n
@@ -116,8 +119,8 @@ func (c *Scaler) next(s *Service, have int, seen *Seen, now time.Duration) int {
 	return c.smooth(min(max(min(want, 2*have), c.told.Ahead, s.Min, 1), s.Max), have, now)
 }
 
-// ahead is how many replicas the highest load needs that is to be expected until one that is
-// asked for now takes requests, or at the next look; 0 is that nothing is to be said.
+// ahead returns how many replicas are needed for the highest load expected until
+// one requested now accepts requests, or until the next check; 0 if unknown.
 func (c *Scaler) ahead(s *Service, seen *Seen, now time.Duration) (Forecast, int) {
 	each := s.Scale.Target
 	if s.Scale == (Scale{}) {
@@ -143,14 +146,15 @@ func (c *Scaler) ahead(s *Service, seen *Seen, now time.Duration) (Forecast, int
 	return f, int(math.Ceil(min(f.Load/(each*(1+tolerance)), MaxReplicas)))
 }
 
-// Each is the load that a replica is given by what was learnt of the objective, in requests a
-// second; 0 while nothing was.
+// Each returns the load that a replica is given by what was learned of the
+// objective, in requests per second; 0 while nothing was.
 func (c *Scaler) Each() float64 { return spare * c.good }
 
-// Told is why the service has as many replicas as it was told last, or has now.
+// Told returns the reason for the number of replicas that was last decided.
 func (c *Scaler) Told() Told { return c.told }
 
-// smooth is want where that is more than there are, and else what was enough for long.
+// smooth returns want if that is more than there are, and otherwise what has
+// sufficed for long enough.
 func (c *Scaler) smooth(want, have int, now time.Duration) int {
 	for len(c.seen) > 0 && now-c.seen[0].at > calm {
 		c.seen = c.seen[1:]
@@ -168,7 +172,7 @@ func (c *Scaler) smooth(want, have int, now time.Duration) int {
 	return min(want, have)
 }
 
-// byLoad is how many replicas have as much to do each as they are to have.
+// byLoad returns how many replicas give each its target load.
 func (c *Scaler) byLoad(s *Service, have int, seen *Seen, _ time.Duration) (int, bool) {
 	if s.Scale == (Scale{}) {
 		return 0, false
@@ -188,7 +192,7 @@ func (c *Scaler) byLoad(s *Service, have int, seen *Seen, _ time.Duration) (int,
 	return have, true
 }
 
-// mean is that of what is a load, and of how many.
+// mean returns the mean of the valid loads, and their number.
 func mean(loads []float64) (mean float64, n int) {
 	sum := 0.0
 	for _, v := range loads {
@@ -199,9 +203,9 @@ func mean(loads []float64) (mean float64, n int) {
 	return sum / float64(max(1, n)), n
 }
 
-// byObjective is how many replicas answer within the objective. Nothing follows from what
-// was measured while their number changed, but that a rate at which they missed it before
-// is too much.
+// byObjective returns how many replicas answer within the objective. What was
+// measured while their number changed is ignored, except that a rate at which they
+// missed the objective before is too high.
 func (c *Scaler) byObjective(s *Service, have int, seen *Seen, now time.Duration) (int, bool) {
 	if s.SLO == (SLO{}) || seen.Ready == 0 || s.Min == s.Max {
 		return 0, false
@@ -226,7 +230,7 @@ func (c *Scaler) byObjective(s *Service, have int, seen *Seen, now time.Duration
 	if judged && rate > 0 && late > 0 {
 		c.learn(rate, late)
 	}
-	over := 0 // by what was learnt
+	over := 0 // by what was learned
 	if c.bad > 0 && rate >= c.bad {
 		over = int(math.Ceil(min(m.Rate/max(c.good, c.bad/2), MaxReplicas)))
 	}
@@ -242,13 +246,13 @@ func (c *Scaler) byObjective(s *Service, have int, seen *Seen, now time.Duration
 	if busy := late == 0 && m.InFlight > seen.Ready; !busy && late <= easy && (c.bad == 0 || m.Rate < spare*c.bad*float64(have-1)) {
 		want = have - 1
 	}
-	if c.good > 0 && m.Known { // those were enough, though it was not easy
+	if c.good > 0 && m.Known { // those sufficed, though not easily
 		want = min(want, max(1, int(math.Ceil(min(m.Rate/c.Each(), MaxReplicas)))))
 	}
 	return want, true
 }
 
-// learn takes over whether a rate of requests of each replica was too much.
+// learn records whether a rate of requests per replica was too high.
 func (c *Scaler) learn(rate, late float64) {
 	switch {
 	case late > 1:
@@ -260,7 +264,7 @@ func (c *Scaler) learn(rate, late float64) {
 		}
 	default:
 		if c.good = max(c.good, rate); c.bad > 0 && c.bad <= c.good {
-			c.bad = 0 // it was a bad moment
+			c.bad = 0 // it was a transient
 		}
 	}
 }

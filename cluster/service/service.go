@@ -1,7 +1,7 @@
-// Package service is what a service is: an array of replicas that run until somebody ends
-// them, and that take requests once they are found to be healthy. It imports nothing of
-// ours, reads no clock and does no I/O: what a leader is to do about a service follows
-// from what it is told, by [Plan].
+// Package service defines a service: an array of replicas that run until they are
+// ended, and that accept requests once they are found healthy. It imports nothing
+// else of Berth, reads no clock and does no I/O: [Plan] computes what a leader must
+// do from its arguments.
 package service
 
 import (
@@ -13,12 +13,12 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a service, and what it has where nothing is said.
+// Bounds of a service, and its defaults.
 const (
-	// MaxReplicas is how many replicas it may have.
+	// MaxReplicas is the maximum number of replicas.
 	MaxReplicas = 256
-	// Spare is how many more than it begins with it may be scaled to where no range is
-	// given.
+	// Spare is how many more than its initial replicas it may be scaled to if no
+	// range is given.
 	Spare = 8
 
 	DefaultPort        = "http"
@@ -37,45 +37,46 @@ const (
 	minIdle, maxIdle = time.Second, 30 * 24 * time.Hour
 )
 
-// Service is what a user asked for of a service. Values are immutable.
+// Service is what a user asked for. Values are immutable.
 type Service struct {
-	// Name is the service's, of its owner. The latest of several with one name takes the
-	// place of the others, replica by replica.
+	// Name is the service's name, per owner. The latest of several with one name
+	// replaces the others, replica by replica.
 	Name string
-	// Replicas is how many it begins with, Min and Max between how many it is scaled. It has
-	// as many tasks as Max says.
+	// Replicas is the initial number; Min and Max bound the scaling. The array has
+	// Max tasks.
 	Replicas, Min, Max int
-	// Port is what its port is called.
+	// Port is the name of its port.
 	Port string
-	// Health is the path of which a GET answers 2xx or 3xx while a replica may be sent
-	// requests; "" is that it takes connections. It is asked each time after Every; Fails
-	// failures in a row make it unhealthy, and as many more end it.
+	// Health is the path where a GET answers 2xx or 3xx while a replica may get
+	// requests; "" means that it accepts connections. It is checked after each
+	// Every; Fails failures in a row make it unhealthy, and as many more end it.
 	Health string
 	Every  time.Duration
 	Fails  int
-	// StartWithin is how long a replica may take until it is healthy for the first time, and
-	// Drain how long one that is to end goes on after nobody is sent to it any more.
+	// StartWithin is how long a replica may take to become healthy for the first
+	// time, and Drain how long one that is to end keeps running after it gets no
+	// more requests.
 	StartWithin, Drain time.Duration
-	// Scale is by what it is scaled, and SLO what it is to hold; the zero values of both are
-	// by its owner alone.
+	// Scale is the load it is scaled by, and SLO its objective; if both are zero,
+	// only its owner scales it.
 	Scale Scale
 	SLO   SLO
-	// IdleAfter is after which time without a request one whose Min is 0 has no replica; 0
-	// for others.
+	// IdleAfter is the time without a request after which a service with a Min of 0
+	// has no replica; 0 for others.
 	IdleAfter time.Duration
-	// NoForecast is that it has as many replicas as its load asks for now, whatever other
-	// days were like.
+	// NoForecast scales it by its current load only, ignoring other days.
 	NoForecast bool
 }
 
-// scales reports whether its load chooses how many replicas it has.
+// scales reports whether its load determines the number of replicas.
 func (s *Service) scales() bool { return s.Scale != Scale{} || s.SLO != SLO{} }
 
-// Forecasts reports whether it has replicas ahead of its load, by other days.
+// Forecasts reports whether replicas are started ahead of its load, based on other
+// days.
 func (s *Service) Forecasts() bool { return s.scales() && s.Min < s.Max && !s.NoForecast }
 
-// LeastOf is the least that a service has which begins with so many replicas: as many where
-// its load chooses, none where it begins with none, else one.
+// LeastOf returns the default Min of a service with that many initial replicas: the
+// same number if it is scaled by load, else 1, or 0 if it begins with none.
 func (s *Service) LeastOf(replicas int) int {
 	if replicas == 0 || s.scales() {
 		return replicas
@@ -83,8 +84,8 @@ func (s *Service) LeastOf(replicas int) int {
 	return 1
 }
 
-// Metric is the number in the progress of replicas by which it is scaled while nothing else
-// is known, "" for none.
+// Metric returns the key in replicas' progress by which it is scaled while nothing
+// else is known, "" for none.
 func (s *Service) Metric() string {
 	switch {
 	case s.Scale.On != "" && s.Scale.On != GPU:
@@ -95,19 +96,19 @@ func (s *Service) Metric() string {
 	return ""
 }
 
-// Scale is a load that each replica is to have.
+// Scale is a target load per replica.
 type Scale struct {
-	// On is GPU for the part that a replica uses of what it holds of GPUs, from 0 to 1, or
-	// the key of a number in its progress, such as requests in flight.
+	// On is GPU for the fraction of its GPU share that a replica uses, from 0 to 1,
+	// or the key of a number in its progress, such as requests in flight.
 	On string
-	// Target is how much of it each replica is to have.
+	// Target is the load that each replica should have.
 	Target float64
 }
 
-// GPU is the load that is measured and need not be told.
+// GPU is the load that is measured rather than reported.
 const GPU = "gpu"
 
-// String is the form that ParseScale reads, "" for none.
+// String returns the form that ParseScale parses, "" for none.
 func (s Scale) String() string {
 	switch {
 	case s == Scale{}:
@@ -118,7 +119,7 @@ func (s Scale) String() string {
 	return fmt.Sprintf("%s=%.6g", s.On, s.Target)
 }
 
-// Check reports the first fault, and where it is.
+// Check returns the first fault, and where it is.
 func (s *Service) Check() error {
 	switch {
 	case !isName(s.Name):
@@ -159,7 +160,7 @@ func (s *Service) Check() error {
 	return nil
 }
 
-// Bytes is about how much memory a service takes, 0 for nil.
+// Bytes returns the approximate memory of a service, 0 for nil.
 func (s *Service) Bytes() int {
 	if s == nil {
 		return 0
@@ -167,8 +168,8 @@ func (s *Service) Bytes() int {
 	return 192 + len(s.Name) + len(s.Port) + len(s.Health) + len(s.Scale.On)
 }
 
-// isName reports whether text is a name as hosts have them, which can stand in
-// configuration of other programs.
+// isName reports whether text is a valid host-like name, safe in the configuration
+// of other programs.
 func isName(text string) bool {
 	if text == "" || len(text) > maxName || text[0] < 'a' || text[0] > 'z' || text[len(text)-1] == '-' {
 		return false
@@ -187,10 +188,10 @@ func short(text string) string {
 	return strings.ToValidUTF8(text, string(utf8.RuneError))
 }
 
-// Mark is where a command names its port, as {port}.
+// Mark stands for the port in a command.
 const Mark = "{port}"
 
-// Fill puts the number of a port in the place of its marks in a command.
+// Fill replaces the marks in a command with a port number.
 func Fill(command []string, port uint16) []string {
 	out := slices.Clone(command)
 	for i := range out {
@@ -199,8 +200,8 @@ func Fill(command []string, port uint16) []string {
 	return out
 }
 
-// Backoff is how long a replica waits after it ended until it starts again: not at all
-// when it ran for long, else twice as long with each of the last ends that came soon.
+// Backoff returns how long an ended replica waits before it restarts: not at all if
+// it ran for long, else twice as long after each of its latest early ends.
 func Backoff(soon int) time.Duration {
 	const first, most = time.Second, 5 * time.Minute
 	if soon <= 0 {

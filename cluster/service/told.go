@@ -5,20 +5,21 @@ import (
 	"strings"
 )
 
-// Told is why a service has as many replicas as it has. The zero value is that nothing was
-// measured that says so.
+// Told is the reason for the number of replicas of a service. The zero value means
+// that no measurement decided it.
 type Told struct {
-	// Known is that something was measured, Asleep that it has none until somebody asks.
+	// Known means that something was measured, Asleep that it has no replica until
+	// the next request.
 	Known, Asleep bool
-	// Asked is how many its load of now asks for; Ahead is how
-	// many Forecast asks for, where there is one: its Ahead is not 0 then.
+	// Asked is how many its current load requires; Ahead is how many Forecast
+	// requires, if there is one: then its Ahead is not 0.
 	Asked, Ahead int
 	Forecast     Forecast
 	// N is how many it is to have, between Least and Most.
 	N, Least, Most int
 }
 
-// String says so in words, "" when there is nothing to say.
+// String returns the reason in words, "" if there is none.
 func (t *Told) String() string {
 	need := max(t.Asked, t.Ahead)
 	switch {
