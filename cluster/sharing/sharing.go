@@ -1,5 +1,5 @@
-// Package sharing holds the switches by which administrators turn the sharing of
-// cards off. It is pure: no clock, no I/O.
+// Package sharing holds the switches by which administrators turn GPU sharing off.
+// It is pure: no clock, no I/O.
 package sharing
 
 import (
@@ -8,9 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Off is a switch that an administrator put off: on the cards that it
-// covers nobody new lies beside somebody else. It names one of GPU, Node and
-// Partition, or none for all cards. Values are immutable.
+// Off is a switch that is off: on the GPUs that it covers no new job is placed next
+// to another. It names one of GPU, Node and Partition, or none for all GPUs. Values
+// are immutable.
 type Off struct {
 	GPU       cluster.GPUID
 	Node      cluster.NodeID
@@ -20,7 +20,7 @@ type Off struct {
 	At        cluster.Time
 }
 
-// MaxOff is how many switches there may be.
+// MaxOff is the maximum number of switches.
 const MaxOff = 1024
 
 // Check returns an error unless o names one place or none.
@@ -53,7 +53,7 @@ func (o *Off) Key() string {
 	return "cluster"
 }
 
-// Words say where it is off, and why.
+// Words says where sharing is off, and why.
 func (o *Off) Words() string {
 	where := "in the whole cluster"
 	switch {
@@ -73,8 +73,8 @@ func (o *Off) Words() string {
 // Switches are the places where sharing is off, by Key.
 type Switches []*Off
 
-// With returns the switches with o in place of the one of its key. The receiver
-// is not changed.
+// With returns the switches with o added, replacing one with the same key. The
+// receiver is not changed.
 func (w Switches) With(o *Off) Switches {
 	at, found := w.at(o.Key())
 	out := slices.Clone(w)
@@ -85,7 +85,8 @@ func (w Switches) With(o *Off) Switches {
 	return slices.Insert(out, at, o)
 }
 
-// Without returns the switches but the one of a key. The receiver is not changed.
+// Without returns the switches without the one of a key. The receiver is not
+// changed.
 func (w Switches) Without(key string) Switches {
 	at, found := w.at(key)
 	if !found {
@@ -94,7 +95,7 @@ func (w Switches) Without(key string) Switches {
 	return slices.Delete(slices.Clone(w), at, at+1)
 }
 
-// Get returns the switch of a key, or nil.
+// Get returns the switch with a key, or nil.
 func (w Switches) Get(key string) *Off {
 	if at, found := w.at(key); found {
 		return w[at]
@@ -114,8 +115,8 @@ func (w Switches) at(key string) (int, bool) {
 	})
 }
 
-// Mark returns n with each card's Unshared as the switches have it; n itself when
-// that changes nothing. Parts are the partitions there are.
+// Mark returns n with each GPU's Unshared set from the switches, or n itself if
+// that changes nothing. parts are the cluster's partitions.
 func (w Switches) Mark(n *cluster.Node, parts map[string]*cluster.Partition) *cluster.Node {
 	out := n
 	for i := range n.GPUs {
