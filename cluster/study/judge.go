@@ -7,25 +7,25 @@ import (
 	"slices"
 )
 
-// Seen is what one run of a trial said of the metric. Values are immutable.
+// Seen is what one run of a trial reported of the metric. Values are immutable.
 type Seen struct {
-	// Last is what it said last, and Best the best, at BestStep.
+	// Last is the latest value, and Best the best one, at BestStep.
 	Last, Best float64
 	BestStep   int64
-	// Marks are what it said at rungs, the lowest first.
+	// Marks are the values at rungs, lowest rung first.
 	Marks []Mark
 }
 
-// Mark is what a trial said when it had come to a rung, counted from 0.
+// Mark is a trial's value at a rung, counted from 0.
 type Mark struct {
 	Rung  uint32
 	Value float64
 }
 
-// maxRungs bounds rungs: beyond, steps are no numbers any more.
+// maxRungs bounds rungs: beyond it, step numbers overflow.
 const maxRungs = 40
 
-// brackets is how many Hyperband has.
+// brackets is how many brackets Hyperband has.
 const brackets = 3
 
 func (s *Study) better(a, b float64) bool {
@@ -35,8 +35,8 @@ func (s *Study) better(a, b float64) bool {
 	return a < b
 }
 
-// bracket is which of Hyperband's a trial is in: of 1 + Eta + Eta² trials in a row most
-// are in the first.
+// bracket returns a trial's Hyperband bracket: of 1 + Eta + Eta² consecutive trials
+// most are in the first.
 func (s *Study) bracket(trial uint32) int {
 	if s.Rule != RuleHyperband {
 		return 0
@@ -51,8 +51,8 @@ func (s *Study) bracket(trial uint32) int {
 	return brackets - 1
 }
 
-// rung is the highest that a trial has come to with so many steps; ok is false below the
-// first.
+// rung returns the highest rung that a trial reaches at that many steps; ok is
+// false below the first.
 func (s *Study) rung(trial uint32, step int64) (rung uint32, ok bool) {
 	if !s.stops() {
 		return 0, false
@@ -74,7 +74,7 @@ func (s *Study) rung(trial uint32, step int64) (rung uint32, ok bool) {
 	return rung, ok
 }
 
-// Step is at how many steps a trial comes to a rung.
+// Step returns the number of steps at which a trial reaches a rung.
 func (s *Study) Step(trial, rung uint32) int64 {
 	at := s.First
 	if s.Rule == RulePBT {
@@ -89,16 +89,16 @@ func (s *Study) Step(trial, rung uint32) int64 {
 	return at
 }
 
-// News reports whether a trial that was seen, nil for never, has come to a rung that it
-// has no mark of.
+// News reports whether a trial with state was, nil for none, has reached a rung for
+// which it has no mark.
 func (s *Study) News(trial uint32, was *Seen, step int64) bool {
 	r, ok := s.rung(trial, step)
 	return ok && (was == nil || len(was.Marks) == 0 || was.Marks[len(was.Marks)-1].Rung < r)
 }
 
-// Saw is what is known of a trial that was seen, nil for never, when it has said something
-// after so many steps: the last and, with a BestStep above 0, the best until then. What is no
-// number changes nothing.
+// Saw returns the state of a trial, was before (nil for none), after it reported
+// said at step: the last value and, with a BestStep above 0, the best until then.
+// Values that are not numbers change nothing.
 func (s *Study) Saw(trial uint32, was *Seen, step int64, said Seen) *Seen {
 	value := said.Last
 	if !finite(value) {
@@ -126,18 +126,19 @@ func (s *Study) Saw(trial uint32, was *Seen, step int64, said Seen) *Seen {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// Trial is one of a study's, as far as it has come.
+// Trial is one trial of a study and its state.
 type Trial struct {
 	No   uint32
-	Seen *Seen // nil when it said nothing
-	// Over is that it runs no more, so that none goes on from it.
+	Seen *Seen // nil before the first report
+	// Over means that it no longer runs, so no trial may continue from it.
 	Over bool
 }
 
-// Field is what the trials of a study said at each rung, by which one of them is judged.
+// Field holds the values of a study's trials at each rung, against which each is
+// judged.
 type Field struct {
 	s  *Study
-	at map[place][]float64 // sorted, the best first
+	at map[place][]float64 // sorted, best first
 }
 
 // place is a rung of a bracket.
@@ -146,8 +147,8 @@ type place struct {
 	rung    uint32
 }
 
-// Field puts those of a study's trials side by side that said something, ended ones among
-// them. It takes about as long as sorting their marks.
+// Field collects the trials that reported something, including ended ones. Its cost
+// is that of sorting their marks.
 func (s *Study) Field(all []Trial) *Field {
 	f := &Field{s: s, at: map[place][]float64{}}
 	for _, t := range all {
@@ -165,8 +166,8 @@ func (s *Study) Field(all []Trial) *Field {
 	return f
 }
 
-// worth is what a trial is compared by at the last of its marks: what it said there, or
-// under the median rule the mean until then.
+// worth returns the value by which a trial is compared at the last of its marks:
+// the value there, or under the median rule the mean up to there.
 func (f *Field) worth(marks []Mark) float64 {
 	if f.s.Rule != RuleMedian {
 		return marks[len(marks)-1].Value
@@ -178,7 +179,7 @@ func (f *Field) worth(marks []Mark) float64 {
 	return sum / float64(len(marks))
 }
 
-// byWorth puts the better first.
+// byWorth orders better values first.
 func (f *Field) byWorth(a, b float64) int {
 	if f.s.Maximize {
 		return cmp.Compare(b, a)
@@ -186,9 +187,9 @@ func (f *Field) byWorth(a, b float64) int {
 	return cmp.Compare(a, b)
 }
 
-// Verdict says why a trial of the field is to end, "" when it goes on. It is judged at the
-// highest rung that it has come to, as often as others come there: who was among the first
-// is not spared for that.
+// Verdict returns why a trial of the field should end, "" if it goes on. It is
+// judged at the highest rung that it has reached, each time another trial reaches
+// that rung: being among the first to reach it does not protect it.
 func (f *Field) Verdict(t Trial) string {
 	s := f.s
 	if !s.stops() || s.Rule == RulePBT || t.Seen == nil || len(t.Seen.Marks) == 0 {
@@ -200,7 +201,7 @@ func (f *Field) Verdict(t Trial) string {
 	n := len(values)
 	own, found := slices.BinarySearchFunc(values, f.worth(marks), f.byWorth) // the first of equal ones
 	switch {
-	case !found: // it is none of the field
+	case !found: // it is not in the field
 		return ""
 	case s.Rule == RuleMedian:
 		return s.belowMedian(t, mark, values, own)
@@ -210,11 +211,11 @@ func (f *Field) Verdict(t Trial) string {
 	return fmt.Sprintf("%s %.6g at step %d is number %d of %d trials there, and the best %d go on", s.Metric, mark.Value, s.Step(t.No, mark.Rung), own+1, n, n/s.Eta)
 }
 
-// leastOthers is of how many others Vizier's rule needs the median.
+// leastOthers is how many others Vizier's rule needs for a median.
 const leastOthers = 3
 
-// belowMedian holds the best of a trial against the means of the others; means are in
-// order, and own is its place among them.
+// belowMedian compares the best of a trial with the means of the others; means is
+// sorted, and own is the trial's index in it.
 func (s *Study) belowMedian(t Trial, mark Mark, means []float64, own int) string {
 	n := len(means) - 1
 	if n < leastOthers {

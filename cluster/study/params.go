@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Param is the value that a trial has of one parameter.
+// Param is a trial's value of one parameter.
 type Param struct{ Name, Value string }
 
-// count is how many values an axis has in a grid.
+// count returns how many values an axis has in a grid.
 func (a *Axis) count() int {
 	if a.Kind == KindChoice {
 		return len(a.Values)
@@ -18,7 +18,7 @@ func (a *Axis) count() int {
 	return int(a.High-a.Low) + 1
 }
 
-// Combinations is how many trials a grid has, MaxTrials+1 standing for more than
+// Combinations returns the number of trials of a grid, or MaxTrials+1 if it exceeds
 // MaxTrials.
 func (s *Study) Combinations() int {
 	n := 1
@@ -30,8 +30,8 @@ func (s *Study) Combinations() int {
 	return n
 }
 
-// Params are the values of trial number n, in the order of the space. In a grid the last
-// parameter changes first.
+// Params returns the values of trial number n, in the order of the space. In a grid
+// the last parameter changes fastest.
 func (s *Study) Params(n uint32) []Param {
 	out := make([]Param, len(s.Space))
 	rest := int(n)
@@ -56,7 +56,7 @@ func (a *Axis) at(i int) string {
 	return strconv.FormatFloat(a.Low+float64(i), 'f', 0, 64)
 }
 
-// draw is the value at u, of [0, 1), of all that the axis has.
+// draw returns the value at position u, in [0, 1), of the axis.
 func (a *Axis) draw(u float64) string {
 	switch a.Kind {
 	case KindChoice:
@@ -70,11 +70,12 @@ func (a *Axis) draw(u float64) string {
 	}
 }
 
-// number has six digits, so that it is the same on every machine.
+// number formats v with six digits, so that it is the same on every machine.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
-// unit is a number of [0, 1) that a seed, a trial and an axis have: the finalizer of
-// splitmix64 (Steele, Lea and Flood, OOPSLA 2014) after each of them.
+// unit returns a number in [0, 1) determined by a seed, a trial and an axis: it
+// applies the finalizer of splitmix64 (Steele, Lea and Flood, OOPSLA 2014) after
+// each of them.
 func unit(words ...uint64) float64 {
 	h := uint64(0)
 	for _, w := range words {
@@ -86,8 +87,8 @@ func unit(words ...uint64) float64 {
 	return float64(h>>11) / (1 << 53)
 }
 
-// ParseMetric reads the metric of a job that is no trial, as loss, of which less is better,
-// or as accuracy:max.
+// ParseMetric parses the metric of a job that is not a trial: loss, where less is
+// better, or accuracy:max.
 func ParseMetric(text string) (*Study, error) {
 	name, goal, _ := strings.Cut(text, ":")
 	s := &Study{Metric: name, Maximize: goal == "max"}
@@ -97,7 +98,7 @@ func ParseMetric(text string) (*Study, error) {
 	return s, s.Check()
 }
 
-// Places is how often a command names parameters of the study, as {lr}.
+// Places returns how often a command names parameters of the study, as {lr}.
 func (s *Study) Places(command []string) (n int) {
 	for _, arg := range command {
 		for i := range s.Space {
@@ -107,7 +108,7 @@ func (s *Study) Places(command []string) (n int) {
 	return n
 }
 
-// Fill is a command with the values in place of the names.
+// Fill returns a command with the values in place of the names.
 func Fill(command []string, params []Param) []string {
 	var pairs []string
 	for _, p := range params {

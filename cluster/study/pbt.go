@@ -8,34 +8,34 @@ import (
 	"strconv"
 )
 
-// RulePBT is population based training (Jaderberg et al., "Population Based Training of
-// Neural Networks", 2017): every First steps a trial that is among the worst 1/Eta of those
-// that have come as far begins again from the state of a running one of the best 1/Eta, with its
-// values, changed a little. None ends early.
+// RulePBT is population based training (Jaderberg et al., "Population Based
+// Training of Neural Networks", 2017): every First steps a trial among the worst
+// 1/Eta of those that have come as far restarts from the state of a running one of
+// the best 1/Eta, with its values slightly changed. No trial ends early.
 const RulePBT Rule = "pbt"
 
 const (
-	// MaxPopulation is how many trials a population may have: all run at once.
+	// MaxPopulation bounds the trials of a population: all run at once.
 	MaxPopulation = 256
-	// MaxGenerations is how often a trial begins again from another one's state.
+	// MaxGenerations bounds how often a trial restarts from another one's state.
 	MaxGenerations = 80
-	// keepMarks is how many of the last marks of a trial are kept under RulePBT.
+	// keepMarks is how many of a trial's latest marks are kept under RulePBT.
 	keepMarks = 8
-	// resample is how likely a value is drawn anew, low and high what it is multiplied with
-	// else, as the paper has it.
+	// resample is the probability of drawing a value anew; low and high are the
+	// factors otherwise, as in the paper.
 	resample, low, high = 0.25, 0.8, 1.2
 )
 
-// Copy is from where a trial goes on that began again. Values are immutable.
+// Copy records a trial's restart from the state of another. Values are immutable.
 type Copy struct {
-	// From is the trial whose state it takes, as that one's generation FromGeneration has it,
-	// and Generation its own from then on, from 1.
+	// From is the trial whose state it takes, at that one's generation
+	// FromGeneration, and Generation its own from then on, from 1.
 	From, Generation, FromGeneration uint32
-	// Values are those of the parameters from then on, in the order of the space.
+	// Values are the parameter values from then on, in the order of the space.
 	Values []string
 }
 
-// Check reports whether it can be one of a study.
+// Check reports whether c is valid for a study.
 func (c *Copy) Check(s *Study) error {
 	if !s.Searches() || s.Rule != RulePBT || len(c.Values) != len(s.Space) || c.Generation < 1 || c.Generation > MaxGenerations || c.FromGeneration > MaxGenerations {
 		return fmt.Errorf("generation %d from generation %d with %d values is none of this study", c.Generation, c.FromGeneration, len(c.Values))
@@ -48,7 +48,7 @@ func (c *Copy) Check(s *Study) error {
 	return nil
 }
 
-// ParamsAfter are the values of trial number n after it began again, nil for never.
+// ParamsAfter returns the values of trial number n after restart c, nil for none.
 func (s *Study) ParamsAfter(n uint32, c *Copy) []Param {
 	out := s.Params(n)
 	if c != nil {
@@ -59,7 +59,7 @@ func (s *Study) ParamsAfter(n uint32, c *Copy) []Param {
 	return out
 }
 
-// generation is that of a trial after it began again, 0 for never.
+// generation returns the generation of a trial after the restart, 0 for none.
 func (c *Copy) generation() uint32 {
 	if c == nil {
 		return 0
@@ -67,9 +67,10 @@ func (c *Copy) generation() uint32 {
 	return c.Generation
 }
 
-// Exploit says from which trial one is to go on, and why; false when it goes on by itself. It
-// is compared once it has run for First steps since it began, at the last rung that it came
-// to, with the others that came there in their present generation.
+// Exploit returns the trial from which t is to continue, and why; ok is false if t
+// continues by itself. It is compared once it has run for First steps since it
+// began, at the last rung that it reached, with the others that reached it in their
+// present generation.
 func (s *Study) Exploit(all []Trial, t Trial, now *Copy) (from uint32, why string, ok bool) {
 	least := 1
 	if now != nil {
@@ -109,7 +110,7 @@ func (s *Study) Exploit(all []Trial, t Trial, now *Copy) (from uint32, why strin
 	}
 	donors := slices.DeleteFunc(slices.Clone(field[:part]), func(o one) bool { return o.over })
 	if len(donors) == 0 {
-		return 0, "", false // they are done, and nothing is left to do with their state
+		return 0, "", false // they are done and have no use for its state
 	}
 	best := donors[int(unit(s.Seed, uint64(t.No), uint64(now.generation())+1, 1)*float64(len(donors)))]
 	if !s.better(best.value, mark.Value) {
@@ -118,9 +119,10 @@ func (s *Study) Exploit(all []Trial, t Trial, now *Copy) (from uint32, why strin
 	return best.no, fmt.Sprintf("%s %.6g at step %d is number %d of %d trials there; it goes on from trial %d, which had %.6g", s.Metric, mark.Value, s.Step(t.No, mark.Rung), own+1, n, best.no, best.value), true
 }
 
-// Explore is what a trial goes on with from another one, whose last copy was donor, nil for
-// none: of that one's values each is drawn anew once in four times and else a fifth lower or
-// higher, or the one beside it in its list, within the space.
+// Explore returns the restart of a trial from another one, whose last copy was
+// donor, nil for none: each of its values is drawn anew with a probability of 1/4,
+// else changed by a fifth down or up, or to the adjacent one in its list, within
+// the space.
 func (s *Study) Explore(n uint32, now *Copy, from uint32, donor *Copy) *Copy {
 	c := &Copy{From: from, Generation: now.generation() + 1, FromGeneration: donor.generation()}
 	for i, p := range s.ParamsAfter(from, donor) {
@@ -134,14 +136,14 @@ func (s *Study) Explore(n uint32, now *Copy, from uint32, donor *Copy) *Copy {
 	return c
 }
 
-// near is a value beside another one, below it or above.
+// near returns the value next to another in the list, below it or above.
 func (a *Axis) near(value string, below bool) string {
 	by, step := high, 1
 	if below {
 		by, step = low, -1
 	}
 	if a.Kind == KindChoice {
-		i := slices.Index(a.Values, value) // -1 is none, of which none is beside
+		i := slices.Index(a.Values, value) // -1 if absent, which has no neighbours
 		return a.Values[min(max(i+step, 0), len(a.Values)-1)]
 	}
 	v, err := strconv.ParseFloat(value, 64)

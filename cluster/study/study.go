@@ -1,7 +1,7 @@
-// Package study is what a search over parameters is: an array of trials, each with values
-// of its own, and a rule by which those end early that do worse than others. It imports
-// nothing of ours and draws the same values wherever and whenever it is asked, so that
-// nothing of a trial but its number has to be kept.
+// Package study defines a search over parameters: an array of trials, each with its
+// own values, and a rule that ends trials early that do worse than others. It
+// imports nothing else of Berth and draws the same values wherever and whenever it
+// is asked, so that only a trial's number has to be stored.
 package study
 
 import (
@@ -16,53 +16,54 @@ import (
 
 // Bounds of a study.
 const (
-	// MaxTrials is how many trials it may have, and MaxAxes how many parameters, of at
-	// most MaxValues values.
+	// MaxTrials bounds trials, MaxAxes parameters and MaxValues the values of one.
 	MaxTrials, MaxAxes, MaxValues = 10_000, 32, 1000
-	// MaxPlaces is how often its command may name parameters.
+	// MaxPlaces bounds how often its command may name parameters.
 	MaxPlaces = 256
-	// maxValueBytes and maxBytes bound one value and all of a study, see Bytes.
+	// maxValueBytes bounds one value, maxBytes a whole study; see Bytes.
 	maxValueBytes, maxBytes = 256, 48 << 10
 	maxName                 = 64
 	maxFirst                = 1_000_000_000
 	maxBudget               = 876_000 * time.Hour
 )
 
-// Study is one search, or without a Space the metric of one job that is no trial. Values
-// are immutable.
+// Study is one search, or without a Space the metric of one job that is not a
+// trial. Values are immutable.
 type Study struct {
-	// Metric is the key under which trials say in their progress how good they are, and
-	// Maximize reports whether more is better.
+	// Metric is the key under which trials report their quality in their progress,
+	// and Maximize reports whether more is better.
 	Metric   string
 	Maximize bool
-	// Rule ends trials early, "" and RuleNone none. They are compared at rungs: at First
-	// steps, and each at Eta times the steps of the rung before.
+	// Rule ends trials early, unless it is "" or RuleNone. Trials are compared at
+	// rungs: the first at First steps, and each next at Eta times the steps of the
+	// one before.
 	Rule  Rule
 	First int64
 	Eta   int
-	// Grid takes every combination of values in turn; otherwise they are drawn, by Seed.
+	// Grid takes every combination of values in turn; otherwise they are drawn, by
+	// Seed.
 	Grid  bool
 	Seed  uint64
 	Space []Axis
-	// Budget is how much time of whole GPUs all trials may use together, 0 is any.
+	// Budget bounds the whole-GPU time of all trials together, 0 for no bound.
 	Budget time.Duration
 }
 
-// Rule is how trials end early.
+// Rule says how trials end early.
 type Rule string
 
 // The rules.
 const (
 	// RuleNone lets all trials run to their end.
 	RuleNone Rule = "none"
-	// RuleASHA keeps of those that have come to a rung the best of Eta (Li et al., "A
-	// System for Massively Parallel Hyperparameter Tuning", MLSys 2020).
+	// RuleASHA keeps the best 1/Eta of those that have reached a rung (Li et al.,
+	// "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020).
 	RuleASHA Rule = "asha"
-	// RuleHyperband does so in three brackets, of which the second and third begin to
-	// compare later (Li et al., "Hyperband", JMLR 18, 2018).
+	// RuleHyperband does the same in three brackets, the second and third of which
+	// begin to compare later (Li et al., "Hyperband", JMLR 18, 2018).
 	RuleHyperband Rule = "hyperband"
-	// RuleMedian ends a trial whose best is worse than the median of what the others had
-	// on average until the same rung (Golovin et al., "Google Vizier", KDD 2017).
+	// RuleMedian ends a trial whose best is worse than the median of the others'
+	// averages up to the same rung (Golovin et al., "Google Vizier", KDD 2017).
 	RuleMedian Rule = "median"
 )
 
@@ -72,9 +73,9 @@ type Kind string
 // The kinds.
 const (
 	KindChoice  Kind = "values"  // one of Values
-	KindInt     Kind = "int"     // a whole number from Low to High, both included
+	KindInt     Kind = "int"     // an integer from Low to High, inclusive
 	KindUniform Kind = "uniform" // a number between Low and High
-	KindLog     Kind = "log"     // a number between Low and High, its logarithm evenly
+	KindLog     Kind = "log"     // a number between Low and High, log-uniform
 )
 
 // Axis is one parameter.
@@ -85,7 +86,7 @@ type Axis struct {
 	Values    []string
 }
 
-// Check reports the first fault, and where it is.
+// Check returns the first fault, and where it is.
 func (s *Study) Check() error {
 	switch {
 	case s.Metric == "" && (s.Rule != "" && s.Rule != RuleNone || s.Maximize):
@@ -123,9 +124,9 @@ func (s *Study) Check() error {
 	return nil
 }
 
-// Bytes is about how much memory a study takes, 0 for nil.
+// Bytes returns the approximate memory of a study, 0 for nil.
 func (s *Study) Bytes() int {
-	const word, axis = 16, 96 // of a text, and of a parameter beside its values
+	const word, axis = 16, 96 // overhead of a string, and of a parameter besides its values
 	if s == nil {
 		return 0
 	}
@@ -139,7 +140,8 @@ func (s *Study) Bytes() int {
 	return n
 }
 
-// Searches reports whether there is a space, and jobs are its trials; nil does not.
+// Searches reports whether there is a space, so that jobs are its trials; it is
+// false for nil.
 func (s *Study) Searches() bool { return s != nil && len(s.Space) > 0 }
 
 func (s *Study) stops() bool { return s.Rule != "" && s.Rule != RuleNone }
@@ -180,7 +182,8 @@ func (a *Axis) checkValues() error {
 	return nil
 }
 
-// isName reports whether text has letters, digits, _ and what more has, and not too many.
+// isName reports whether text consists of letters, digits, _ and the characters in
+// more, and is not too long.
 func isName(text, more string) bool {
 	return text != "" && len(text) <= maxName && !strings.ContainsFunc(text, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && !strings.ContainsRune(more, r)
