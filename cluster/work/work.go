@@ -1,7 +1,7 @@
-// Package work is for tests that count what code does and not how long it takes: on
-// a machine beside other work a clock says little, while twice the objects are twice
-// the objects everywhere. Such tests are called TestWorkOf…, and make bench-guard runs
-// them alone. They must not run in parallel with others, which allocate too.
+// Package work is for tests that count what code does rather than how long it
+// takes: on a busy machine a clock says little, while twice the objects are twice
+// the objects everywhere. Such tests are named TestWorkOf…, and make bench-guard
+// runs them alone. They must not run in parallel with others, which allocate too.
 package work
 
 import (
@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// Cost is what one item cost.
+// Cost is the cost of one item.
 type Cost struct {
 	Objects, Bytes float64 // allocated
-	Counted        float64 // whatever else a test counts: entries, cards, bytes of a reply
+	Counted        float64 // whatever else a test counts: entries, GPUs, bytes of a reply
 }
 
-// Of does f, and returns what it allocated for each of so many items.
+// Of calls f, and returns what it allocated per item.
 func Of(items int, f func()) Cost {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -26,15 +26,16 @@ func Of(items int, f func()) Cost {
 }
 
 const (
-	// growth is how many times as much an item may cost among ten times as many: tables
-	// that double are once half empty and once full, and sorting costs a third more.
+	// growth is how many times as much an item may cost with ten times as many: a
+	// table that doubles is half empty at times and full at others, and sorting
+	// costs a third more.
 	growth = 2
-	// An item may always cost so much more, or the least thing would be a multiple of nothing.
+	// This much more is always allowed, so that tiny costs do not fail by ratio.
 	fewObjects, fewBytes, fewCounted = 2, 256, 1
 )
 
-// Steady fails t when an item costs more than twice as much among ten times few items
-// as among few of them.
+// Steady fails t if an item costs more than twice as much with ten times few items
+// as with few.
 func Steady(t *testing.T, few int, cost func(n int) Cost) {
 	t.Helper()
 	a, b := cost(few), cost(10*few)
@@ -45,7 +46,7 @@ func Steady(t *testing.T, few int, cost func(n int) Cost) {
 	}
 }
 
-// dearer says of what b has too much beside a, or "".
+// dearer says what b has too much of compared with a, or "".
 func dearer(a, b Cost) string {
 	switch {
 	case b.Objects > growth*a.Objects+fewObjects:
