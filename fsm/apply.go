@@ -35,14 +35,15 @@ func (s *State) apply(cmd *logv1.Command) Result {
 		r = s.outbox.Apply(*s.at, cmd)
 	case *logv1.Command_SetStanding:
 		if r = s.books.Apply(*s.at, cmd); r.Err == nil {
-			s.roll.Changed(Change{Partition: "*"}) // plan anew
+			s.roll.Changed(Change{Partition: "*"}) // plan again
 		}
 	case *logv1.Command_Checkpoint:
-		// The FSM compares it: it keeps the hashes.
+		// handled by the FSM, which keeps the hashes
 	case *logv1.Command_InitCluster:
 		r = s.initCluster(k.InitCluster)
 	default:
-		// To go on would be to store something else than those who know it.
+		// Continuing would make this replica's state differ from that of replicas
+		// that know it.
 		panic(fmt.Sprintf("fsm: entry %d: a command of a kind that this berth does not know: %T", s.at.Index, cmd.Kind))
 	}
 	r.Index = s.at.Index
@@ -54,8 +55,8 @@ const (
 	maxKeep     = 10_000_000
 )
 
-// initCluster gives the log its cluster, once; again with the same id changes
-// nothing.
+// initCluster gives the log its cluster, once; repeating it with the same id
+// changes nothing.
 func (s *State) initCluster(c *logv1.InitCluster) Result {
 	cfg := c.GetConfig()
 	switch {

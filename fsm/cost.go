@@ -6,8 +6,9 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// Cost is about how many jobs a command would make Apply look at now. Leaders put no
-// more into an entry than is applied in a moment: replicas answer nobody meanwhile.
+// Cost returns about how many jobs a command would make Apply process now. Leaders
+// limit the cost of an entry, because replicas answer no requests while they apply
+// it.
 func (f *FSM) Cost(cmd *logv1.Command) int {
 	if n := ownCost(cmd); n > 0 {
 		return n
@@ -42,7 +43,7 @@ func (f *FSM) Cost(cmd *logv1.Command) int {
 	return 1
 }
 
-// ownCost is the cost of a command that does not depend on the state, 0 for others.
+// ownCost returns the cost of a command if it does not depend on the state, else 0.
 func ownCost(cmd *logv1.Command) int {
 	switch k := cmd.Kind.(type) {
 	case *logv1.Command_SubmitJob:
@@ -52,7 +53,7 @@ func ownCost(cmd *logv1.Command) int {
 		}
 		return n
 	case *logv1.Command_PutBulk:
-		return 1 + int(k.PutBulk.GetSize()>>10) // it may be the part that makes it whole
+		return 1 + int(k.PutBulk.GetSize()>>10) // this part may complete it
 	case *logv1.Command_ApplyPlan:
 		return 1 + len(k.ApplyPlan.GetStarts()) + len(k.ApplyPlan.GetMoves())
 	case *logv1.Command_EstimateJobs:

@@ -9,41 +9,41 @@ import (
 	"github.com/berth-scheduler/berth/fsm/jobs"
 )
 
-// maxHeld bounds the forgotten jobs that are held for who keeps history.
+// maxHeld bounds the forgotten jobs that are held for the keeper of history.
 const maxHeld = 100_000
 
-// maxGaps bounds the list of gaps; the oldest are joined.
+// maxGaps bounds the list of gaps; the oldest are merged.
 const maxGaps = 16
 
 // Ended is the next part of the feed of ended jobs.
 type Ended struct {
-	// Jobs are in order of the index at which they ended, which is their
-	// Revision, and then of their id. What ended at one index is never split.
+	// Jobs are ordered by the index at which they ended, which is their Revision,
+	// and then by id. Jobs that ended at one index are never split.
 	Jobs []*cluster.Job
-	// UpTo is where the next part begins: all that ended after the index that
-	// was asked for and until here is in Jobs, or was missed.
+	// UpTo is where the next part begins: every job that ended after the requested
+	// index and up to here is in Jobs, or was missed.
 	UpTo uint64
-	// Missed tells that jobs which ended between the index that was asked for
-	// and UpTo may be known here no more; then Jobs is empty.
+	// Missed means that jobs which ended between the requested index and UpTo may
+	// no longer be known; Jobs is then empty.
 	Missed bool
 }
 
-// endedFeed is what the feed has beside the state's finished jobs. The zero
-// value holds nothing back.
+// endedFeed is what the feed keeps in addition to the state's finished jobs. The
+// zero value is empty.
 type endedFeed struct {
 	// held are jobs that the state forgot and that ended after acked, in order.
 	held  []*cluster.Job
 	hold  bool
 	acked uint64
-	// gaps are indexes of whose ended jobs some may be gone: each begins after
-	// from and ends with to. They are in order and apart.
+	// gaps are ranges of indexes at which some ended jobs may be gone: each begins
+	// after from and ends with to. They are sorted and disjoint.
 	gaps []gap
-	news chan struct{} // closed and replaced when jobs ended
+	news chan struct{} // closed and replaced when jobs end
 }
 
 type gap struct{ from, to uint64 }
 
-// took takes over what the state forgot at an entry.
+// took takes over the jobs that the state forgot at an entry.
 func (e *endedFeed) took(s *State) {
 	for _, j := range s.roll.Forgot {
 		if !e.hold || j.Revision <= e.acked {
@@ -54,7 +54,7 @@ func (e *endedFeed) took(s *State) {
 	}
 	s.roll.Forgot = nil
 	if n := len(e.held) - maxHeld; n > 0 {
-		// Never cut an index in two: what is left of it would not be all of it.
+		// Never split an index: the rest would be incomplete.
 		last := e.held[n-1].Revision
 		for n < len(e.held) && e.held[n].Revision == last {
 			n++
@@ -68,7 +68,7 @@ func (e *endedFeed) took(s *State) {
 	}
 }
 
-// insert keeps the order; within one entry jobs may be forgotten out of it.
+// insert keeps the order; within one entry jobs may be forgotten out of order.
 func (e *endedFeed) insert(j *cluster.Job) {
 	i := len(e.held)
 	for i > 0 && jobs.EndedBefore(j, e.held[i-1]) {
@@ -77,7 +77,7 @@ func (e *endedFeed) insert(j *cluster.Job) {
 	e.held = slices.Insert(e.held, i, j)
 }
 
-// miss notes that what ended in g may be gone.
+// miss records that jobs that ended in g may be gone.
 func (e *endedFeed) miss(g gap) {
 	i := sort.Search(len(e.gaps), func(i int) bool { return e.gaps[i].to >= g.from })
 	k := i
@@ -92,8 +92,8 @@ func (e *endedFeed) miss(g gap) {
 	}
 }
 
-// restored goes over from one state to another that was restored. What the old
-// one had and nobody took yet stays; what the new one forgot is missed.
+// restored switches from one state to a restored one. Jobs that the old one had and
+// nobody fetched yet are kept; what the new one forgot counts as missed.
 func (e *endedFeed) restored(old, st *State) {
 	for _, id := range old.roll.Finished {
 		j := old.roll.Jobs.Get(id)
@@ -120,9 +120,9 @@ func (e *endedFeed) wake() {
 	}
 }
 
-// HoldEnded makes the feed hold jobs that ended after an index when the state
-// forgets them, in memory and at most 100,000, and lets go of those before: who
-// keeps history calls it with what is safe on its disk.
+// HoldEnded makes the feed hold, in memory, up to 100,000 jobs that ended after an
+// index when the state forgets them, and release those before it. The keeper of
+// history calls it with the index that is safe on its disk.
 func (f *FSM) HoldEnded(after uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,10 +136,10 @@ func (f *FSM) HoldEnded(after uint64) {
 	e.held = slices.Clone(e.held[n:])
 }
 
-// Ended returns jobs that ended after an index, at least one index of them and
-// then no more than limit. It has those that the state keeps and those that are
-// held, so that whoever remembers the last UpTo, across restarts too, gets each
-// job once or is told that some are gone. Jobs are immutable.
+// Ended returns jobs that ended after an index, at least one index's worth and then
+// no more than limit. It covers jobs in the state and held ones, so that a caller
+// that remembers the last UpTo, even across restarts, gets each job once or learns
+// that some are gone. Jobs are immutable.
 func (f *FSM) Ended(after uint64, limit int) Ended {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -151,7 +151,7 @@ func (f *FSM) Ended(after uint64, limit int) Ended {
 		}
 		end = min(end, e.gaps[i].from)
 	}
-	out := Ended{UpTo: max(after, end)} // a log that is replayed may be behind
+	out := Ended{UpTo: max(after, end)} // a log that is being replayed may be behind
 	add := func(j *cluster.Job) bool {
 		switch n := len(out.Jobs); {
 		case j.Revision > end:
@@ -174,7 +174,7 @@ func (f *FSM) Ended(after uint64, limit int) Ended {
 	return out
 }
 
-// WaitEnded returns when a job ended after an index, or with ctx's error.
+// WaitEnded returns once a job has ended after an index, or with ctx's error.
 func (f *FSM) WaitEnded(ctx context.Context, after uint64) error {
 	for {
 		f.mu.Lock()

@@ -1,7 +1,7 @@
 // Package fsm is Berth's replicated state machine: a function of the Raft log
-// alone. It reads no clock, draws no lots and starts nothing; what the leader
-// decides comes to it as commands, and what it refuses, it refuses on every
-// replica alike.
+// alone. It reads no clock, uses no randomness and starts nothing; the leader's
+// decisions arrive as commands, and what it refuses, it refuses on every replica
+// alike.
 package fsm
 
 import (
@@ -25,8 +25,8 @@ const (
 	defaultRing      = 65536
 )
 
-// EntryVersion is the highest version of log entries that is read here. What each
-// may hold stands in the table of package command; by which rules it is applied, in
+// EntryVersion is the highest entry version supported here. What each may hold is
+// in the table of package command; the rules by which it is applied, in its
 // rules.go.
 const EntryVersion = 15
 
@@ -36,12 +36,11 @@ type Options struct {
 	// that this replica's state differs from the leader's. It must not call
 	// back into the FSM.
 	OnDiverged func(index uint64, want, got []byte)
-	// OnDenied is called, under the state's lock, when identities were denied that
-	// had not been before, as far as this replica knew. It must not call back into
-	// the FSM.
+	// OnDenied is called, under the state's lock, when identities were newly
+	// denied, as far as this replica knew. It must not call back into the FSM.
 	OnDenied func()
-	// Bulk keeps a large environment and script outside of memory; nil, as an
-	// option or as an answer, leaves them there.
+	// Bulk moves a large environment and script out of memory; if it or its result
+	// is nil, they stay there.
 	Bulk func(env []string, script []byte) cluster.Bulk
 	// Version is written into snapshots, for people.
 	Version string
@@ -55,8 +54,8 @@ type held struct {
 	st *State
 }
 
-// FSM implements raft.FSM. Raft calls Apply, Snapshot and Restore; everybody
-// else reads, from any goroutine, by subject.
+// FSM implements raft.FSM. Raft calls Apply, Snapshot and Restore; all others read,
+// from any goroutine, through the readers by subject.
 type FSM struct {
 	*held
 	AccountsReader
@@ -96,15 +95,15 @@ func holding(st *State) *FSM {
 	}
 }
 
-// NeedsVersion returns the least version of an entry that may hold cmd: older
-// coordinators do not know it, and would store something else.
+// NeedsVersion returns the lowest entry version that may hold cmd: older
+// coordinators do not know it, and would store something different.
 func NeedsVersion(cmd *logv1.Command) uint32 {
 	v, _ := command.Needs(cmd)
 	return v
 }
 
-// EncodeEntry makes the log entry of commands that are proposed together, of
-// a version that every coordinator reads.
+// EncodeEntry encodes commands that are proposed together as a log entry, of a
+// version that every coordinator reads.
 func EncodeEntry(version uint32, term uint64, now cluster.Time, cmds []*logv1.Command) ([]byte, error) {
 	data, err := proto.Marshal(&logv1.Entry{Version: version, Term: term, NowUs: int64(now), Commands: cmds})
 	if err != nil {
@@ -113,8 +112,8 @@ func EncodeEntry(version uint32, term uint64, now cluster.Time, cmds []*logv1.Co
 	return data, nil
 }
 
-// DecodeEntry reads a log entry. An entry of a newer version, or with a command
-// that this version does not know, is an error.
+// DecodeEntry decodes a log entry. An entry of a newer version, or with a command
+// unknown to this version, is an error.
 func DecodeEntry(data []byte) (*logv1.Entry, error) {
 	e := new(logv1.Entry)
 	if err := proto.Unmarshal(data, e); err != nil {
@@ -131,15 +130,15 @@ func DecodeEntry(data []byte) (*logv1.Entry, error) {
 	return e, nil
 }
 
-// CheckEntry says why a log entry cannot be applied here, and its replica would stop
-// at it.
+// CheckEntry returns why a log entry cannot be applied here, which would stop this
+// replica.
 func CheckEntry(data []byte) error {
 	_, err := DecodeEntry(data)
 	return err
 }
 
-// Apply implements raft.FSM. Raft calls it from one goroutine, in log order.
-// The answer is a []Result, one a command.
+// Apply implements raft.FSM. Raft calls it from one goroutine, in log order. The
+// result is a []Result, one per command.
 func (f *FSM) Apply(l *raft.Log) any {
 	e, err := DecodeEntry(l.Data)
 	if err != nil {
@@ -178,9 +177,9 @@ func (f *FSM) someDenied() {
 	}
 }
 
-// applyEntry applies the commands of one entry in order. An entry that a
-// deposed leader proposed in another term is ignored: whoever proposed it was
-// told that the outcome is unknown, and asks again.
+// applyEntry applies the commands of one entry in order. An entry that a deposed
+// leader proposed in another term is ignored: its proposer was told that the
+// outcome is unknown, and asks again.
 func (s *State) applyEntry(index, term uint64, e *logv1.Entry) []Result {
 	results := make([]Result, len(e.Commands))
 	s.at.Index, s.term = index, term
@@ -206,14 +205,15 @@ func (s *State) applyEntry(index, term uint64, e *logv1.Entry) []Result {
 		results[i] = s.apply(c)
 		s.roll.Depends.Settle()
 		if s.at.Version >= command.ArrayVersion {
-			// Not before others know what became of who is forgotten.
+			// Only after others have learned what happened to the forgotten jobs.
 			s.roll.Forget()
 		}
 	}
 	return results
 }
 
-// compare holds this replica's hash against the leader's, where it has one.
+// compare compares this replica's hash with the leader's, if it has one for that
+// index.
 func (f *FSM) compare(c *logv1.Checkpoint) {
 	for _, h := range f.hashes {
 		if h.index == c.Index && !bytes.Equal(h.hash, c.Hash) && f.opts.OnDiverged != nil {
@@ -227,8 +227,8 @@ func (f *FSM) wake() {
 	f.news = make(chan struct{})
 }
 
-// WaitChange returns when an entry after the given index is applied, or with
-// ctx's error.
+// WaitChange returns once an entry after the given index is applied, or with ctx's
+// error.
 func (f *FSM) WaitChange(ctx context.Context, after uint64) error {
 	for {
 		f.mu.RLock()

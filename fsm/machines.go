@@ -15,27 +15,28 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// What callers name that belongs to the floors below.
+// Names that callers use for types of the packages below.
 type (
-	// Result is what became of one command.
+	// Result is the result of one command.
 	Result = command.Result
-	// CancelOutcome is what a cancel did.
+	// CancelOutcome is the effect of a cancel.
 	CancelOutcome = command.CancelOutcome
 	// Change says that a job or a node changed at an index.
 	Change = command.Change
-	// TaskCounts is what became of tasks of an array that were to change.
+	// TaskCounts says what happened to the array tasks that a command was to
+	// change.
 	TaskCounts = command.TaskCounts
-	// Sample is what one finished attempt taught.
+	// Sample is what one finished attempt contributes to the predictor.
 	Sample = learned.Sample
 	// Company is the jobs of one signature that an attempt shared its GPUs with.
 	Company = learned.Company
 	// WeightsVersion is one version of the predictor's weights.
 	WeightsVersion = learned.WeightsVersion
-	// WeightsState is which weights there are.
+	// WeightsState lists the available weights.
 	WeightsState = learned.WeightsState
-	// Interference is what was learned of jobs that share a GPU.
+	// Interference is what was learned of co-located jobs.
 	Interference = learned.Interference
-	// Standing is what there is of accounts, and what of them is used.
+	// Standing is a copy of the accounts and of their use.
 	Standing = accounts.Standing
 )
 
@@ -43,38 +44,38 @@ type (
 const (
 	NotFound  = command.NotFound
 	Cancelled = command.Cancelled
-	Finished  = command.Finished // it had ended before
+	Finished  = command.Finished // it had already ended
 )
 
-// Where weights come from.
+// The origins of weights.
 const (
 	WeightsLearned  = learned.WeightsLearned
 	WeightsImport   = learned.WeightsImport
 	WeightsRollback = learned.WeightsRollback
-	// MaxWeightsReason is how many bytes of a reason are taken.
+	// MaxWeightsReason is how many bytes of a reason are stored.
 	MaxWeightsReason = learned.MaxWeightsReason
 	// MaxImport bounds the runs of one import.
 	MaxImport = learned.MaxImport
-	// BulkPart is how many bytes of an environment and script one entry brings.
+	// BulkPart is how many bytes of an environment and script one entry carries.
 	BulkPart = blobs.PartBytes
-	// EntryCost is how much commands of one entry may cost together by Cost, unless one
-	// alone costs more: some ten milliseconds in Apply.
+	// EntryCost is the total Cost that commands of one entry may have, unless a
+	// single one exceeds it: some ten milliseconds in Apply.
 	EntryCost = jobs.EntryCost
 )
 
-// Versions of entries that callers ask for.
+// Versions of entries that callers check for.
 const (
-	// NamesBulk is the version of entries from which on specs may name what they have
-	// that is large.
+	// NamesBulk is the version of entries from which on specs may name their large
+	// parts.
 	NamesBulk = command.BulkVersion
 	// CredentialVersion is the version of entries from which on attempts have
 	// credentials.
 	CredentialVersion = 12
-	// ClearsDepends is the version of entries from which on a job can be told to wait
-	// for nobody: before, it kept what it had waited for.
+	// ClearsDepends is the version of entries from which on a job's dependencies
+	// can be cleared: before, it kept waiting for them.
 	ClearsDepends = command.ChangeVersion
-	// EstimatesAnew is the version of entries from which on the estimates of jobs that
-	// wait can be replaced.
+	// EstimatesAnew is the version of entries from which on the estimates of
+	// waiting jobs can be replaced.
 	EstimatesAnew = 12
 )
 
@@ -83,14 +84,14 @@ func (f CredentialsReader) Denied(role, id string) bool {
 	return read(f.held, func(s *State) bool { return s.keyring.Denied(role, id) })
 }
 
-// AllDenied returns every identity that is denied, by role and id.
+// AllDenied returns all denied identities, by role and id.
 func (f CredentialsReader) AllDenied() []credentials.Identity {
 	return read(f.held, func(s *State) []credentials.Identity { return s.keyring.AllDenied() })
 }
 
-// TokenFits reports whether a join token of this hash would be taken now for
-// the daemon id. It changes nothing; only using the token spends it. It takes
-// as long wherever the hashes differ.
+// TokenFits reports whether a join token with this hash would be accepted now for
+// the daemon id. It changes nothing; only using the token spends it. The comparison
+// takes constant time.
 func (f CredentialsReader) TokenFits(hash []byte, id string, now cluster.Time) bool {
 	return read(f.held, func(s *State) bool { return s.keyring.Fits(hash, id, max(now, s.at.Now)) })
 }
@@ -105,12 +106,12 @@ func (f LearnedReader) WeightsState() WeightsState {
 	return read(f.held, func(s *State) WeightsState { return s.learned.Weights() })
 }
 
-// Interference returns what was learned of jobs that share a GPU.
+// Interference returns what was learned of co-located jobs.
 func (f LearnedReader) Interference() Interference {
 	return read(f.held, func(s *State) Interference { return s.learned.Interference() })
 }
 
-// Samples returns what finished attempts taught, oldest first.
+// Samples returns the samples of finished attempts, oldest first.
 func (f LearnedReader) Samples() []Sample {
 	return read(f.held, func(s *State) []Sample { return slices.Clone(s.learned.Samples()) })
 }
@@ -138,9 +139,9 @@ func (f JobsReader) HasBulk(sum blobs.Sum) bool {
 	return read(f.held, func(s *State) bool { return s.blobs.Of(s.at.Now, sum) != nil })
 }
 
-// UserBytes returns how many bytes the specs of a user's jobs take that wait or
-// run, with what was brought for some to come, and those of all users. Of the specs
-// in next it returns how many more they would take.
+// UserBytes returns the spec bytes of a user's waiting and running jobs, including
+// uploads for future ones, and those of all users. more is how many bytes the specs
+// in next would add.
 func (f JobsReader) UserBytes(uid cluster.UID, next []*cluster.Job) (user, all, more int64) {
 	w := blobs.WeightOf(next) // without the lock
 	f.mu.RLock()
@@ -148,14 +149,14 @@ func (f JobsReader) UserBytes(uid cluster.UID, next []*cluster.Job) (user, all, 
 	return f.st.blobs.Bytes(uid, w)
 }
 
-// Notices returns notices that wait to be sent, oldest first, at most limit,
-// after the one with seq after. They are not to be changed.
+// Notices returns at most limit unsent notices, oldest first, after the one with
+// seq after. The caller must not modify them.
 func (f NoticesReader) Notices(after uint64, limit int) []*logv1.Notice {
 	return read(f.held, func(s *State) []*logv1.Notice { return s.outbox.Waiting(after, limit) })
 }
 
-// Webhooks returns the webhooks, by id, and what was counted of all notices.
-// They are not to be changed, and hold their secrets.
+// Webhooks returns the webhooks, by id, and the counts of all notices. The caller
+// must not modify them; they hold their secrets.
 func (f NoticesReader) Webhooks() ([]*logv1.Webhook, *logv1.Telling) {
 	return read2(f.held, func(s *State) ([]*logv1.Webhook, *logv1.Telling) { return s.outbox.Webhooks() })
 }
@@ -165,7 +166,7 @@ func (f NoticesReader) DeadNotices() []*logv1.DeadNotice {
 	return read(f.held, func(s *State) []*logv1.DeadNotice { return s.outbox.Dead() })
 }
 
-// WaitNotices returns when one waits with a seq beyond after, or with ctx's
+// WaitNotices returns once a notice with a seq beyond after waits, or with ctx's
 // error.
 func (f *FSM) WaitNotices(ctx context.Context, after uint64) error {
 	for {
@@ -181,12 +182,13 @@ func (f *FSM) WaitNotices(ctx context.Context, after uint64) error {
 	}
 }
 
-// UserJobs counts the jobs of a user that wait or run.
+// UserJobs returns how many jobs of a user wait or run.
 func (f AccountsReader) UserJobs(uid cluster.UID) int {
 	return read(f.held, func(s *State) int { return s.books.JobsOf(uid) })
 }
 
-// StandingRevision changes whenever accounts or their users do.
+// StandingRevision returns a number that changes whenever accounts or their users
+// do.
 func (f AccountsReader) StandingRevision() uint64 {
 	return read(f.held, func(s *State) uint64 { return s.books.Revision() })
 }
@@ -196,26 +198,26 @@ func (f AccountsReader) HasAccounts() (accounts, qos bool) {
 	return read2(f.held, func(s *State) (bool, bool) { return s.books.Any() })
 }
 
-// AccountsFrom is an account with those above it, nearest first; none for "".
+// AccountsFrom returns an account and its ancestors, nearest first; none for "".
 func (f AccountsReader) AccountsFrom(name string) []string {
 	return read(f.held, func(s *State) []string { return s.books.Above(name) })
 }
 
-// AccountPolicy is what holds for all accounts.
+// AccountPolicy returns the settings common to all accounts.
 func (f AccountsReader) AccountPolicy() accounting.AccountPolicy {
 	return read(f.held, func(s *State) accounting.AccountPolicy { return *s.books.Policy() })
 }
 
-// Coordinates reports whether a user is a coordinator of an account, or of one
-// above it.
+// Coordinates reports whether a user is a coordinator of an account or of one of
+// its ancestors.
 func (f AccountsReader) Coordinates(uid cluster.UID, account string) bool {
 	return read(f.held, func(s *State) bool { return s.books.Coordinates(uid, account) })
 }
 
-// EnterStanding gives the job of a user the account and the quality of service
-// that it runs under, and the time limit that a quota gives to who asks for
-// none, or refuses it. Where there are no accounts, or no QOS, what the job names
-// stays with it and means nothing. An administrator may charge any account.
+// EnterStanding sets the account and the quality of service that a user's job runs
+// under, and the time limit of a quota if the job asks for none, or refuses it. If
+// there are no accounts, or no QOS, the job keeps the name it gives, without
+// effect. An administrator may charge any account.
 func (f AccountsReader) EnterStanding(uid cluster.UID, admin bool, spec *cluster.Spec) *cluster.Error {
 	limited := false
 	err := read(f.held, func(s *State) *cluster.Error {
@@ -225,13 +227,13 @@ func (f AccountsReader) EnterStanding(uid cluster.UID, admin bool, spec *cluster
 	if err != nil || !limited {
 		return err
 	}
-	f.mu.Lock() // a limiter remembers whom it was asked for
+	f.mu.Lock() // a limiter remembers each holder it is asked about
 	defer f.mu.Unlock()
 	return f.st.books.EnterLimits(uid, spec)
 }
 
-// EachUse calls fn with what of each user's use has not decayed at a time, when
-// that is later than the last entry, what runs included; one user may come several times.
+// EachUse calls fn with each user's decayed use at now, or at the last entry if
+// that is later, including running attempts; one user may come several times.
 func (f AccountsReader) EachUse(now cluster.Time, fn func(accounting.Assoc, cluster.GPUTime)) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -248,8 +250,8 @@ func (f AccountsReader) EachUse(now cluster.Time, fn func(accounting.Assoc, clus
 	}
 }
 
-// Standing returns a copy of what there is of accounts as of a time, when that is
-// later than the last entry.
+// Standing returns a copy of the accounts as of now, or of the last entry if that
+// is later.
 func (f AccountsReader) Standing(now cluster.Time) *Standing {
 	return read(f.held, func(s *State) *Standing { return s.books.Standing(max(now, s.at.Now)) })
 }

@@ -29,7 +29,7 @@ func (r *ring) add(cs []Change, index uint64) {
 	r.items = append(r.items, cs...)
 	if drop := len(r.items) - r.cap; drop > r.cap/4 {
 		r.from = r.items[drop-1].Index
-		// Never cut an entry in two.
+		// Never split an entry.
 		for drop < len(r.items) && r.items[drop].Index == r.from {
 			drop++
 		}
@@ -37,8 +37,8 @@ func (r *ring) add(cs []Change, index uint64) {
 	}
 }
 
-// Changes returns what changed after an index, up to upTo. ok is false when
-// the ring no longer holds all of it.
+// Changes returns what changed after an index, up to upTo. ok is false if the ring
+// no longer holds all of it.
 func (f *FSM) Changes(after uint64) (cs []Change, upTo uint64, ok bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -55,8 +55,8 @@ func (f *FSM) Index() uint64 { return read(f.held, func(s *State) uint64 { retur
 // Term returns the term of the last applied entry.
 func (f *FSM) Term() uint64 { return read(f.held, func(s *State) uint64 { return s.term }) }
 
-// EntryVersion returns the highest version of an entry in the log so far: every
-// coordinator reads it.
+// EntryVersion returns the highest version of an entry in the log so far, which
+// every coordinator reads.
 func (f *FSM) EntryVersion() uint32 {
 	return read(f.held, func(s *State) uint32 { return max(1, s.at.Format) })
 }
@@ -71,19 +71,19 @@ func (f *FSM) NextJobID() cluster.JobID {
 	return read(f.held, func(s *State) cluster.JobID { return s.roll.NextID })
 }
 
-// What others may ask, by subject. What is returned is immutable, or a copy.
+// Readers by subject. What they return is immutable, or a copy.
 type (
 	// AccountsReader reads accounts, and enters jobs in them.
 	AccountsReader struct{ *held }
-	// CredentialsReader reads join tokens and who is denied.
+	// CredentialsReader reads join tokens and denied identities.
 	CredentialsReader struct{ *held }
 	// JobsReader reads jobs and what they have.
 	JobsReader struct{ *held }
 	// LearnedReader reads what was learned.
 	LearnedReader struct{ *held }
-	// NodesReader reads nodes, what lies on them and what waits for them.
+	// NodesReader reads nodes, their jobs and their queues.
 	NodesReader struct{ *held }
-	// NoticesReader reads what is to be told.
+	// NoticesReader reads pending notices.
 	NoticesReader struct{ *held }
 )
 
@@ -99,8 +99,8 @@ func read2[T, U any](f *held, get func(*State) (T, U)) (T, U) {
 	return get(f.st)
 }
 
-// Read calls fn with the state under the read lock. fn keeps nothing but
-// immutable values, and calls no method of the FSM.
+// Read calls fn with the state under the read lock. fn must keep only immutable
+// values, and must not call methods of the FSM.
 func (f *FSM) Read(fn func(*State)) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -113,7 +113,7 @@ func (s *State) Index() uint64 { return s.at.Index }
 // Now returns the leader's clock as of the last entry.
 func (s *State) Now() cluster.Time { return s.at.Now }
 
-// Ledger returns the live ledger: not to be kept, not to be changed.
+// Ledger returns the live ledger, which must not be kept or modified.
 func (s *State) Ledger() *dispatch.Ledger { return s.fleet.Ledger() }
 
 // Job returns a job.
@@ -128,13 +128,14 @@ func (s *State) Node(id cluster.NodeID) (*cluster.Node, bool) {
 	return n, n != nil
 }
 
-// Nodes returns all nodes by id. The slice stays as it is, and is not to be changed.
+// Nodes returns all nodes by id. The slice does not change; the caller must not
+// modify it.
 func (s *State) Nodes() []*cluster.Node { return s.fleet.List() }
 
-// OnGPU returns the jobs that lie on a GPU, by id.
+// OnGPU returns the jobs on a GPU, by id.
 func (s *State) OnGPU(g cluster.GPUID) []cluster.JobID { return s.fleet.On(g) }
 
-// Queue returns who waits for a GPU, in order.
+// Queue returns the waiters of a GPU, in order.
 func (s *State) Queue(g cluster.GPUID) []dispatch.Waiter { return s.roll.Queues.Of(g) }
 
 // Job returns a job.
@@ -147,7 +148,8 @@ func (f NodesReader) Node(id cluster.NodeID) (*cluster.Node, bool) {
 	return read2(f.held, func(s *State) (*cluster.Node, bool) { return s.Node(id) })
 }
 
-// Nodes returns all nodes by id. The slice stays as it is, and is not to be changed.
+// Nodes returns all nodes by id. The slice does not change; the caller must not
+// modify it.
 func (f NodesReader) Nodes() []*cluster.Node { return read(f.held, (*State).Nodes) }
 
 // NodeJobs returns the jobs with a live attempt on a node, by id.
@@ -155,22 +157,22 @@ func (f NodesReader) NodeJobs(id cluster.NodeID) []*cluster.Job {
 	return read(f.held, func(s *State) []*cluster.Job { return s.roll.On(id).List() })
 }
 
-// GPUJobs returns the jobs that lie on a GPU, by id.
+// GPUJobs returns the jobs on a GPU, by id.
 func (f NodesReader) GPUJobs(g cluster.GPUID) []cluster.JobID {
 	return read(f.held, func(s *State) []cluster.JobID { return s.fleet.On(g) })
 }
 
-// Queue returns who waits for a GPU, in order.
+// Queue returns the waiters of a GPU, in order.
 func (f NodesReader) Queue(g cluster.GPUID) []dispatch.Waiter {
 	return read(f.held, func(s *State) []dispatch.Waiter { return s.roll.Queues.Of(g) })
 }
 
-// QueuePosition returns the queue that a job is in and its place there from
-// 1, or nothing.
+// QueuePosition returns the queue that a job is in and its place there from 1, or
+// nothing.
 func (f JobsReader) QueuePosition(id cluster.JobID) (cluster.GPUID, int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	j := f.st.roll.Jobs.Get(id) // nobody in a queue is folded
+	j := f.st.roll.Jobs.Get(id) // queued jobs are never folded
 	if j == nil || j.Queue == "" {
 		return "", 0
 	}
@@ -198,14 +200,14 @@ func (f JobsReader) Counts() map[cluster.JobState]int {
 // Query selects jobs. A zero field selects all.
 type Query struct {
 	After  cluster.JobID // ids above this
-	Until  cluster.JobID // and up to this, 0 is all
+	Until  cluster.JobID // and up to this, 0 for all
 	Limit  int
 	States []cluster.JobState
 	UIDs   []cluster.UID
 	Keep   func(*cluster.Job) bool // called under the read lock
 }
 
-// Jobs returns jobs by id, and the index as of which they are.
+// Jobs returns jobs by id, and the index of the state they are from.
 func (f JobsReader) Jobs(q Query) ([]*cluster.Job, uint64) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -226,16 +228,16 @@ func (f JobsReader) Jobs(q Query) ([]*cluster.Job, uint64) {
 	return out, f.st.at.Index
 }
 
-// SchedulerSnapshot returns an immutable view for the scheduler. Jobs that may
-// not start, however much is free, are not part of it.
+// SchedulerSnapshot returns an immutable view for the scheduler. It leaves out jobs
+// that may not start, however much is free.
 func (f *FSM) SchedulerSnapshot() *dispatch.Snapshot {
 	snap, _ := f.SchedulerSnapshotAt(0)
 	return snap
 }
 
-// SchedulerSnapshotAt is the view at a time, when that is later than the last
-// entry, and the least time after it at which another job may start; 0 when
-// none waits for its time alone.
+// SchedulerSnapshotAt returns the view at now, or at the last entry if that is
+// later, and the earliest later time at which another job may start; 0 if none
+// waits for its time alone.
 func (f *FSM) SchedulerSnapshotAt(now cluster.Time) (*dispatch.Snapshot, cluster.Time) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -270,8 +272,8 @@ func (f *FSM) Hash() []byte {
 	return f.st.hashNow()
 }
 
-// LastCheckpoint returns the newest hash that was taken on the way, and its
-// index; 0 is none since the start.
+// LastCheckpoint returns the newest hash taken at a checkpoint, and its index; 0 if
+// there was none since the start.
 func (f *FSM) LastCheckpoint() (index uint64, hash []byte) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -281,9 +283,9 @@ func (f *FSM) LastCheckpoint() (index uint64, hash []byte) {
 	return 0, nil
 }
 
-// Request returns the jobs that an earlier submit with this request id was
-// answered with; ok is false when there was none, it is forgotten, or its body
-// was another one, which Apply refuses.
+// Request returns the jobs of an earlier submission with this request id; ok is
+// false if there was none, it is forgotten, or its body was different, which Apply
+// refuses.
 func (f JobsReader) Request(uid cluster.UID, id string, bodyHash []byte) (ids []cluster.JobID, ok bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -310,7 +312,7 @@ func (f JobsReader) Expired(now cluster.Time) []cluster.JobID {
 	return out
 }
 
-// Partitions returns the partitions by name; none when the cluster is one.
+// Partitions returns the partitions by name; none if the cluster is undivided.
 func (f NodesReader) Partitions() []*cluster.Partition { return read(f.held, (*State).Partitions) }
 
 // Partitions returns the partitions by name.
@@ -322,18 +324,18 @@ func (f NodesReader) Partition(name string) (*cluster.Partition, bool) {
 	return p, p != nil
 }
 
-// PartitionJobs counts the jobs of each partition that have not ended.
+// PartitionJobs counts the unended jobs of each partition.
 func (f JobsReader) PartitionJobs() (waiting, live map[string]int) {
 	return read2(f.held, func(s *State) (map[string]int, map[string]int) { return s.roll.ByPartition() })
 }
 
-// Reservations returns the reservations by name, those that have ended, too.
+// Reservations returns the reservations by name, including those that have ended.
 func (f NodesReader) Reservations() dispatch.Reservations {
 	return read(f.held, (*State).Reservations)
 }
 
 // Reservations returns the reservations by name. The slice is replaced, never
-// changed, when one of them does.
+// changed, when one of them changes.
 func (s *State) Reservations() dispatch.Reservations { return s.fleet.Reservations() }
 
 // SharingOff returns where sharing is switched off, by place.
@@ -341,18 +343,18 @@ func (f NodesReader) SharingOff() sharing.Switches {
 	return read(f.held, func(s *State) sharing.Switches { return s.fleet.SharingOff() })
 }
 
-// ArrayInfo is what there is to know of an array as a whole.
+// ArrayInfo describes an array as a whole.
 type ArrayInfo struct {
 	ID    cluster.JobID
 	Spec  *cluster.Spec
 	Owner cluster.Owner
 	// Throttle is how many tasks may run at once now, 0 is any number.
 	Throttle int
-	// Live tasks run, Queued ones stand in the queue of a GPU; Over have ended,
-	// Good of them as COMPLETED.
+	// Live tasks run, Queued ones are in the queue of a GPU; Over have ended, Good
+	// of them as COMPLETED.
 	Live, Queued, Over, Good int
-	// First is the first of its tasks that has not ended and, when all have, the
-	// first that is not forgotten; a copy made of what folds it.
+	// First is a copy of the first of its tasks that has not ended or, if all have,
+	// the first that is not forgotten.
 	First *cluster.Job
 }
 
@@ -381,22 +383,22 @@ func (f JobsReader) Array(id cluster.JobID) (ArrayInfo, bool) {
 	return out, true
 }
 
-// Revision is an array of a service, and the jobs of it that have not ended, by id; those
-// that wait alike are one.
+// Revision is an array of a service, with its unended jobs, by id; those that wait
+// alike are one.
 type Revision struct {
 	ArrayInfo
 	Jobs []*cluster.Job
-	// Load is its load over the last week, nil while nothing is known.
+	// Load is its load over the last week, nil while unknown.
 	Load *service.History
 }
 
-// Services returns the arrays of services that have not ended, by id.
+// Services returns the unended arrays of services, by id.
 func (f JobsReader) Services() []Revision {
 	return f.ServicesWhere(func(cluster.UID, string, *cluster.Spec) bool { return true })
 }
 
-// ServicesWhere returns those of Services that keep wants, by their owner. What it does not
-// want costs little.
+// ServicesWhere returns those of Services for which keep is true. The others cost
+// little.
 func (f JobsReader) ServicesWhere(keep func(owner cluster.UID, user string, s *cluster.Spec) bool) []Revision {
 	return read(f.held, func(s *State) (out []Revision) {
 		for _, id := range s.roll.ServiceIDs {
@@ -416,7 +418,7 @@ func (f JobsReader) ServicesWhere(keep func(owner cluster.UID, user string, s *c
 	})
 }
 
-// UserServices is how many arrays of services a user has that have not ended.
+// UserServices returns how many unended arrays of services a user has.
 func (f JobsReader) UserServices(uid cluster.UID) (n int) {
 	return read(f.held, func(s *State) int {
 		for _, id := range s.roll.ServiceIDs {
@@ -428,8 +430,8 @@ func (f JobsReader) UserServices(uid cluster.UID) (n int) {
 	})
 }
 
-// ArrayStates returns how many tasks of an array are in each state. Those that
-// were forgotten are in none.
+// ArrayStates returns how many tasks of an array are in each state. Forgotten ones
+// are in none.
 func (f JobsReader) ArrayStates(id cluster.JobID) map[cluster.JobState]int {
 	return read(f.held, func(s *State) map[cluster.JobState]int {
 		a := s.roll.Arrays[id]
@@ -446,7 +448,7 @@ func (f JobsReader) ArrayStates(id cluster.JobID) map[cluster.JobState]int {
 	})
 }
 
-// AnyArray reports whether one of some ids is that of an array.
+// AnyArray reports whether any of the ids is that of an array.
 func (f JobsReader) AnyArray(ids []uint64) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -455,13 +457,13 @@ func (f JobsReader) AnyArray(ids []uint64) bool {
 	})
 }
 
-// Barred is why a waiting job may not be planned at a time, however much is
-// free; the zero Reason is that it may.
+// Barred returns why a waiting job may not be planned at now, however much is free;
+// the zero Reason means that it may.
 func (f JobsReader) Barred(j *cluster.Job, now cluster.Time) cluster.Reason {
 	return read(f.held, func(s *State) cluster.Reason { return s.roll.BarredBy(j, now) })
 }
 
-// Throttle is how many tasks of an array may run at once, 0 for any number.
+// Throttle returns how many tasks of an array may run at once, 0 for any number.
 func (f JobsReader) Throttle(id cluster.JobID) int {
 	return read(f.held, func(s *State) int {
 		if a := s.roll.Arrays[id]; a != nil {
@@ -471,8 +473,8 @@ func (f JobsReader) Throttle(id cluster.JobID) int {
 	})
 }
 
-// Entry returns what Jobs lists under an id: a job, or several tasks of an
-// array, of which the last has the id.
+// Entry returns what Jobs lists under an id: a job, or several tasks of an array,
+// the last of which has the id.
 func (f JobsReader) Entry(id cluster.JobID) (*cluster.Job, bool) {
 	j := read(f.held, func(s *State) *cluster.Job { return s.roll.Jobs.Get(id) })
 	return j, j != nil

@@ -15,8 +15,8 @@ func (s *State) metaRecord() *logv1.Meta {
 	}
 }
 
-// each calls put with every record of the state in an order that does not
-// depend on maps, nodes before jobs before queues, and stops at an error.
+// each calls put with every record of the state in an order that does not depend on
+// maps: nodes, jobs, then queues. It stops at an error.
 func (s *State) each(put func(*logv1.Record) error) error {
 	w := table.NewWriter(put)
 	w.Send(&logv1.Record{Kind: &logv1.Record_Meta{Meta: s.metaRecord()}})
@@ -35,7 +35,7 @@ func (s *State) each(put func(*logv1.Record) error) error {
 	return w.Err()
 }
 
-// load takes over one record of a snapshot.
+// load restores one record of a snapshot.
 func (s *State) load(r *logv1.Record) error {
 	switch k := r.Kind.(type) {
 	case *logv1.Record_Meta:

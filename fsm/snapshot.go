@@ -20,11 +20,11 @@ import (
 // snapshotFormat is the version of the file; a newer one is refused.
 const snapshotFormat = 1
 
-// maxRecordBytes bounds one record, so that a damaged length allocates little.
+// maxRecordBytes bounds one record, so that a corrupt length allocates little.
 const maxRecordBytes = 16 << 20
 
-// Snapshot implements raft.FSM. It captures an immutable view: Apply goes on
-// while it is written.
+// Snapshot implements raft.FSM. It captures an immutable view, so Apply may
+// continue while it is written.
 func (f *FSM) Snapshot() (raft.FSMSnapshot, error) { return f.capture(), nil }
 
 func (f *FSM) capture() *snapshot {
@@ -75,7 +75,7 @@ func (s *snapshot) write(w io.Writer) error {
 	return out.w.Flush()
 }
 
-// framer writes messages, each with its length before it.
+// framer writes messages, each prefixed with its length.
 type framer struct {
 	w    *bufio.Writer
 	body []byte
@@ -102,8 +102,8 @@ func (f *framer) put(m proto.Message) error {
 // Release implements raft.FSMSnapshot.
 func (s *snapshot) Release() {}
 
-// Restore implements raft.FSM. The state is replaced only when the whole
-// snapshot was read and its hash is right.
+// Restore implements raft.FSM. The state is replaced only after the whole snapshot
+// was read and its hash verified.
 func (f *FSM) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	st, err := readSnapshot(r, f.opts.Bulk)
@@ -123,8 +123,8 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 
 func readSnapshot(r io.Reader, keep func([]string, []byte) cluster.Bulk) (*State, error) {
 	br := bufio.NewReaderSize(r, 64<<10)
-	// A record stays in the buffer when it fits there; a damaged length is
-	// refused before anything is allocated for it.
+	// A record stays in the buffer if it fits there; a corrupt length is refused
+	// before anything is allocated for it.
 	opt := protodelim.UnmarshalOptions{MaxSize: maxRecordBytes}
 	head := new(logv1.SnapshotHeader)
 	if err := opt.UnmarshalFrom(br, head); err != nil {
@@ -163,8 +163,8 @@ func readSnapshot(r io.Reader, keep func([]string, []byte) cluster.Bulk) (*State
 	}
 }
 
-// readable says why a snapshot of a state whose log goes up to entries of a version
-// cannot be restored here.
+// readable returns why a snapshot of a state with log entries up to version cannot
+// be restored here.
 func readable(head *logv1.SnapshotHeader, version uint32) error {
 	if head.Format != snapshotFormat {
 		return fmt.Errorf("format %d was written by berth %q, this one reads format %d; upgrade it", head.Format, head.WrittenBy, snapshotFormat)
@@ -175,21 +175,20 @@ func readable(head *logv1.SnapshotHeader, version uint32) error {
 	return nil
 }
 
-// CheckSnapshot says why a snapshot that a newer version wrote cannot be restored
-// here. Whether it is whole and right is for Restore to find.
+// CheckSnapshot returns why a snapshot written by a newer version cannot be
+// restored here. Whether it is complete and correct is checked by Restore.
 func CheckSnapshot(r io.Reader) error {
 	br := bufio.NewReader(r)
 	opt := protodelim.UnmarshalOptions{MaxSize: maxRecordBytes}
-	head, first := new(logv1.SnapshotHeader), new(logv1.Record) // which is of what all others are
+	head, first := new(logv1.SnapshotHeader), new(logv1.Record) // the first record is the metadata
 	if opt.UnmarshalFrom(br, head) != nil || opt.UnmarshalFrom(br, first) != nil {
 		return nil
 	}
 	return readable(head, first.GetMeta().GetEntryVersion())
 }
 
-// settle puts in order what does not come in order, and checks that the
-// records belong together: a hash only proves that nothing changed since they
-// were written.
+// settle sorts what does not come in order, and checks that the records are
+// consistent: a hash only proves that nothing changed since they were written.
 func (s *State) settle() error {
 	s.blobs.Settle()
 	if err := s.roll.Settle(); err != nil {
@@ -199,19 +198,19 @@ func (s *State) settle() error {
 	return s.learned.Check()
 }
 
-// Capture is the state as it was at one entry, to be kept outside of Raft.
+// Capture is the state at one entry, for keeping outside of Raft.
 type Capture struct {
 	Index, Term uint64
 	// EntryVersion is the highest version of an entry up to here.
 	EntryVersion uint32
-	// Hash is the state's, NextJob the least id that the next job may have.
+	// Hash is the state's hash, NextJob the least id that the next job may have.
 	Hash    []byte
 	NextJob cluster.JobID
 
 	snap *snapshot
 }
 
-// Capture returns the state as it is now. Apply goes on while it is written.
+// Capture returns the current state. Apply may continue while it is written.
 func (f *FSM) Capture() *Capture {
 	s := f.capture()
 	return &Capture{
@@ -219,7 +218,7 @@ func (f *FSM) Capture() *Capture {
 	}
 }
 
-// Write writes the state as a snapshot does, for Load.
+// Write writes the state like a snapshot, for Load.
 func (c *Capture) Write(w io.Writer) error {
 	if err := c.snap.write(w); err != nil {
 		return fmt.Errorf("write state: %w", err)
@@ -227,16 +226,16 @@ func (c *Capture) Write(w io.Writer) error {
 	return nil
 }
 
-// Revival is how a cluster begins again from an older state.
+// Revival says how a cluster restarts from an older state.
 type Revival struct {
-	// SkipJobs is how many ids of jobs are left out: those that the cluster gave
-	// to jobs after the state was captured.
+	// SkipJobs is how many job ids to skip: those that the cluster assigned after
+	// the state was captured.
 	SkipJobs uint64
 }
 
-// Load reads what a Capture wrote and returns it: as it is, or, when revival is
-// given, as a cluster may begin again with it, in which join tokens, that may have
-// been spent since, are void. What is not whole is refused.
+// Load reads what a Capture wrote and returns it: unchanged, or, if revival is
+// given, ready for a cluster to restart from it, with all join tokens void, since
+// they may have been spent since. Incomplete input is refused.
 func Load(r io.Reader, o Options, revival *Revival) (*Capture, error) {
 	st, err := readSnapshot(r, o.Bulk)
 	if err != nil {

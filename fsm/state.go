@@ -20,15 +20,15 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// State is everything that the log has made. Jobs and nodes in it are
-// immutable: a change puts a new value in place of the old one, so that a
-// snapshot needs only copies of the tables.
+// State is everything that the log has produced. Jobs and nodes in it are
+// immutable: a change replaces the value, so that a snapshot needs only copies of
+// the tables.
 type State struct {
-	at       *command.Entry // which is being applied, or was the last
+	at       *command.Entry // the entry being applied, or the last one
 	term     uint64
 	lastHash uint64 // index of the last checkpoint
 	config   *logv1.Config
-	// The machines, each of what is its own.
+	// The parts of the state machine.
 	roll    *jobs.Roll
 	fleet   *nodes.Fleet
 	desk    *orders.Desk
@@ -40,7 +40,7 @@ type State struct {
 	outbox  *notices.Outbox
 	blobs   *blobs.Store
 
-	// What follows is made from the above and never stored.
+	// The rest is derived from the above and never stored.
 	hash         *table.Hash
 	configDigest *table.Digests[table.One]
 	texts        *intern.Texts
