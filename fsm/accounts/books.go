@@ -1,5 +1,5 @@
-// Package accounts is the machine of who is charged, who goes first and who may have
-// how much: accounts and their users, qualities of service, quotas, and what attempts
+// Package accounts is the part of the state machine for charging, priority and
+// limits: accounts and their users, qualities of service, quotas, and what attempts
 // cost.
 package accounts
 
@@ -19,40 +19,41 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// rules are what administrators said of accounts.
+// rules are the settings that administrators made for accounts.
 type rules struct {
 	accounts *table.Table[string, *accounting.Account]
 	members  *table.Table[accounting.Assoc, *accounting.Member]
 	qos      *table.Table[string, *accounting.QOS]
 	quotas   *table.Table[accounting.Subject, *accounting.Quota]
-	policy   *accounting.AccountPolicy // nil while nobody set one
+	policy   *accounting.AccountPolicy // nil until one is set
 
 	policyDigest *table.Digests[table.One]
-	// home is each user's default account, made from the members and never stored.
+	// home is each user's default account, derived from the members and never
+	// stored.
 	home map[cluster.UID]string
-	// rev rises when accounts or their users change.
+	// rev increases when accounts or their users change.
 	rev uint64
 }
 
-// Books is what there is of accounts. Values in it are immutable.
+// Books holds all state of accounts. Values in it are immutable.
 type Books struct {
 	rules
 	spent *table.Table[accounting.Holder, *accounting.Spent]
 	rest  Rest
 
-	// What follows is made from the above and from the jobs, and never stored.
-	limiter *accounting.Limiter // nil while there are no quotas
-	// jobsOf counts the jobs of each user that wait or run.
+	// The rest is derived from the above and from the jobs, and never stored.
+	limiter *accounting.Limiter // nil if there are no quotas
+	// jobsOf counts the waiting and running jobs of each user.
 	jobsOf map[cluster.UID]int
 	used   map[Budget]cluster.GPUTime
-	usedAt uint64 // the index as of which used is, 0 for none
+	usedAt uint64 // index as of which used is valid, 0 for none
 }
 
-// Rest is what the books ask of the rest of the state.
+// Rest gives the books access to the rest of the state.
 type Rest struct {
-	// At is the entry that is being applied, or was last.
+	// At returns the entry that is being applied, or was last.
 	At func() command.Entry
-	// Unended are the jobs that wait or run, Live those with an attempt.
+	// Unended returns the jobs that wait or run, Live those with an attempt.
 	Unended, Live func() []*cluster.Job
 }
 
@@ -80,8 +81,8 @@ func New(h *table.Hash, rest Rest) *Books {
 	return d
 }
 
-// ofRulings is what one kind of rules is among all of them: the keys of all begin
-// with its name.
+// ofRulings describes one kind of rules within the table of all: the keys of all
+// begin with its name.
 func ofRulings[K comparable, V conv.Ruling](kind string, key func(K) string, compare func(a, b K) int) table.Of[K, V] {
 	return table.Of[K, V]{
 		Kind: table.Standing, Key: func(k K) []byte { return []byte(kind + key(k)) },
@@ -90,14 +91,15 @@ func ofRulings[K comparable, V conv.Ruling](kind string, key func(K) string, com
 	}
 }
 
-// byAccount is the order of users of accounts: not by text, but by number.
+// byAccount orders users of accounts by number, not by text.
 func byAccount(a, b accounting.Assoc) int {
 	return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.UID, b.UID))
 }
 
 func bySubject(a, b accounting.Subject) int { return cmp.Compare(a.String(), b.String()) }
 
-// holderKey is the stored key of what a holder was charged; names hold no slash.
+// holderKey returns the stored key of what a holder was charged; names hold no
+// slash.
 func holderKey(h accounting.Holder) string { return fmt.Sprintf("%s/%s/%d", h.Account, h.QOS, h.UID) }
 
 // Apply applies a command about accounts.
@@ -108,7 +110,7 @@ func (d *Books) Apply(at command.Entry, cmd *logv1.Command) command.Result {
 	panic(fmt.Sprintf("accounts: %T is not for this machine", cmd.Kind))
 }
 
-// View is a copy to write from, which stays as it is.
+// View returns a copy for writing a snapshot; it does not change.
 func (d *Books) View() *Books {
 	r := rules{accounts: d.accounts.View(), members: d.members.View(), qos: d.qos.View(), quotas: d.quotas.View(), policy: d.policy}
 	return &Books{rules: r, spent: d.spent.View()}
@@ -139,7 +141,7 @@ func (d *Books) Each(w *table.Writer) {
 	}
 }
 
-// Load takes over a record that Each sent.
+// Load restores a record that Each sent.
 func (d *Books) Load(r *logv1.Record) error {
 	switch m := r.Kind.(type) {
 	case *logv1.Record_Standing:
@@ -164,7 +166,7 @@ func (d *Books) Load(r *logv1.Record) error {
 	return nil
 }
 
-// Policy is what holds for all accounts.
+// Policy returns the settings common to all accounts.
 func (d *rules) Policy() *accounting.AccountPolicy {
 	if d.policy != nil {
 		return d.policy
@@ -173,20 +175,20 @@ func (d *rules) Policy() *accounting.AccountPolicy {
 	return &p
 }
 
-// JobsOf counts the jobs of a user that wait or run.
+// JobsOf returns how many jobs of a user wait or run.
 func (d *Books) JobsOf(uid cluster.UID) int { return d.jobsOf[uid] }
 
-// HomeOf is the default account of a user, "" for none.
+// HomeOf returns the default account of a user, "" for none.
 func (d *rules) HomeOf(uid cluster.UID) string { return d.home[uid] }
 
-// Revision changes whenever accounts or their users do.
+// Revision returns a number that changes whenever accounts or their users do.
 func (d *rules) Revision() uint64 { return d.rev }
 
 // Any reports whether there are accounts, and qualities of service.
 func (d *rules) Any() (accounts, qos bool) { return d.accounts.Len() > 0, d.qos.Len() > 0 }
 
-// EachSpent calls fn with what of each holder's use has not decayed at a time; what
-// runs is not part of it.
+// EachSpent calls fn with each holder's decayed use at now, without running
+// attempts.
 func (d *Books) EachSpent(now cluster.Time, fn func(accounting.Holder, cluster.GPUTime)) {
 	p := d.Policy()
 	for h, x := range d.spent.Rows() {
@@ -194,7 +196,7 @@ func (d *Books) EachSpent(now cluster.Time, fn func(accounting.Holder, cluster.G
 	}
 }
 
-// Standing is what there is of accounts, and what of them is used.
+// Standing is a copy of the accounts and of their use.
 type Standing struct {
 	Policy   accounting.AccountPolicy
 	Accounts map[string]*accounting.Account
@@ -209,7 +211,7 @@ type Standing struct {
 	Limits *accounting.Limiter
 }
 
-// Standing returns a copy of what there is at a time.
+// Standing returns a copy of the accounts as of now.
 func (d *Books) Standing(now cluster.Time) *Standing {
 	return &Standing{
 		Policy: *d.Policy(), Accounts: maps.Clone(d.accounts.Rows()), Members: maps.Clone(d.members.Rows()), QOS: maps.Clone(d.qos.Rows()),

@@ -9,9 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/cluster/accounting"
 )
 
-// EnterNames gives the job of a user the account and the quality of service that it
-// runs under, or refuses it. Where there are no accounts, or no QOS, what the job
-// names stays with it and means nothing. An administrator may charge any account.
+// EnterNames sets the account and the quality of service that a user's job runs
+// under, or refuses the job. If there are no accounts, or no QOS, the job keeps the
+// name it gives, without effect. An administrator may charge any account.
 func (d *rules) EnterNames(uid cluster.UID, admin bool, spec *cluster.Spec) *cluster.Error {
 	if err := d.enterAccount(uid, admin, spec); err != nil {
 		return err
@@ -22,8 +22,8 @@ func (d *rules) EnterNames(uid cluster.UID, admin bool, spec *cluster.Spec) *clu
 // Limited reports whether there are quotas.
 func (d *Books) Limited() bool { return d.limiter != nil }
 
-// EnterLimits gives a job the time limit that a quota gives to who asks for none, or
-// refuses it. The limiter remembers whom it was asked for: this is no read.
+// EnterLimits sets a job's time limit from a quota if it asks for none, or refuses
+// the job. It is not a read: the limiter remembers each holder it is asked about.
 func (d *Books) EnterLimits(uid cluster.UID, spec *cluster.Spec) *cluster.Error {
 	if d.limiter == nil {
 		return nil
@@ -58,7 +58,7 @@ func (d *rules) enterAccount(uid cluster.UID, admin bool, spec *cluster.Spec) *c
 	return nil
 }
 
-// accountsOf are the accounts that a user is in, by name.
+// accountsOf returns the accounts that a user is in, by name.
 func (d *rules) accountsOf(uid cluster.UID) (in []string) {
 	for _, a := range d.members.Keys() {
 		if a.UID == uid {
@@ -74,7 +74,7 @@ func (d *rules) enterQOS(spec *cluster.Spec) *cluster.Error {
 	}
 	allowed, usual := d.qosOf(spec.Account)
 	if spec.QOS == "" {
-		for name, q := range d.qos.Rows() { // at most one
+		for name, q := range d.qos.Rows() { // at most one matches
 			if usual == "" && q.Default && (len(allowed) == 0 || slices.Contains(allowed, name)) {
 				spec.QOS = name
 			}
@@ -93,7 +93,7 @@ func (d *rules) enterQOS(spec *cluster.Spec) *cluster.Error {
 	case len(allowed) > 0 && !slices.Contains(allowed, spec.QOS):
 		return cluster.Errorf(cluster.CodeInvalid, cluster.WordsNoQOS+": account %s allows %v and not qos %s", spec.Account, allowed, spec.QOS)
 	}
-	// Who may be ended for others needs a way to be told.
+	// A preemptible job must have a way to be notified.
 	if !spec.Checkpoint.Set() && d.preemptible(spec.QOS) {
 		spec.Checkpoint = cluster.Checkpoint{Signal: "TERM", Grace: cluster.DefaultCheckpointGrace}
 		if q.Grace > 0 {
@@ -103,8 +103,8 @@ func (d *rules) enterQOS(spec *cluster.Spec) *cluster.Error {
 	return nil
 }
 
-// qosOf is what an account allows, and the QOS of its jobs that name none: each
-// is the nearest one's above it that says so.
+// qosOf returns the QOS that an account allows, and that of its jobs that name
+// none. Each comes from the nearest ancestor that sets it.
 func (d *rules) qosOf(account string) (allowed []string, usual string) {
 	for depth := 0; account != "" && depth <= accounting.MaxAccountDepth; depth++ {
 		a := d.accounts.Get(account)
@@ -120,7 +120,7 @@ func (d *rules) qosOf(account string) (allowed []string, usual string) {
 	return allowed, usual
 }
 
-// preemptible reports whether jobs of a QOS make room for those of another.
+// preemptible reports whether jobs of another QOS may preempt jobs of this one.
 func (d *rules) preemptible(qos string) bool {
 	for _, q := range d.qos.Rows() {
 		if slices.Contains(q.Preempts, qos) {
@@ -130,7 +130,7 @@ func (d *rules) preemptible(qos string) bool {
 	return false
 }
 
-// Above is an account with those above it, nearest first; none for "".
+// Above returns an account and its ancestors, nearest first; none for "".
 func (d *rules) Above(name string) (out []string) {
 	for depth := 0; name != "" && depth <= accounting.MaxAccountDepth; depth++ {
 		out = append(out, name)
@@ -143,8 +143,8 @@ func (d *rules) Above(name string) (out []string) {
 	return out
 }
 
-// Coordinates reports whether a user is a coordinator of an account, or of one
-// above it.
+// Coordinates reports whether a user is a coordinator of an account or of one of
+// its ancestors.
 func (d *rules) Coordinates(uid cluster.UID, account string) bool {
 	for depth := 0; account != "" && depth <= accounting.MaxAccountDepth; depth++ {
 		if m := d.members.Get(accounting.Assoc{Account: account, UID: uid}); m != nil && m.Coordinator {

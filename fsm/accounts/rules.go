@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Find returns the rule like another one, nil when there is none.
+// Find returns the stored rule with the same key as like, nil if there is none.
 func (d *rules) Find(like conv.Ruling) conv.Ruling {
 	switch x := like.(type) {
 	case *accounting.Account:
@@ -39,7 +39,7 @@ func (d *rules) Find(like conv.Ruling) conv.Ruling {
 	return nil
 }
 
-// RevisionOf is where a rule keeps its revision.
+// RevisionOf returns a pointer to the revision of a rule.
 func RevisionOf(r conv.Ruling) *uint64 {
 	switch x := r.(type) {
 	case *accounting.Account:
@@ -56,8 +56,7 @@ func RevisionOf(r conv.Ruling) *uint64 {
 	return new(uint64)
 }
 
-// set puts a rule in place of the one that it was made from, or forgets
-// it.
+// set replaces the rule that a new one was made from, or removes it.
 func (d *Books) set(at command.Entry, c *logv1.SetStanding) command.Result {
 	r, err := conv.RulingFromLog(c.Standing)
 	if err != nil {
@@ -100,15 +99,16 @@ func (d *Books) set(at command.Entry, c *logv1.SetStanding) command.Result {
 	case *accounting.Account, *accounting.Quota:
 		d.Recount()
 	default:
-		if c.Remove { // quotas went with it
+		if c.Remove { // its quotas went with it
 			d.Recount()
 		}
 	}
 	return command.Result{}
 }
 
-// rehome gives each user who lost a default account by a change of r, and has others,
-// the first of those by name: jobs that name none are charged to somebody.
+// rehome gives each user who lost a default account through the change of r, and
+// has others, the first of those by name, so that jobs that name no account are
+// always charged.
 func (d *Books) rehome(index uint64, r conv.Ruling) {
 	change, ofUser := r.(*accounting.Member)
 	if _, ofAccount := r.(*accounting.Account); !ofUser && !ofAccount {
@@ -164,8 +164,8 @@ func (d *Books) putRuling(r conv.Ruling) {
 	}
 }
 
-// forgetRuling takes a rule away; with an account go its users and their quotas,
-// with a QOS its quotas.
+// forgetRuling removes a rule; an account takes its users and their quotas with it,
+// a QOS its quotas.
 func (d *Books) forgetRuling(r conv.Ruling) {
 	d.rev++
 	switch x := r.(type) {
@@ -195,7 +195,7 @@ func (d *Books) forgetRuling(r conv.Ruling) {
 	}
 }
 
-// leaveHome forgets that an account was somebody's default one.
+// leaveHome records that an account is no longer a user's default.
 func (d *rules) leaveHome(m *accounting.Member) {
 	if d.home[m.UID] == m.Account {
 		delete(d.home, m.UID)
@@ -210,7 +210,7 @@ func (d *Books) forgetQuotas(of func(accounting.Subject) bool) {
 	}
 }
 
-// mayForget refuses to forget what something else needs.
+// mayForget refuses to remove a rule that others need.
 func (d *Books) mayForget(r conv.Ruling) *cluster.Error {
 	name, of := "", func(*cluster.Job) bool { return false }
 	switch x := r.(type) {
@@ -246,7 +246,7 @@ func (d *Books) mayForget(r conv.Ruling) *cluster.Error {
 	return nil
 }
 
-// mayRule refuses a rule that does not go with the others.
+// mayRule refuses a rule that conflicts with the others.
 func (d *Books) mayRule(r, old conv.Ruling) *cluster.Error {
 	bound := func(n, most int, what string) *cluster.Error {
 		if old == nil && n >= most {
@@ -299,8 +299,8 @@ func (d *Books) mayRule(r, old conv.Ruling) *cluster.Error {
 	return nil
 }
 
-// checkParent refuses an account that is its own ancestor, or too deep with what is
-// below it.
+// checkParent refuses an account that would be its own ancestor, or too deep with
+// its descendants.
 func (d *Books) checkParent(x *accounting.Account) *cluster.Error {
 	depth := 1
 	if old := d.accounts.Get(x.Name); old != nil && old.Parent != x.Parent && d.rest.At().Version >= command.HomeVersion {
@@ -319,7 +319,7 @@ func (d *Books) checkParent(x *accounting.Account) *cluster.Error {
 	return nil
 }
 
-// height is how deep the accounts below one go, itself included.
+// height returns the depth of the tree below an account, counting itself.
 func (d *rules) height(name string) int {
 	most := 1
 	for _, a := range d.accounts.Rows() {
@@ -335,7 +335,7 @@ func (d *rules) height(name string) int {
 	return most
 }
 
-// onlyDefault takes from others of its kind what a rule is to have alone.
+// onlyDefault clears the default mark of other rules of the kind if r has it.
 func (d *Books) onlyDefault(index uint64, r conv.Ruling) {
 	switch x := r.(type) {
 	case *accounting.Member:

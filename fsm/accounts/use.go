@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/fsm/command"
 )
 
-// Budget is a quota of what may be used in a period.
+// Budget identifies a quota of use in a period.
 type Budget struct {
 	Subject accounting.Subject
 	Period  accounting.Period
@@ -21,7 +21,7 @@ func (d *Books) putSpent(x *accounting.Spent) {
 	d.usedAt = 0
 }
 
-// Charge puts the end of an attempt on its holder's account.
+// Charge charges an ended attempt to its holder.
 func (d *Books) Charge(j *cluster.Job, a *cluster.Attempt) {
 	if d.rest.At().Version < command.AccountVersion || a.Started == 0 {
 		return
@@ -34,8 +34,8 @@ func (d *Books) Charge(j *cluster.Job, a *cluster.Attempt) {
 	d.putSpent(was.Add(a, d.rest.At().Now, d.Policy()))
 }
 
-// settleSpent brings all that was charged to now before a policy changes by
-// which it decays.
+// settleSpent brings all charges up to now before a change of the policy that
+// decays them.
 func (d *Books) settleSpent(next *accounting.AccountPolicy) {
 	old := d.Policy()
 	if next.HalfLife == old.HalfLife {
@@ -46,8 +46,8 @@ func (d *Books) settleSpent(next *accounting.AccountPolicy) {
 	}
 }
 
-// Held is what a job counts for: whether it waits or runs, runs, and what it
-// holds of GPUs in thousandths.
+// Held returns what a job counts for: waiting or running jobs, running jobs, and
+// its GPUs in thousandths.
 func Held(j *cluster.Job) (jobs, running, gpuMilli int64) {
 	if j == nil || j.State.Terminal() {
 		return 0, 0, 0
@@ -58,7 +58,7 @@ func Held(j *cluster.Job) (jobs, running, gpuMilli int64) {
 	return int64(j.Count()), 0, 0
 }
 
-// Count keeps what subjects of quotas have when j takes the place of old.
+// Count updates the tallies of quota subjects when j replaces old.
 func (d *Books) Count(old, j *cluster.Job) {
 	l := d.limiter
 	jobs, running, milli := Held(j)
@@ -71,7 +71,7 @@ func (d *Books) Count(old, j *cluster.Job) {
 	}
 	h := accounting.HolderOf(j)
 	if old != nil && accounting.HolderOf(old) != h {
-		// It was changed to be charged to another one.
+		// The change moved it to another holder.
 		l.Count(accounting.HolderOf(old), -wj, -wr, -wm)
 		wj, wr, wm = 0, 0, 0
 	}
@@ -86,7 +86,7 @@ func (d *Books) countUser(uid cluster.UID, n int) {
 	}
 }
 
-// Recount makes the limiter from the quotas and the jobs.
+// Recount rebuilds the limiter from the quotas and the jobs.
 func (d *Books) Recount() {
 	d.limiter, d.usedAt = nil, 0
 	if d.quotas.Len() == 0 {
@@ -99,8 +99,8 @@ func (d *Books) Recount() {
 	}
 }
 
-// MaySubmit refuses jobs that a quota has no room for, and those whose account
-// was removed meanwhile.
+// MaySubmit refuses jobs that exceed a quota, and those whose account was removed
+// meanwhile.
 func (d *Books) MaySubmit(jobs []*cluster.Job) *cluster.Error {
 	count := map[accounting.Holder]int{}
 	for _, j := range jobs {
@@ -120,7 +120,7 @@ func (d *Books) MaySubmit(jobs []*cluster.Job) *cluster.Error {
 	}
 	var refused *cluster.Error
 	var counted []accounting.Holder
-	for _, j := range jobs { // in order, so that all replicas refuse for the same
+	for _, j := range jobs { // in order, so that all replicas refuse for the same reason
 		h := accounting.HolderOf(j)
 		if slices.Contains(counted, h) {
 			continue
@@ -129,7 +129,7 @@ func (d *Books) MaySubmit(jobs []*cluster.Job) *cluster.Error {
 			refused = cluster.Errorf(cluster.CodeExhausted, "%s", r)
 			break
 		}
-		// Jobs of one request may be of several holders under one quota.
+		// Jobs of one request may belong to several holders under one quota.
 		d.limiter.Count(h, int64(count[h]), 0, 0)
 		counted = append(counted, h)
 	}
@@ -139,7 +139,8 @@ func (d *Books) MaySubmit(jobs []*cluster.Job) *cluster.Error {
 	return refused
 }
 
-// OverQuota tells which quota a start on the cards of a ledger would break.
+// OverQuota returns the quota that a start would exceed, given the GPUs in a
+// ledger.
 func (d *Books) OverQuota(j *cluster.Job, led *dispatch.Ledger, st *dispatch.Start) cluster.Reason {
 	if d.limiter == nil {
 		return cluster.Reason{}
@@ -147,8 +148,8 @@ func (d *Books) OverQuota(j *cluster.Job, led *dispatch.Ledger, st *dispatch.Sta
 	return d.limiter.MayStart(accounting.HolderOf(j), led.HeldMilli(st.AllGPUs()))
 }
 
-// OverGrown tells which quota a running job of a holder would break with so much more of
-// GPUs, in thousandths.
+// OverGrown returns the quota that a running job of a holder would exceed with
+// gpuMilli more thousandths of GPUs.
 func (d *Books) OverGrown(h accounting.Holder, gpuMilli int64) cluster.Reason {
 	if d.limiter == nil {
 		return cluster.Reason{}
@@ -156,7 +157,7 @@ func (d *Books) OverGrown(h accounting.Holder, gpuMilli int64) cluster.Reason {
 	return d.limiter.MayGrow(h, gpuMilli)
 }
 
-// Used is what counts against a budget, what runs included.
+// Used returns what counts against a budget, including running attempts.
 func (d *Books) Used(sub accounting.Subject, period accounting.Period) cluster.GPUTime {
 	if d.usedAt != d.rest.At().Index || d.used == nil {
 		d.used, d.usedAt = d.budgets(d.limiter, d.rest.At().Now), d.rest.At().Index
@@ -164,7 +165,7 @@ func (d *Books) Used(sub accounting.Subject, period accounting.Period) cluster.G
 	return d.used[Budget{sub, period}]
 }
 
-// budgets sums what counts against each budget at a time.
+// budgets returns what counts against each budget at now.
 func (d *Books) budgets(l *accounting.Limiter, now cluster.Time) map[Budget]cluster.GPUTime {
 	out := map[Budget]cluster.GPUTime{}
 	if l == nil || !l.HasBudgets() {
@@ -192,7 +193,7 @@ func (d *Books) budgets(l *accounting.Limiter, now cluster.Time) map[Budget]clus
 	return out
 }
 
-// Limits is a copy of the limiter for a pass at a time, nil without quotas.
+// Limits returns a copy of the limiter for a pass at now, nil without quotas.
 func (d *Books) Limits(now cluster.Time) *accounting.Limiter {
 	l := d.limiter.Clone() // readers share the state's own
 	if l == nil {
@@ -205,7 +206,7 @@ func (d *Books) Limits(now cluster.Time) *accounting.Limiter {
 	return l
 }
 
-// ForPass is what a pass takes from qualities of service, nil for nothing.
+// ForPass returns what a pass needs from qualities of service, nil for nothing.
 func (d *rules) ForPass() *accounting.Standing {
 	if d.qos.Len() == 0 {
 		return nil
@@ -213,8 +214,8 @@ func (d *rules) ForPass() *accounting.Standing {
 	return &accounting.Standing{QOS: maps.Clone(d.qos.Rows())}
 }
 
-// EndsForGood reports whether a job that made room does not wait again: its QOS
-// says so, and it was for one, which find returns, that may end it.
+// EndsForGood reports whether a preempted job is not requeued: its QOS says so, and
+// it was preempted for a job, returned by find, that may end it.
 func (d *Books) EndsForGood(j *cluster.Job, a *cluster.Attempt, find func(cluster.JobID) *cluster.Job) bool {
 	q := d.qos.Get(j.Spec.QOS)
 	if q == nil || !q.Cancel || a.Preempt == nil || a.Preempt.Requeue {
@@ -224,14 +225,14 @@ func (d *Books) EndsForGood(j *cluster.Job, a *cluster.Attempt, find func(cluste
 	return by != nil && (&accounting.Standing{QOS: d.qos.Rows()}).MayPreempt(by, j)
 }
 
-// MayCharge refuses to charge a job to an account and a QOS in which there is
-// no room for it, as its submit there would be.
+// MayCharge refuses to charge a job to an account and a QOS without room for it, as
+// a submission there would be.
 func (d *Books) MayCharge(old, j *cluster.Job) *cluster.Error {
 	if d.rest.At().Version < command.ChargeVersion || accounting.HolderOf(old) == accounting.HolderOf(j) {
 		return nil
 	}
 	if l := d.limiter; l != nil {
-		// What counts for both of them has it already.
+		// Tallies common to both holders already include it.
 		n, running, milli := Held(old)
 		l.Count(accounting.HolderOf(old), -n, -running, -milli)
 		defer l.Count(accounting.HolderOf(old), n, running, milli)
@@ -239,7 +240,7 @@ func (d *Books) MayCharge(old, j *cluster.Job) *cluster.Error {
 	return d.MaySubmit([]*cluster.Job{j})
 }
 
-// Budgets counts anew what counts against each budget.
+// Budgets recomputes what counts against each budget.
 func (d *Books) Budgets() map[Budget]cluster.GPUTime {
 	return d.budgets(accounting.NewLimiter(d.accounts.Rows(), d.quotas.Rows(), nil), d.rest.At().Now)
 }
