@@ -12,15 +12,15 @@ import (
 	"github.com/berth-scheduler/berth/fsm/jobs"
 )
 
-// finish ends the live attempt of j, which is a changed copy of old with the
-// end of its last attempt filled in: its shares are free, and the job ends or
-// waits again. A job that was to be cancelled is, whatever its exit; one that
-// made room waits again.
+// finish ends the live attempt of j, a changed copy of old with the end of its last
+// attempt filled in: its shares are freed, and the job ends or is requeued. A job
+// with a pending cancel is cancelled, whatever its exit; a preempted one is
+// requeued.
 func (s *Steward) finish(old, j *cluster.Job, to cluster.JobState) {
 	a := j.Last()
 	freed := s.fleet.Release(old)
 	a.State, j.Started, j.Ended = to, a.Started, a.Ended
-	a.Secret = "" // whoever still has a credential of it has nothing
+	a.Secret = "" // a leaked credential is now worthless
 	madeRoom := false
 	if j.Cancel != nil {
 		a.State, a.Reason = cluster.JobCancelled, jobs.CancelReason(j)
@@ -54,21 +54,21 @@ func (s *Steward) finish(old, j *cluster.Job, to cluster.JobState) {
 	s.roll.Change(old, j, command.Change{Released: freed})
 }
 
-// preempted settles the attempt a of j that was to make room and has ended. It
-// reports false when something else came first, which then is what it ended
-// as: its own end, its time limit, or an out-of-memory. A request to cancel it
-// is looked at before this.
+// preempted settles the attempt a, which was asked to make room and has ended. It
+// reports false if something else came first, which is then how it ended: its own
+// exit, its time limit, or running out of memory. A request to cancel it is handled
+// before this.
 func preempted(a *cluster.Attempt) bool {
 	if a.Preempt == nil || a.State != cluster.JobPreempted && a.State != cluster.JobCancelled {
 		return false
 	}
-	// An agent that was told to stop it for another reason says CANCELLED, and
-	// nobody asked for that: it was on its way out for this.
+	// An agent that was told to stop it for another reason reports CANCELLED,
+	// though nobody asked for that: it was already being preempted.
 	a.State, a.Reason = cluster.JobPreempted, a.Preempt.Reason()
 	return true
 }
 
-// defaultReason names an end that the agent gave no reason for.
+// defaultReason returns the reason for an end for which the agent gave none.
 func defaultReason(a *cluster.Attempt) cluster.Reason {
 	switch {
 	case a.State == cluster.JobTimeout:
@@ -91,17 +91,17 @@ func defaultReason(a *cluster.Attempt) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// maxAttempts is how many times a job is tried, maxNeverBegan how many attempts that
-// never began, for an unsound GPU, do not count, and maxDisturbed how often it runs
-// again for what others on its GPU did.
+// maxAttempts is how many times a job is tried, maxNeverBegan how many attempts
+// that never began because of an unhealthy GPU do not count, and maxDisturbed how
+// often a job is rerun after being ended by neighbours on its GPU.
 const (
 	maxAttempts   = 100
 	maxNeverBegan = 20
 	maxDisturbed  = 3
 )
 
-// again decides whether a job runs once more, and with what. A lost node is
-// final unless the job allows it.
+// again decides whether a job is rerun, and with what. A lost node is final unless
+// the job allows a rerun.
 func (s *Steward) again(j *cluster.Job, a *cluster.Attempt) bool {
 	tries := count(j, counts)
 	if s.at.Version >= command.HealthVersion {
@@ -126,8 +126,8 @@ func (s *Steward) again(j *cluster.Job, a *cluster.Attempt) bool {
 	return j.Spec.Service != nil && j.Cancel == nil || retried(j, a)
 }
 
-// soonEnds is how many of the last attempts of a replica ended of themselves soon after
-// they started.
+// soonEnds returns how many of a replica's latest attempts ended by themselves soon
+// after they started.
 func soonEnds(j *cluster.Job) (n int) {
 	for _, a := range slices.Backward(j.Attempts) {
 		if !counts(&a) {
@@ -141,15 +141,15 @@ func soonEnds(j *cluster.Job) (n int) {
 	return n
 }
 
-// retried reports whether a job runs once more because its owner asked for that after
-// such an end, and adds to the end which try that is, or why there is none.
+// retried reports whether a job is rerun because its owner asked for that after
+// such an end. It adds to the end which try that is, or why there is none.
 func retried(j *cluster.Job, a *cluster.Attempt) bool {
 	again, why := j.Retries()
 	explain(a, why)
 	return again
 }
 
-// explain adds to the end of an attempt what follows from it.
+// explain adds the consequence to the end of an attempt.
 func explain(a *cluster.Attempt, why string) {
 	switch {
 	case why != "" && a.Reason.Detail != "":
@@ -159,13 +159,13 @@ func explain(a *cluster.Attempt, why string) {
 	}
 }
 
-// againGang reports whether a gang that was given up before it started is tried
-// once more: nothing of it ran.
+// againGang reports whether a gang that was abandoned before it started is retried:
+// nothing of it ran.
 func againGang(j *cluster.Job, a *cluster.Attempt) bool {
 	return a.Gang != nil && !a.Gang.Go && (a.State == cluster.JobFailed || a.State == cluster.JobNodeFail) && j.Undone() < cluster.MaxUndone
 }
 
-// count is how many attempts of j are of a kind.
+// count returns how many attempts of j satisfy is.
 func count(j *cluster.Job, is func(*cluster.Attempt) bool) (n int) {
 	for i := range j.Attempts {
 		if is(&j.Attempts[i]) {
@@ -175,19 +175,20 @@ func count(j *cluster.Job, is func(*cluster.Attempt) bool) (n int) {
 	return n
 }
 
-// counts reports whether an attempt is a try: those that made room are none.
+// counts reports whether an attempt counts as a try: preempted ones do not.
 func counts(a *cluster.Attempt) bool { return a.State != cluster.JobPreempted || a.Preempt == nil }
 
-// unsoundEnd reports whether an attempt ended before it began, since its GPU was
-// found to be unsound.
+// unsoundEnd reports whether an attempt ended before it began because its GPU was
+// found unhealthy.
 func unsoundEnd(a *cluster.Attempt) bool {
 	return a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonGPUCheck && a.Started == 0
 }
 
-// disturbed reports whether others on its GPU ended an attempt.
+// disturbed reports whether neighbours on its GPU ended an attempt.
 func disturbed(a *cluster.Attempt) bool { return a.Reason.Code == cluster.ReasonGPUNeighbour }
 
-// againLarger settles an out-of-memory by the ladder that holds for the entry.
+// againLarger handles running out of memory by the ladder that applies to the
+// entry.
 func (s *Steward) againLarger(j *cluster.Job, a *cluster.Attempt) bool {
 	ladder := ladder.Ladder{
 		Nodes: maps.Values(s.fleet.Nodes()), Partition: s.fleet.Partition(j.Spec.Partition),

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// newGang is what a start on several nodes adds to its attempt, nil for one to which
-// none come.
+// newGang returns the gang that a start on several nodes adds to its attempt, nil
+// for a job whose nodes are and stay one.
 func (s *starter) newGang(st *dispatch.Start, spec *cluster.Spec) *cluster.Gang {
 	if len(st.Rest) == 0 && !spec.InPlace {
 		return nil
@@ -35,8 +35,8 @@ func gangOf(old *cluster.Job) (*cluster.Job, *cluster.Attempt, *cluster.Gang) {
 	return j, a, a.Gang
 }
 
-// reportPart takes over what the agent of one node says of its part of the live
-// attempt of old.
+// reportPart records an agent's report on its node's part of the live attempt of
+// old.
 func (s *Steward) reportPart(old *cluster.Job, rank int, to cluster.JobState, r *logv1.ReportAttempt) command.Result {
 	if old.Last().Gang.Parts[rank].State.Terminal() {
 		return command.Result{Released: true}
@@ -69,7 +69,7 @@ func (s *Steward) reportPart(old *cluster.Job, rank int, to cluster.JobState, r 
 	return command.Result{}
 }
 
-// partReported takes over how one part ended.
+// partReported records how one part ended.
 func (s *Steward) partReported(old *cluster.Job, rank int, to cluster.JobState, r *logv1.ReportAttempt) command.Result {
 	was := old.Last()
 	one := cluster.Attempt{Placed: was.Placed, Started: was.Gang.Parts[rank].Started, State: to, Neighbours: was.Neighbours}
@@ -87,9 +87,9 @@ func (s *Steward) partReported(old *cluster.Job, rank int, to cluster.JobState, 
 	return command.Result{Released: true, Absurd: bad}
 }
 
-// endPart ends the part of one node: what it holds is free, whatever the others
-// do. The first that fails decides how the attempt ends, and the others are to
-// end too; with the last one the attempt does. one says how the part ended.
+// endPart ends the part of one node and frees what it holds, whatever the others
+// do. The first part that fails decides how the attempt ends, and the others are
+// told to end too; the attempt ends with the last one. one says how the part ended.
 func (s *Steward) endPart(old *cluster.Job, rank int, one *cluster.Attempt) {
 	j, a, g := gangOf(old)
 	p := &g.Parts[rank]
@@ -117,15 +117,15 @@ func (s *Steward) endPart(old *cluster.Job, rank int, one *cluster.Attempt) {
 	to := decide(a)
 	s.finish(old, j, to)
 	if a := j.Last(); a.Usage != (cluster.Usage{}) {
-		s.learn(j, a, &logv1.ReportAttempt{}) // each part's figures were looked at
+		s.learn(j, a, &logv1.ReportAttempt{}) // each part's figures were used already
 	}
 }
 
-// failing reports whether the end of a part ends the whole gang: it was not its
-// own and good, and nobody asked for it.
+// failing reports whether the end of a part ends the whole gang: it neither
+// completed nor was asked to end.
 func failing(j *cluster.Job, a *cluster.Attempt, p *cluster.Part) bool {
 	switch {
-	case p.Left > 0, p.Token > 0 && a.Gang.Parts[0].State == cluster.JobCompleted: // it was told to, or came too late
+	case p.Left > 0, p.Token > 0 && a.Gang.Parts[0].State == cluster.JobCompleted: // it was told to end, or joined too late
 		return false
 	case p.State == cluster.JobCompleted, a.Gang.Stopping(), j.Cancel != nil && p.State == cluster.JobCancelled:
 		return false
@@ -135,7 +135,7 @@ func failing(j *cluster.Job, a *cluster.Attempt, p *cluster.Part) bool {
 	return true
 }
 
-// decide makes of the ends of all parts that of the attempt, and returns its
+// decide derives the end of the attempt from the ends of all parts, and returns its
 // state.
 func decide(a *cluster.Attempt) cluster.JobState {
 	g := a.Gang
@@ -167,8 +167,8 @@ func decide(a *cluster.Attempt) cluster.JobState {
 	return to
 }
 
-// mergeUsage adds what one node measured: of memory and cores the most, of the
-// means a sum.
+// mergeUsage merges the measurements of one node: maxima of memory and cores, sums
+// of means.
 func mergeUsage(to, u *cluster.Usage) {
 	to.GPUMemPeakMiB = max(to.GPUMemPeakMiB, u.GPUMemPeakMiB)
 	to.HostMemPeakMiB = max(to.HostMemPeakMiB, u.HostMemPeakMiB)
@@ -180,8 +180,8 @@ func mergeUsage(to, u *cluster.Usage) {
 	to.PowerW += u.PowerW
 }
 
-// putGang stores j, of whose gang a part changed, in the state that follows from
-// all of them.
+// putGang stores j, with a changed part in its gang, in the state that follows from
+// all parts.
 func (s *Steward) putGang(old, j *cluster.Job, freed []cluster.GPUID) {
 	a := j.Last()
 	a.State = jobs.GangState(a.Gang)
@@ -202,8 +202,8 @@ func (s *Steward) putGang(old, j *cluster.Job, freed []cluster.GPUID) {
 	s.roll.Change(old, j, command.Change{Released: freed})
 }
 
-// undoGang gives up an attempt that not all of its nodes became ready for. None
-// of its processes was started, so that its job may wait again.
+// undoGang abandons an attempt because not all of its nodes became ready. None of
+// its processes was started, so its job may be requeued.
 func (s *Steward) undoGang(c *logv1.UndoGang) command.Result {
 	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
 	if old == nil {

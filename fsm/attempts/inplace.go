@@ -13,11 +13,11 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// maxChangeWhy bounds the bytes of why an attempt changed in place.
+// maxChangeWhy bounds the reason for an in-place change, in bytes.
 const maxChangeWhy = 256
 
-// inPlace is the live attempt of a job whose nodes may come and leave now, or why they
-// may not.
+// inPlace returns the live attempt of a job whose nodes may join and leave now, or
+// why they may not.
 func (s *Steward) inPlace(id uint64, no uint32) (*cluster.Job, *cluster.Attempt, *command.Result) {
 	refuse := func(code cluster.Code, format string, args ...any) (*cluster.Job, *cluster.Attempt, *command.Result) {
 		r := command.Refuse(code, format, args...)
@@ -41,8 +41,8 @@ func (s *Steward) inPlace(id uint64, no uint32) (*cluster.Job, *cluster.Attempt,
 	return old, a, nil
 }
 
-// grow gives a running attempt further nodes. Their parts start at once, beside the
-// others, which go on.
+// grow gives a running attempt further nodes. Their parts start at once, while the
+// others go on.
 func (s *Steward) grow(c *logv1.GrowAttempt) command.Result {
 	old, a, refused := s.inPlace(c.Job, c.Attempt)
 	if refused != nil {
@@ -70,8 +70,8 @@ func (s *Steward) grow(c *logv1.GrowAttempt) command.Result {
 	return command.Result{}
 }
 
-// ungrown is why an attempt does not get berths on further nodes, the zero Reason when it
-// does: they are held against all that a start on all of its nodes is.
+// ungrown returns why an attempt may not get berths on further nodes, the zero
+// Reason if it may: they are checked like a start on all of its nodes.
 func (s *Steward) ungrown(j *cluster.Job, a *cluster.Attempt, berths []cluster.Berth) cluster.Reason {
 	st := dispatch.Start{Job: j.ID, Berth: a.Berth}
 	for rank, b := range a.Berths() {
@@ -111,8 +111,8 @@ func (s *Steward) ungrown(j *cluster.Job, a *cluster.Attempt, berths []cluster.B
 	return s.books.OverGrown(accounting.HolderOf(j), milli)
 }
 
-// shrink has a running attempt give up nodes: their parts end as others make room, and
-// no end of theirs is one of the attempt.
+// shrink makes a running attempt give up nodes: their parts end as if preempted,
+// and their ends do not end the attempt.
 func (s *Steward) shrink(c *logv1.ShrinkAttempt) command.Result {
 	old, a, refused := s.inPlace(c.Job, c.Attempt)
 	if refused != nil {
@@ -134,7 +134,7 @@ func (s *Steward) shrink(c *logv1.ShrinkAttempt) command.Result {
 	return command.Result{}
 }
 
-// changed notes that the attempt of j has another number of nodes than it had.
+// changed records that the attempt of j has changed its number of nodes.
 func (s *Steward) changed(j *cluster.Job, from int, why string) {
 	a := j.Last()
 	c := cluster.SizeChange{At: s.at.Now, From: from, To: a.Width(), Why: notices.Clip(why, maxChangeWhy)}
@@ -146,8 +146,8 @@ func (s *Steward) changed(j *cluster.Job, from int, why string) {
 	j.Spec = j.Spec.Sized(c.To)
 }
 
-// departs gives up the part of a rank that was lost with its node, or that the node could
-// not start, where the others go on without it; it reports whether they do.
+// departs drops the part at rank, which was lost with its node or could not be
+// started by it, if the others can go on without it; it reports whether they do.
 func (s *Steward) departs(j *cluster.Job, a *cluster.Attempt, rank int) bool {
 	p, width := &a.Gang.Parts[rank], a.Width()
 	switch {

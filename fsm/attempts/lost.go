@@ -6,8 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/fsm/jobs"
 )
 
-// NodeBack settles a live attempt when one of its nodes calls: a new boot has ended
-// it; the same boot goes on where it was.
+// NodeBack settles a live attempt when one of its nodes reconnects: a new boot has
+// ended it; with the same boot it goes on as before.
 func (s *Steward) NodeBack(old *cluster.Job, n *cluster.Node) {
 	if a := old.Last(); a.Gang != nil {
 		s.partIsBack(old, a.Rank(n.ID), n.BootID)
@@ -33,8 +33,8 @@ func (s *Steward) NodeBack(old *cluster.Job, n *cluster.Node) {
 	s.roll.Change(old, j, command.Change{})
 }
 
-// NodeSilent notes that nothing is heard of a live attempt on a node. Its shares stay
-// taken: what runs there may well go on.
+// NodeSilent records that a node with a live attempt is silent. Its shares stay
+// taken: its processes may still be running.
 func (s *Steward) NodeSilent(old *cluster.Job, node cluster.NodeID) {
 	j := old.Clone()
 	if a := j.Last(); a.Gang != nil {
@@ -43,7 +43,7 @@ func (s *Steward) NodeSilent(old *cluster.Job, node cluster.NodeID) {
 	}
 	if a := j.Last(); a.Gang == nil {
 		a.State = cluster.JobUnreachable
-	} else if a.State = jobs.GangState(a.Gang); a.State != cluster.JobUnreachable { // of a node that it gave up
+	} else if a.State = jobs.GangState(a.Gang); a.State != cluster.JobUnreachable { // a node that it gave up
 		j.State = a.State
 		s.roll.Change(old, j, command.Change{})
 		return
@@ -53,8 +53,8 @@ func (s *Steward) NodeSilent(old *cluster.Job, node cluster.NodeID) {
 	s.roll.Change(old, j, command.Change{})
 }
 
-// NodeFenced ends what of a live attempt is on a node that is given up, and reports
-// whether its job goes on.
+// NodeFenced ends what a live attempt has on a fenced node, and reports whether its
+// job goes on.
 func (s *Steward) NodeFenced(old *cluster.Job, node cluster.NodeID) bool {
 	j, why := old.Clone(), "node "+string(node)+" was given up"
 	if a := j.Last(); a.Gang != nil {
@@ -66,7 +66,7 @@ func (s *Steward) NodeFenced(old *cluster.Job, node cluster.NodeID) bool {
 	return j != nil && (j.State.Waiting() || j.State.Live() && (j.Spec.RequeueOnLoss || !j.Last().Gang.Go || !j.Last().Gang.Stopping()))
 }
 
-// lose ends j, a copy of old, with its node.
+// lose ends j, a copy of old, as lost with its node.
 func (s *Steward) lose(old, j *cluster.Job, why string) {
 	a := j.Last()
 	a.Ended = max(s.at.Now, a.Placed, a.Started)
@@ -74,7 +74,7 @@ func (s *Steward) lose(old, j *cluster.Job, why string) {
 	s.finish(old, j, cluster.JobNodeFail)
 }
 
-// partIsBack settles the part on a node that calls.
+// partIsBack settles the part on a node that reconnects.
 func (s *Steward) partIsBack(old *cluster.Job, rank int, boot string) {
 	p := old.Last().Gang.Parts[rank]
 	if p.BootID != boot {
@@ -92,7 +92,7 @@ func (s *Steward) partIsBack(old *cluster.Job, rank int, boot string) {
 	s.putGang(old, j, nil)
 }
 
-// losePart ends a part with its node.
+// losePart ends a part as lost with its node.
 func (s *Steward) losePart(old *cluster.Job, rank int, why string) {
 	a := old.Last()
 	began := a.Gang.Parts[rank].Started

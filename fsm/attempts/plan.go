@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/fsm/nodes"
 )
 
-// applyPlan commits each start and each move that is still right, and rejects
-// the others whole.
+// applyPlan commits each start and each move that is still valid, and rejects the
+// others entirely.
 func (s *starter) applyPlan(p *dispatch.Plan) *dispatch.Result {
 	res := &dispatch.Result{Index: s.at.Index}
 	for i := range p.Starts {
@@ -29,8 +29,8 @@ func (s *starter) applyPlan(p *dispatch.Plan) *dispatch.Result {
 	return res
 }
 
-// conflict returns why a start can no longer be committed, the zero Reason
-// when it can.
+// conflict returns why a start can no longer be committed, the zero Reason if it
+// can.
 func (s *starter) conflict(st *dispatch.Start) cluster.Reason {
 	j := s.roll.Job(st.Job)
 	switch {
@@ -72,7 +72,7 @@ func (s *starter) conflict(st *dispatch.Start) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// start commits one start that conflicts with nothing.
+// start commits a start that has no conflict.
 func (s *starter) start(st *dispatch.Start) {
 	old := s.roll.Own(st.Job)
 	j := old.Clone()
@@ -117,7 +117,7 @@ func addNeighbour(ns []cluster.JobID, id cluster.JobID) []cluster.JobID {
 	return append(slices.Clone(ns), id)
 }
 
-// meet records on a running job that another one came beside it.
+// meet records on a running job that another one was placed on its GPU.
 func (s *starter) meet(id, newcomer cluster.JobID) {
 	old := s.roll.Jobs.Get(id)
 	ns := addNeighbour(old.Last().Neighbours, newcomer)
@@ -130,7 +130,7 @@ func (s *starter) meet(id, newcomer cluster.JobID) {
 	s.roll.Changed(command.Change{Job: id})
 }
 
-// applyMoves puts waiting jobs into queues, or out of them.
+// applyMoves moves waiting jobs into or out of queues.
 func (s *starter) applyMoves(moves []dispatch.QueueMove, res *dispatch.Result) {
 	es, seen := jobs.Edits{}, make(map[cluster.JobID]struct{}, len(moves))
 	for i := range moves {
@@ -150,7 +150,7 @@ func (s *starter) applyMoves(moves []dispatch.QueueMove, res *dispatch.Result) {
 	s.roll.Queues.Commit(es)
 }
 
-// immovable returns why a move is no longer right, the zero Reason when it is.
+// immovable returns why a move is no longer valid, the zero Reason if it is.
 func (s *starter) immovable(m *dispatch.QueueMove) cluster.Reason {
 	j := s.roll.Job(m.Job)
 	if j == nil || !j.State.Waiting() || j.Cancel != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// report takes over what an agent says of an attempt. What is not about a
-// live attempt on that node changes nothing, however often it is said.
+// report records an agent's report on an attempt. Reports that are not about a live
+// attempt on that node change nothing, however often they are repeated.
 func (s *Steward) report(r *logv1.ReportAttempt) command.Result {
 	old := s.roll.Jobs.Get(cluster.JobID(r.Job))
 	if old == nil {
@@ -55,9 +55,8 @@ func (s *Steward) report(r *logv1.ReportAttempt) command.Result {
 	return command.Result{}
 }
 
-// rose records that an attempt came further. States only go up, so that
-// reports may be repeated and come late: a process that was seen running is
-// never starting again.
+// rose records progress of an attempt. States only rise, so that reports may be
+// repeated or late: a process that was seen running is never starting again.
 func (s *Steward) rose(old, j *cluster.Job, to cluster.JobState, r *logv1.ReportAttempt) {
 	a := j.Last()
 	if s.lingers(old, j, to, r) || s.capped(old, j, to, r) {
@@ -75,16 +74,16 @@ func (s *Steward) rose(old, j *cluster.Job, to cluster.JobState, r *logv1.Report
 	a.Power = s.powered(a.Power, &a.Berth, r)
 	a.Search = s.searched(a.Search, r)
 	a.State, j.State, j.Reason = to, to, cluster.Reason{}
-	if a.Preempt != nil { // a node that was silent came back
+	if a.Preempt != nil { // a silent node came back
 		j.Reason = a.Preempt.Reason()
 	}
 	s.whyCompleting(j, r)
 	s.roll.Change(old, j, command.Change{})
 }
 
-// whyCompleting takes over what an agent says of an attempt whose process ended
-// and that still holds its GPUs, or that cannot be ended: how it ended, which
-// its user may know at once, and what it waits for.
+// whyCompleting records what an agent says of an attempt whose process ended and
+// that still holds its GPUs, or that cannot be killed: how it ended, which its user
+// may know at once, and what it waits for.
 func (s *Steward) whyCompleting(j *cluster.Job, r *logv1.ReportAttempt) {
 	a := j.Last()
 	if s.at.Version < command.HealthVersion || a.State != cluster.JobCompleting {
@@ -98,8 +97,8 @@ func (s *Steward) whyCompleting(j *cluster.Job, r *logv1.ReportAttempt) {
 	}
 }
 
-// lingers takes over a new reason of an attempt that is completing already. It
-// reports whether that was all there is.
+// lingers records a new reason of an attempt that is already completing. It reports
+// whether the report held nothing else.
 func (s *Steward) lingers(old, j *cluster.Job, to cluster.JobState, r *logv1.ReportAttempt) bool {
 	if s.at.Version < command.HealthVersion || to != cluster.JobCompleting || j.Last().State != to || r.Reason.GetCode() == "" {
 		return false
@@ -112,7 +111,7 @@ func (s *Steward) lingers(old, j *cluster.Job, to cluster.JobState, r *logv1.Rep
 	return true
 }
 
-// ended takes over how an attempt ended.
+// ended records how an attempt ended.
 func (s *Steward) ended(a *cluster.Attempt, r *logv1.ReportAttempt) {
 	if a.Started == 0 {
 		a.Started = s.clamp(r.StartedUs, a.Placed)
@@ -124,7 +123,7 @@ func (s *Steward) ended(a *cluster.Attempt, r *logv1.ReportAttempt) {
 		a.Exit = &cluster.Exit{Code: r.Exit.Code, Signal: r.Exit.Signal}
 	}
 	a.Usage = learned.SaneUsage(conv.UsageFromLog(r.Usage), a.Ended.Sub(max(a.Started, a.Placed)))
-	if s.at.Version < command.CheckedVersion { // a coordinator that reads no more does not see them
+	if s.at.Version < command.CheckedVersion { // old coordinators do not read it
 		a.Usage.PowerW, a.Usage.Steps = 0, 0
 	}
 	if a.Usage.Profile = learned.SaneProfile(a.Usage.Profile, a); s.at.Version < command.ProfileVersion {
@@ -133,8 +132,9 @@ func (s *Steward) ended(a *cluster.Attempt, r *logv1.ReportAttempt) {
 	a.Reason = conv.ReasonFromLog(r.Reason)
 }
 
-// powered is what was done to the power and clock of cards, with what an agent says of
-// those of a berth. What it says of others, or beyond what there can be, is passed over.
+// powered returns the power and clock changes so far with those that an agent
+// reports for the GPUs of a berth. Reports of other GPUs, or out of bounds, are
+// ignored.
 func (s *Steward) powered(was []cluster.CardPower, b *cluster.Berth, r *logv1.ReportAttempt) []cluster.CardPower {
 	if s.at.Version < command.PowerVersion || len(r.Power) == 0 {
 		return was
@@ -149,15 +149,15 @@ func (s *Steward) powered(was []cluster.CardPower, b *cluster.Berth, r *logv1.Re
 			continue
 		}
 		if p := said[i]; p.CapW >= 0 && p.CapW <= cluster.MaxPowerCapW && p.ClockMHz >= 0 && p.ClockMHz <= cluster.MaxGPUClockMHz && len(p.Why) <= cluster.MaxPowerWhy {
-			p.GPU = g.GPU // one text for both
+			p.GPU = g.GPU // one string for both
 			now = append(now, p)
 		}
 	}
 	return now
 }
 
-// searched is what came of the search for a power cap, as an agent says it: what cannot be
-// is passed over.
+// searched returns the result of the search for a power cap as an agent reports it;
+// impossible results are ignored.
 func (s *Steward) searched(was *cluster.CapSearch, r *logv1.ReportAttempt) *cluster.CapSearch {
 	said := conv.CapSearchFromLog(r.Search)
 	if s.at.Version < command.PowerVersion || said == nil || !said.Sane() {
@@ -166,8 +166,8 @@ func (s *Steward) searched(was *cluster.CapSearch, r *logv1.ReportAttempt) *clus
 	return said
 }
 
-// capped takes over what an attempt that runs on has found of its power cap. It reports
-// whether that was all there is.
+// capped records what a running attempt has found of its power cap. It reports
+// whether the report held nothing else.
 func (s *Steward) capped(old, j *cluster.Job, to cluster.JobState, r *logv1.ReportAttempt) bool {
 	a := j.Last()
 	if to != cluster.JobRunning || a.State != to || r.Search == nil {
@@ -182,7 +182,7 @@ func (s *Steward) capped(old, j *cluster.Job, to cluster.JobState, r *logv1.Repo
 	return true
 }
 
-// clamp brings a node's clock between earliest and now; 0 stays unknown.
+// clamp limits a node's clock to the range from earliest to now; 0 stays unknown.
 func (s *Steward) clamp(us int64, earliest cluster.Time) cluster.Time {
 	if us <= 0 {
 		return 0
@@ -190,8 +190,8 @@ func (s *Steward) clamp(us int64, earliest cluster.Time) cluster.Time {
 	return min(max(cluster.Time(us), earliest), max(s.at.Now, earliest))
 }
 
-// learn keeps what an attempt taught that has just ended. It returns false when the
-// figures cannot be.
+// learn keeps a sample of an attempt that has just ended. It returns false if the
+// figures are impossible.
 func (s *Steward) learn(j *cluster.Job, a *cluster.Attempt, r *logv1.ReportAttempt) bool {
 	run := learned.Run{Job: j, Attempt: a, Report: r, Company: func() []learned.Company { return s.companyOf(a) }}
 	if len(a.Berth.GPUs) > 0 {
@@ -200,9 +200,9 @@ func (s *Steward) learn(j *cluster.Job, a *cluster.Attempt, r *logv1.ReportAttem
 	return s.learned.Learn(*s.at, run)
 }
 
-// companyOf says with whom an attempt that has just ended shared its GPUs, and
-// how long: nobody when one of them is not known any more, since the others
-// would then be blamed for what it did.
+// companyOf returns the jobs with which a just ended attempt shared its GPUs, and
+// for how long: none if one of them is no longer known, since the others would then
+// be blamed for what it did.
 func (s *Steward) companyOf(a *cluster.Attempt) []learned.Company {
 	if len(a.Neighbours) == 0 || len(a.Neighbours) >= cluster.MaxNeighbours {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// idle takes a running attempt further in its partition's idle policy, one stage
-// or more, or back to none. The leader measured; what it proposes is held against
-// the policy as it is now.
+// idle moves a running attempt forward in its partition's idle policy, by one stage
+// or more, or back to none. The leader's measurement is checked against the current
+// policy.
 func (s *Steward) idle(c *logv1.IdleAttempt) command.Result {
 	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
@@ -55,7 +55,7 @@ func (s *Steward) idle(c *logv1.IdleAttempt) command.Result {
 	case cluster.IdleNone:
 		j.Reason, b.Idle = cluster.Reason{}, nil
 		was := mark.Was
-		if a.Resize != nil { // it may have more by now than it had then
+		if a.Resize != nil { // it may have more by now
 			was = nodes.Larger(was, a.Berth.GPUs)
 		}
 		if len(was) > 0 && !s.fleet.GiveBack(a, b, was) {
@@ -72,10 +72,9 @@ func (s *Steward) idle(c *logv1.IdleAttempt) command.Result {
 	return command.Result{}
 }
 
-// resize gives a running attempt other shares of the GPUs that it has: less, where its
-// partition has its jobs cut to what they use, or more, up to what it was granted at
-// its start. The leader measured; what it proposes is held against the state as it is
-// now.
+// resize changes the shares of a running attempt on its GPUs: to less, if its
+// partition cuts jobs to what they use, or to more, up to what it was granted at
+// its start. The leader's proposal is checked against the current state.
 func (s *Steward) resize(c *logv1.ResizeAttempt) command.Result {
 	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
@@ -113,8 +112,8 @@ func (s *Steward) resize(c *logv1.ResizeAttempt) command.Result {
 	return command.Result{}
 }
 
-// noteProgress keeps what running attempts say of how far they are. Those that have
-// ended meanwhile are passed over.
+// noteProgress records the progress of running attempts. Those that have ended
+// meanwhile are ignored.
 func (s *Steward) noteProgress(c *logv1.NoteProgress) {
 	for _, n := range c.GetAttempts() {
 		old := s.roll.Jobs.Get(cluster.JobID(n.GetJob()))
@@ -150,7 +149,8 @@ func (s *Steward) noteProgress(c *logv1.NoteProgress) {
 	}
 }
 
-// noteWait keeps what an attempt waits for on its node that does not run yet: its image.
+// noteWait records what an attempt that does not run yet waits for on its node: its
+// image.
 func (s *Steward) noteWait(old *cluster.Job, n *logv1.Reason) {
 	why := conv.ReasonFromLog(n)
 	if why.Code != cluster.ReasonPulling || old.State != cluster.JobStarting || old.Reason == why ||
@@ -162,8 +162,7 @@ func (s *Steward) noteWait(old *cluster.Job, n *logv1.Reason) {
 	s.roll.Change(old, j, command.Change{})
 }
 
-// saw is what is known of a job's metric with what it says now; of jobs without one
-// nothing is.
+// saw returns the state of a job's metric after now, nil for a job without one.
 func saw(j *cluster.Job, now *cluster.Progress) *study.Seen {
 	if j.Spec.Study == nil {
 		return nil

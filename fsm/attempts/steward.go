@@ -14,14 +14,14 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Steward starts attempts as plans say, takes over what agents say of them, asks them
-// to end, and settles what becomes of their jobs when they have.
+// Steward starts attempts according to plans, records agents' reports on them, asks
+// them to end, and settles what happens to their jobs afterwards.
 type Steward struct {
 	starter
 	learned *learned.Store
 }
 
-// starter has what starts are held against.
+// starter holds what starts are checked against.
 type starter struct {
 	at    *command.Entry
 	roll  *jobs.Roll
@@ -66,8 +66,8 @@ func (s *Steward) Apply(cmd *logv1.Command) command.Result {
 
 const maxWhy = 1024
 
-// preempt asks a running attempt to make room. What it holds stays its own
-// until its agent says that it ended: it needs its card to save its state.
+// preempt asks a running attempt to make room. It keeps what it holds until its
+// agent reports its end: it needs its GPU to save its state.
 func (s *Steward) preempt(c *logv1.PreemptAttempt) command.Result {
 	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
@@ -78,7 +78,7 @@ func (s *Steward) preempt(c *logv1.PreemptAttempt) command.Result {
 	}
 	why := old.Unpreemptible(s.at.Now)
 	if old.OnLoan() != "" {
-		why = old.Unreturnable() // it may be asked back at any time
+		why = old.Unreturnable() // a loan may be reclaimed at any time
 	}
 	if why != "" {
 		return command.Refuse(cluster.CodeConflict, "job %d cannot be preempted: %s", c.Job, why)
@@ -94,7 +94,8 @@ func (s *Steward) preempt(c *logv1.PreemptAttempt) command.Result {
 	return command.Result{}
 }
 
-// mark tells of a part of the time limit that a running attempt has used, once.
+// mark records, once, that a running attempt has used a certain part of its time
+// limit.
 func (s *Steward) mark(c *logv1.MarkAttempt) command.Result {
 	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
