@@ -1,7 +1,7 @@
-// Package blobs is the machine of what is large in specs, an environment with its
-// script: it comes by itself, once for all who have it, and is there as long as a
-// job that waits or runs, or an array, names it. It also counts how many bytes users
-// have in specs.
+// Package blobs is the part of the state machine for the large parts of specs,
+// environments with their scripts: each is sent separately, stored once for all who
+// share it, and kept as long as a waiting or running job, or an array, names it. It
+// also counts the spec bytes of users.
 package blobs
 
 import (
@@ -21,18 +21,18 @@ import (
 // Sum is the hash by which specs name an environment with its script.
 type Sum = [sha256.Size]byte
 
-// Keeper takes an environment with its script out of memory; nil, and nil as its
-// answer, leave it there.
+// Keeper moves an environment with its script out of memory; a nil Keeper, or a nil
+// result, leaves it there.
 type Keeper func(env []string, script []byte) cluster.Bulk
 
-// Store is what is large, by hash.
+// Store holds large parts by hash.
 type Store struct {
 	keep    Keeper
 	uploads uploads
-	given   map[Sum]cluster.Bulk // by the snapshot that is being read
+	given   map[Sum]cluster.Bulk // from the snapshot that is being read
 	digests *table.Digests[Sum]  // of uploads
 
-	// What follows is counted from the jobs and never stored.
+	// The rest is counted from the jobs and never stored.
 	users map[cluster.UID]*userBytes
 	total int64
 	held  map[Sum]*heldBulk
@@ -53,10 +53,10 @@ func New(h *table.Hash) *Store {
 	return b
 }
 
-// KeepBy says who keeps what is large outside of memory from now on.
+// KeepBy sets the keeper from now on.
 func (b *Store) KeepBy(keep Keeper) { b.keep = keep }
 
-// Apart moves what is large out of a new or restored spec.
+// Apart moves the large parts out of a new or restored spec.
 func (b *Store) Apart(now cluster.Time, s *cluster.Spec) {
 	if _, bulk := s.Weight(); bulk == 0 || s.Bulk != nil {
 		return
@@ -64,7 +64,7 @@ func (b *Store) Apart(now cluster.Time, s *cluster.Spec) {
 	s.Env, s.Script, s.Bulk = nil, nil, b.hold(now, s.Env, s.Script)
 }
 
-// hold keeps what is large outside of memory, or, where that is not possible, in it.
+// hold stores the large parts outside of memory or, if that is not possible, in it.
 func (b *Store) hold(now cluster.Time, env []string, script []byte) cluster.Bulk {
 	if b.keep != nil {
 		if k := b.keep(env, script); k != nil {
@@ -78,8 +78,8 @@ func (b *Store) hold(now cluster.Time, env []string, script []byte) cluster.Bulk
 	return k
 }
 
-// whole keeps what cluster.EncodeBulk made; nil for anything else, and for what has
-// another hash.
+// whole stores the result of cluster.EncodeBulk; it returns nil for anything else,
+// and for data with another hash.
 func (b *Store) whole(now cluster.Time, data []byte, sum Sum) cluster.Bulk {
 	env, script, ok := cluster.ParseBulk(data)
 	if !ok {
@@ -91,8 +91,8 @@ func (b *Store) whole(now cluster.Time, data []byte, sum Sum) cluster.Bulk {
 	return nil
 }
 
-// Of returns the content with a hash, nil when nobody has it and no upload
-// brought it lately.
+// Of returns the content with a hash, nil if no job has it and no recent upload
+// brought it.
 func (b *Store) Of(now cluster.Time, sum Sum) cluster.Bulk {
 	if h := b.held[sum]; h != nil {
 		return h.bulk
@@ -103,8 +103,8 @@ func (b *Store) Of(now cluster.Time, sum Sum) cluster.Bulk {
 	return nil
 }
 
-// Named is Of for conversions; what a snapshot that is being read has brought is
-// there, too.
+// Named is Of for conversions; it also finds what the snapshot being read has
+// brought.
 func (b *Store) Named(now cluster.Time, sum []byte) cluster.Bulk {
 	if len(sum) != sha256.Size {
 		return nil
@@ -115,11 +115,11 @@ func (b *Store) Named(now cluster.Time, sum []byte) cluster.Bulk {
 	return b.Of(now, Sum(sum))
 }
 
-// View is a copy to write from, which stays as it is.
+// View returns a copy for writing a snapshot; it does not change.
 func (b *Store) View() *Store { return &Store{uploads: uploads{bySum: maps.Clone(b.uploads.bySum)}} }
 
-// Each sends what is large, each once, and the uploads; named is what other records
-// name.
+// Each sends the large parts, each once, and the uploads; named is what other
+// records name.
 func (b *Store) Each(w *table.Writer, named map[Sum]cluster.Bulk) {
 	all := map[Sum]cluster.Bulk{}
 	maps.Copy(all, named)
@@ -140,7 +140,7 @@ func (b *Store) Each(w *table.Writer, named map[Sum]cluster.Bulk) {
 	}
 }
 
-// Load takes over a record that Each sent.
+// Load restores a record that Each sent.
 func (b *Store) Load(now cluster.Time, r *logv1.Record) error {
 	switch m := r.Kind.(type) {
 	case *logv1.Record_Bulk:
@@ -164,7 +164,7 @@ func (b *Store) loadBulk(now cluster.Time, m *logv1.Bulk) error {
 	return nil
 }
 
-// Settle puts in order what a snapshot brought, once all of it was read.
+// Settle sorts what a snapshot brought, once all of it was read.
 func (b *Store) Settle() {
 	b.given = nil
 	b.uploads.settle()

@@ -13,29 +13,28 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// PartBytes is how many bytes of an environment and script one entry brings; the
-// last one brings the rest.
+// PartBytes is how many bytes of an environment and script one entry carries; the
+// last one carries the rest.
 const PartBytes = 64 << 10
 
-// maxBulk is above what cluster.Spec.Check lets through, encoded.
+// maxBulk exceeds what cluster.Spec.Check allows, encoded.
 const maxBulk = 2 << 20
 
-// Life is for how long content waits for a job that names it, from its first
-// part on.
+// Life is how long content waits for a job that names it, from its first part on.
 const Life = time.Minute
 
-// upload is an environment and script of which no job is known yet, whole or in
-// part. Values are immutable.
+// upload is an environment and script, complete or partial, that no job names yet.
+// Values are immutable.
 type upload struct {
 	sum   Sum
 	uid   cluster.UID
 	size  int
 	at    cluster.Time // of its first part
-	parts [][]byte     // by number, nil where one lacks; none once it is whole
-	bulk  cluster.Bulk // once it is whole
+	parts [][]byte     // by number, nil where missing; empty once complete
+	bulk  cluster.Bulk // set once complete
 }
 
-// uploads are those that are there.
+// uploads are the present uploads.
 type uploads struct {
 	bySum map[Sum]*upload
 	order []uploadAge // oldest first; some may be gone
@@ -48,7 +47,7 @@ type uploadAge struct {
 	at  cluster.Time
 }
 
-// put adds an upload, or puts it in the place of what was there of it.
+// put adds an upload, or replaces its earlier version.
 func (u *uploads) put(x *upload) {
 	if u.bySum[x.sum] == nil {
 		u.order = append(u.order, uploadAge{x.sum, x.at})
@@ -66,7 +65,7 @@ func (u *uploads) drop(x *upload) {
 	}
 }
 
-// settle puts those of a snapshot in order.
+// settle sorts the uploads of a snapshot.
 func (u *uploads) settle() {
 	slices.SortFunc(u.order, func(a, b uploadAge) int { return cmp.Compare(a.at, b.at) })
 }
@@ -75,7 +74,7 @@ func (u *upload) record() *logv1.Upload {
 	return &logv1.Upload{Sum: u.sum[:], Uid: uint32(u.uid), Size: uint32(u.size), AtUs: int64(u.at), Parts: u.parts}
 }
 
-// uploadOf returns an upload whose time is not over, nil when there is none.
+// uploadOf returns an upload that has not expired, nil if there is none.
 func (b *Store) uploadOf(now cluster.Time, sum Sum) *upload {
 	if u := b.uploads.bySum[sum]; u != nil && now.Sub(u.at) <= Life {
 		return u
@@ -83,8 +82,8 @@ func (b *Store) uploadOf(now cluster.Time, sum Sum) *upload {
 	return nil
 }
 
-// Put takes a part of an environment and script. What is there already is
-// answered as if it were new.
+// Put stores a part of an environment and script. A repeated part gets the same
+// answer as a new one.
 func (b *Store) Put(at command.Entry, c *logv1.PutBulk) command.Result {
 	size, from := int64(c.Size), int64(c.Part)*PartBytes
 	if len(c.Sum) != sha256.Size || size < cluster.BulkFrom || size > maxBulk || from >= size || int64(len(c.Data)) != min(PartBytes, size-from) {
@@ -118,7 +117,7 @@ func (b *Store) Put(at command.Entry, c *logv1.PutBulk) command.Result {
 	return command.Result{}
 }
 
-// expire forgets those that no job came for.
+// expire drops uploads that no job has claimed.
 func (b *Store) expire(now cluster.Time) {
 	u := &b.uploads
 	for len(u.order) > 0 && now.Sub(u.order[0].at) > Life {
@@ -134,7 +133,7 @@ func (b *Store) drop(x *upload) {
 	b.digests.Touch(x.sum)
 }
 
-// Take takes from the uploads what jobs have from now on.
+// Take removes uploads that jobs now have.
 func (b *Store) Take(now cluster.Time, jobs []*cluster.Job) {
 	if len(b.uploads.bySum) == 0 {
 		return
@@ -171,8 +170,7 @@ func (b *Store) loadUpload(m *logv1.Upload) error {
 	return nil
 }
 
-// partsOf are the parts of an upload of which some lack; nil when there is anything
-// else.
+// partsOf returns the parts of an incomplete upload; nil for anything else.
 func partsOf(m *logv1.Upload) [][]byte {
 	size, lacks := int(m.Size), false
 	parts := make([][]byte, (size+PartBytes-1)/PartBytes)

@@ -2,8 +2,8 @@ package blobs
 
 import "github.com/berth-scheduler/berth/cluster"
 
-// heldBulk is what is kept apart of the specs of some jobs and arrays, and how many
-// these are.
+// heldBulk is what is stored apart for the specs of some jobs and arrays, and how
+// many of these there are.
 type heldBulk struct {
 	bulk cluster.Bulk
 	n    int
@@ -14,7 +14,7 @@ type userBytes struct {
 	bulk  map[Sum]int // jobs and arrays that have it
 }
 
-// count counts a holder of a content once more, or with n -1 once less.
+// count adds a holder of a content, or with n -1 removes one.
 func (b *Store) count(sum Sum, k cluster.Bulk, n int) {
 	h := b.held[sum]
 	if h == nil {
@@ -26,7 +26,7 @@ func (b *Store) count(sum Sum, k cluster.Bulk, n int) {
 	}
 }
 
-// Count counts a spec of a user once more, or with n -1 once less.
+// Count adds a spec of a user, or with n -1 removes one.
 func (b *Store) Count(uid cluster.UID, s *cluster.Spec, n int) {
 	u := b.users[uid]
 	if u == nil {
@@ -55,7 +55,7 @@ func (b *Store) Count(uid cluster.UID, s *cluster.Spec, n int) {
 	}
 }
 
-// Weigh counts the spec of j, which takes the place of old and is no task.
+// Weigh counts the spec of j, which replaces old and is not a task.
 func (b *Store) Weigh(old, j *cluster.Job) {
 	was := old != nil && !old.State.Terminal()
 	is := !j.State.Terminal()
@@ -70,8 +70,8 @@ func (b *Store) Weigh(old, j *cluster.Job) {
 	}
 }
 
-// Weight is how many bytes some specs have: of their own, and of what is large in
-// them, once each.
+// Weight is the size of specs in bytes: their own, and that of their large parts,
+// each counted once.
 type Weight struct {
 	own   int64
 	bulks map[Sum]int64
@@ -92,9 +92,9 @@ func WeightOf(jobs []*cluster.Job) Weight {
 	return w
 }
 
-// Bytes returns how many bytes the specs of a user's jobs take that wait or
-// run, with what was brought for some to come, and those of all users. Of the specs
-// of next it returns how many more they would take.
+// Bytes returns the spec bytes of a user's waiting and running jobs, including
+// uploads for future ones, and those of all users. more is how many bytes the specs
+// of next would add.
 func (b *Store) Bytes(uid cluster.UID, next Weight) (user, all, more int64) {
 	u := b.users[uid]
 	if u == nil {
@@ -109,21 +109,21 @@ func (b *Store) Bytes(uid cluster.UID, next Weight) (user, all, more int64) {
 	return user, all, more
 }
 
-// Figures are what a store counts.
+// Figures are the counts of a store.
 type Figures struct {
-	// Specs are the bytes of each user's specs, SpecBytes those of all; Held is how
+	// Specs are the spec bytes of each user, SpecBytes those of all; Held is how
 	// many jobs and arrays have a content.
 	Specs     map[cluster.UID]int64
 	SpecBytes int64
 	Held      map[Sum]int
-	// Uploads is how many there are, Aged of how many the age is known, Sent what
-	// users brought with them, and UploadBytes what all did.
+	// Uploads is how many there are, Aged of how many the age is known, Sent the
+	// bytes that each user uploaded, and UploadBytes those of all.
 	Uploads, Aged int
 	Sent          map[cluster.UID]int64
 	UploadBytes   int64
 }
 
-// Figures returns what is counted, for those who count anew.
+// Figures returns the counts, for comparison with a recount.
 func (b *Store) Figures() Figures {
 	f := Figures{
 		Specs: map[cluster.UID]int64{}, SpecBytes: b.total, Held: map[Sum]int{},
