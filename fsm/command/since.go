@@ -1,7 +1,6 @@
-// Package command says what holds of commands of the log whatever they are applied
-// to: which of them, and which fields of them, may be proposed from which version of
-// log entries on. A coordinator that does not know them would store something else
-// than those that do.
+// Package command defines what applies to all log commands: which of them, and
+// which of their fields, may be proposed from which entry version on. A coordinator
+// that does not know them would store something different from those that do.
 package command
 
 import (
@@ -13,8 +12,8 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// Needs returns the least version of an entry that may hold cmd, and which part
-// of it needs that, as "submit_job.jobs.spec.array"; at version 1 that is "".
+// Needs returns the lowest entry version that may hold cmd, and the part of it that
+// requires that version, as "submit_job.jobs.spec.array"; for version 1 that is "".
 func Needs(cmd *logv1.Command) (version uint32, part string) {
 	version = 1
 	root().walk(cmd.ProtoReflect(), "", func(v uint32, path string) {
@@ -25,14 +24,14 @@ func Needs(cmd *logv1.Command) (version uint32, part string) {
 	return version, part
 }
 
-// of is a version by message and field, or enumeration and value; early ones may
-// be held by entries of any version.
+// of is a version by message and field, or by enumeration and value; early ones may
+// be in entries of any version.
 type of struct {
 	version uint32
 	early   bool
 }
 
-// known is the table by names.
+// known returns the table keyed by names.
 func known() map[string]of {
 	m := map[string]of{}
 	for _, r := range table {
@@ -44,8 +43,8 @@ func known() map[string]of {
 	return m
 }
 
-// node is what is to be looked at in messages of one type: the fields that came
-// after version 1, and those in which there are such.
+// node describes what to examine in messages of one type: the fields added after
+// version 1, and those that contain such fields.
 type node struct {
 	fields []field
 }
@@ -61,8 +60,8 @@ var root = sync.OnceValue(func() *node {
 	return compile(new(logv1.Command).ProtoReflect().Descriptor(), known())
 })
 
-// compile makes the node of a message, nil when there is nothing to look at.
-// Messages of commands hold none of their own type.
+// compile returns the node of a message, nil if there is nothing to examine. No
+// command message contains its own type.
 func compile(md protoreflect.MessageDescriptor, versions map[string]of) *node {
 	n := &node{}
 	for i := range md.Fields().Len() {
@@ -93,7 +92,8 @@ func compile(md protoreflect.MessageDescriptor, versions map[string]of) *node {
 	return n
 }
 
-// walk calls saw with what a message holds. Paths are made only for what is seen.
+// walk calls saw for each versioned part of a message. Paths are built only for
+// what is found.
 func (n *node) walk(m protoreflect.Message, path string, saw func(version uint32, path string)) {
 	for i := range n.fields {
 		f := &n.fields[i]

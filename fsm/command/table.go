@@ -1,17 +1,17 @@
 package command
 
-// row says of fields of a message from which version of log entries on commands
-// may hold them. A name that ends in ? may be held by entries of any version:
-// every replica passes over it in those before, whether it knows it or not. Names
-// in capitals are the values of an enumeration.
+// row says from which entry version on commands may hold certain fields of a
+// message. A name that ends in ? may be in entries of any version: in earlier ones
+// every replica ignores it, whether it knows it or not. Names in capitals are
+// enumeration values.
 type row struct {
 	message string
 	version uint32
 	fields  string
 }
 
-// table has every field that a command of the log can hold. Whoever adds one adds
-// it here, with the version that the change makes.
+// table has every field that a log command can hold. New fields must be added here,
+// with the version that introduces them.
 var table = []row{
 	{"Command", 1, "submit_job cancel_job apply_plan report_attempt register_node set_node_state drain_node create_token use_token deny_identity publish_weights checkpoint init_cluster remove_node"},
 	{"Command", 2, "install_weights rollback_weights pin_weights fence_node"},
