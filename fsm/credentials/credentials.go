@@ -1,5 +1,5 @@
-// Package credentials is the machine of who may take part in the cluster: the join
-// tokens that are open, and the identities that are kept out.
+// Package credentials is the part of the state machine that controls who may join
+// the cluster: open join tokens and denied identities.
 package credentials
 
 import (
@@ -27,13 +27,13 @@ type identity struct{ role, id string }
 // key joins the parts; roles hold no slash.
 func (i identity) key() string { return i.role + "/" + i.id }
 
-// Keyring is the join tokens, by the hash of each, and the denied identities.
+// Keyring holds the join tokens, keyed by hash, and the denied identities.
 type Keyring struct {
 	tokens *table.Table[string, *logv1.Token]
 	denied *table.Table[identity, cluster.Time]
 }
 
-// New returns a keyring without tokens, in which nobody is denied.
+// New returns a keyring without tokens or denied identities.
 func New(h *table.Hash) Keyring {
 	return Keyring{
 		tokens: table.New(h, table.Of[string, *logv1.Token]{
@@ -52,16 +52,16 @@ func deniedRecord(i identity, at cluster.Time) *logv1.DeniedIdentity {
 	return &logv1.DeniedIdentity{Role: i.role, Id: i.id, AtUs: int64(at)}
 }
 
-// Denied reports whether an identity is kept out.
+// Denied reports whether an identity is denied.
 func (k *Keyring) Denied(role, id string) bool { return k.denied.Has(identity{role, id}) }
 
-// Identity is one that may not take part in the cluster.
+// Identity is an identity that may not take part in the cluster.
 type Identity struct {
 	Role, ID string
 	At       cluster.Time
 }
 
-// AllDenied returns every identity that is denied, by role and id.
+// AllDenied returns all denied identities, by role and id.
 func (k *Keyring) AllDenied() []Identity {
 	out := make([]Identity, 0, k.denied.Len())
 	for _, who := range k.denied.Keys() {
@@ -70,7 +70,7 @@ func (k *Keyring) AllDenied() []Identity {
 	return out
 }
 
-// Check bounds what becomes a key.
+// Check bounds the parts of a key.
 func Check(role, id string) *cluster.Error {
 	if role == "" || id == "" || len(role)+len(id) > maxIdentity || strings.Contains(role, "/") {
 		return cluster.Errorf(cluster.CodeInvalid, "role %.40q and id %.40q: each must be given, role without '/', at most %d bytes together", role, id, maxIdentity)
@@ -91,8 +91,7 @@ func (k *Keyring) Apply(at command.Entry, cmd *logv1.Command) command.Result {
 	panic(fmt.Sprintf("credentials: %T is not for this machine", cmd.Kind))
 }
 
-// Deny keeps a certificate's identity out of the cluster until it is allowed
-// again.
+// Deny denies a certificate's identity until it is allowed again.
 func (k *Keyring) Deny(at command.Entry, c *logv1.DenyIdentity) command.Result {
 	if err := Check(c.Role, c.Id); err != nil {
 		return command.Result{Err: err}
@@ -109,8 +108,7 @@ func (k *Keyring) Deny(at command.Entry, c *logv1.DenyIdentity) command.Result {
 	return command.Result{}
 }
 
-// create stores the hash of a join token; nobody but its maker has seen the token
-// itself.
+// create stores the hash of a join token; only its maker has seen the token itself.
 func (k *Keyring) create(at command.Entry, t *logv1.Token) command.Result {
 	if len(t.GetHash()) != sha256.Size {
 		return command.Refuse(cluster.CodeInvalid, "token hash has %d bytes, want %d", len(t.GetHash()), sha256.Size)
@@ -119,7 +117,7 @@ func (k *Keyring) create(at command.Entry, t *logv1.Token) command.Result {
 		return command.Result{Err: err}
 	}
 	if at.Version < command.ChangeVersion {
-		k.Expire(at.Now) // from then on a refusal forgets nothing
+		k.Expire(at.Now) // a refusal from here on changes nothing else
 	}
 	old := k.tokens.Get(string(t.Hash))
 	twice := old != nil && !expired(old, at.Now)
@@ -136,8 +134,8 @@ func (k *Keyring) create(at command.Entry, t *logv1.Token) command.Result {
 	return command.Result{}
 }
 
-// copyToken leaves behind what a newer version may have put beside what this
-// one knows; stored messages have no unknown fields.
+// copyToken drops fields that a newer version may have set; stored messages have no
+// unknown fields.
 func copyToken(t *logv1.Token) *logv1.Token {
 	return &logv1.Token{Hash: t.Hash, Role: t.Role, Id: t.Id, ExpiresUs: t.ExpiresUs, CreatedBy: t.CreatedBy}
 }
@@ -153,23 +151,23 @@ func (k *Keyring) open(now cluster.Time) (n int) {
 	return n
 }
 
-// Expire forgets the tokens whose time is over.
+// Expire drops expired tokens.
 func (k *Keyring) Expire(now cluster.Time) {
-	for h, t := range k.tokens.Rows() { // which are dropped does not depend on the order
+	for h, t := range k.tokens.Rows() { // the result is independent of the order
 		if expired(t, now) {
 			k.tokens.Drop(h)
 		}
 	}
 }
 
-// VoidTokens forgets all tokens.
+// VoidTokens drops all tokens.
 func (k *Keyring) VoidTokens() {
 	for _, h := range k.tokens.Keys() {
 		k.tokens.Drop(h)
 	}
 }
 
-// use spends a token. Every wrong one gets the same answer, which helps nobody to
+// use spends a token. All wrong tokens get the same answer, which helps nobody to
 // guess.
 func (k *Keyring) use(at command.Entry, c *logv1.UseToken) command.Result {
 	t := k.tokens.Get(string(c.Hash))
@@ -180,9 +178,8 @@ func (k *Keyring) use(at command.Entry, c *logv1.UseToken) command.Result {
 	return command.Result{Token: &command.TokenInfo{Role: t.Role, ID: t.Id}}
 }
 
-// Fits reports whether a join token of this hash would be taken at a time for the
-// daemon id. Only using the token spends it. It takes as long wherever the hashes
-// differ.
+// Fits reports whether a join token with this hash would be accepted at now for the
+// daemon id. Only use spends it. The comparison takes constant time.
 func (k *Keyring) Fits(hash []byte, id string, now cluster.Time) (fits bool) {
 	for _, t := range k.tokens.Rows() {
 		if subtle.ConstantTimeCompare(t.Hash, hash) == 1 {
@@ -192,10 +189,10 @@ func (k *Keyring) Fits(hash []byte, id string, now cluster.Time) (fits bool) {
 	return fits
 }
 
-// Tokens is how many there are.
+// Tokens returns the number of tokens.
 func (k *Keyring) Tokens() int { return k.tokens.Len() }
 
-// View is a copy to write from, which stays as it is.
+// View returns a copy for writing a snapshot; it does not change.
 func (k *Keyring) View() Keyring { return Keyring{tokens: k.tokens.View(), denied: k.denied.View()} }
 
 // Each sends all records.
@@ -208,7 +205,7 @@ func (k *Keyring) Each(w *table.Writer) {
 	}
 }
 
-// Load takes over a record that Each sent.
+// Load restores a record that Each sent.
 func (k *Keyring) Load(r *logv1.Record) error {
 	switch m := r.Kind.(type) {
 	case *logv1.Record_Token:
