@@ -7,19 +7,19 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// alike reports whether two specs that share what is held say the same. Those with parts of
-// their own, as arrays have, are never taken for alike: it is the many plain jobs of a user
-// that count.
+// alike reports whether two specs, already interned, are equal. Those with parts of
+// their own, as arrays have, never count as equal: what matters is the many plain
+// jobs of a user.
 func alike(a, b *cluster.Spec) bool {
 	return own(a) && own(b) && asks(a, b) && tells(a, b) && paths(a, b)
 }
 
-// own reports whether a spec has no parts that are compared only by a look into them.
+// own reports whether a spec has no parts that need a deep comparison.
 func own(s *cluster.Spec) bool {
 	return s.Bulk == nil && s.Where == nil && s.Array == nil && s.Study == nil && s.Service == nil && len(s.Depends) == 0 && len(s.Container.Mounts) == 0
 }
 
-// asks compares what of nodes and cards jobs ask for.
+// asks compares what jobs ask of nodes and GPUs.
 func asks(a, b *cluster.Spec) bool {
 	return a.GPUs == b.GPUs && a.Exclusive == b.Exclusive && a.GPUType == b.GPUType && a.Node == b.Node &&
 		a.GPUMemMiB == b.GPUMemMiB && a.GPUMilli == b.GPUMilli && a.Duration == b.Duration && a.MemMiB == b.MemMiB && a.CPUMilli == b.CPUMilli && a.AllMem == b.AllMem &&
@@ -29,7 +29,7 @@ func asks(a, b *cluster.Spec) bool {
 		a.GPURange == b.GPURange && a.NodeRange == b.NodeRange && a.BatchScaling == b.BatchScaling && a.Power == b.Power && a.InPlace == b.InPlace && a.NoResize == b.NoResize
 }
 
-// tells compares what jobs say of when and how they run, and what is known of them.
+// tells compares when and how jobs run, and what is known of them.
 func tells(a, b *cluster.Spec) bool {
 	return a.RequeueOnLoss == b.RequeueOnLoss && a.Signature == b.Signature && bytes.Equal(a.Features, b.Features) && (a.Features == nil) == (b.Features == nil) &&
 		a.Program == b.Program && a.Numbers == b.Numbers && a.Comment == b.Comment && a.Checkpoint == b.Checkpoint && a.Hold == b.Hold && a.Begin == b.Begin &&
@@ -46,7 +46,7 @@ func paths(a, b *cluster.Spec) bool {
 		bytes.Equal(a.Script, b.Script) && (a.Script == nil) == (b.Script == nil)
 }
 
-// same reports whether two lists are equal, at once where they are one.
+// same reports whether two lists are equal, at once if they share their memory.
 func same(a, b []string) bool {
 	if len(a) != len(b) || (a == nil) != (b == nil) {
 		return false

@@ -1,6 +1,6 @@
 // Package intern lets jobs share what they have in common: names and types, and a
-// user's environment and command, which are mostly those of the job before. It saves
-// memory and decides nothing.
+// user's environment and command, which are mostly those of the previous job. It
+// only saves memory.
 package intern
 
 import (
@@ -12,10 +12,10 @@ import (
 const (
 	maxTexts  = 1 << 16 // distinct short texts held for sharing
 	maxOwners = 1 << 12 // users whose last command and environment are held
-	maxShared = 64      // longer texts are not worth a look
+	maxShared = 64      // longer texts are not worth a lookup
 )
 
-// Texts are those held for sharing. It forgets all when it is full.
+// Texts holds the texts for sharing. It drops all of them when full.
 type Texts struct {
 	texts map[string]string
 	envs  map[cluster.UID][]string
@@ -23,18 +23,19 @@ type Texts struct {
 	jobs  map[cluster.UID]lastJob
 }
 
-// lastJob is what of a user's last job the next one may have as a whole.
+// lastJob holds the parts of a user's last job that the next one may share as a
+// whole.
 type lastJob struct {
 	spec      *cluster.Spec
 	estimates []cluster.Estimate
 }
 
-// New returns a Texts that holds nothing.
+// New returns an empty Texts.
 func New() *Texts {
 	return &Texts{texts: map[string]string{}, envs: map[cluster.UID][]string{}, args: map[cluster.UID][]string{}, jobs: map[cluster.UID]lastJob{}}
 }
 
-// Share puts the text that is held in place of an equal one.
+// Share replaces *v by the held text that equals it.
 func Share[T ~string](t *Texts, v *T) {
 	if len(*v) == 0 || len(*v) > maxShared {
 		return
@@ -60,9 +61,9 @@ func shareLines(held map[cluster.UID][]string, uid cluster.UID, v *[]string) {
 	held[uid] = *v
 }
 
-// Job makes a new or restored job share what it can, its whole spec where that says the
-// same as the one of the user's last job. Nobody else has the job yet, and from then on nobody
-// changes its spec and estimates in place.
+// Job makes a new or restored job share what it can, or its whole spec if that
+// equals the one of the user's last job. Nobody else may have the job yet, and its
+// spec and estimates must not be changed in place afterwards.
 func (t *Texts) Job(j *cluster.Job) {
 	Share(t, &j.Owner.Name)
 	t.Spec(j.Owner.UID, j.Spec)
@@ -86,7 +87,7 @@ func (t *Texts) Job(j *cluster.Job) {
 	t.whole(j)
 }
 
-// whole puts the spec and the estimates of the user's last job in place of equal ones.
+// whole replaces the spec and the estimates by equal ones of the user's last job.
 func (t *Texts) whole(j *cluster.Job) {
 	last := t.jobs[j.Owner.UID]
 	if last.spec != nil && alike(last.spec, j.Spec) {
@@ -101,8 +102,8 @@ func (t *Texts) whole(j *cluster.Job) {
 	t.jobs[j.Owner.UID] = lastJob{j.Spec, j.Estimates}
 }
 
-// Spec makes a new spec of a user's share what it can. The job that gets it may
-// have more in common with the one before, which others are reading.
+// Spec makes a user's new spec share what it can. The job that gets it may share
+// more with the previous one, which others are reading.
 func (t *Texts) Spec(uid cluster.UID, s *cluster.Spec) {
 	Share(t, &s.Name)
 	Share(t, &s.Dir)
