@@ -43,7 +43,8 @@ func (r *Roll) ArrayOf(id cluster.JobID) *Array {
 	return nil
 }
 
-// foldOf returns the fold that holds the task with a job id, nil when it is none.
+// foldOf returns the fold that contains the task with a job id, nil if there is
+// none.
 func (r *Roll) foldOf(id cluster.JobID) *cluster.Job {
 	a := r.ArrayOf(id)
 	if a == nil {
@@ -58,7 +59,7 @@ func (r *Roll) foldOf(id cluster.JobID) *cluster.Job {
 	return nil
 }
 
-// find returns the job with an id, or the fold that holds it.
+// find returns the job with an id, or the fold that contains it.
 func (r *Roll) find(id cluster.JobID) *cluster.Job {
 	if j := r.Jobs.Get(id); j != nil && j.Fold == nil || len(r.Arrays) == 0 {
 		return j
@@ -66,7 +67,8 @@ func (r *Roll) find(id cluster.JobID) *cluster.Job {
 	return r.foldOf(id)
 }
 
-// Job returns the job with an id, made of its fold where it has none of its own.
+// Job returns the job with an id, derived from its fold if it is not a job of its
+// own.
 func (r *Roll) Job(id cluster.JobID) *cluster.Job {
 	j := r.find(id)
 	if j == nil || j.Fold == nil {
@@ -75,8 +77,8 @@ func (r *Roll) Job(id cluster.JobID) *cluster.Job {
 	return j.Task(int(id - j.ArrayJobID))
 }
 
-// Own returns the job with an id to be changed: a task that waits among others
-// becomes a job by itself. Of one that ended among others it returns a copy.
+// Own returns the job with an id for changing: a task that waits in a fold is split
+// off. Of one that ended in a fold it returns a copy.
 func (r *Roll) Own(id cluster.JobID) *cluster.Job {
 	j := r.find(id)
 	if j == nil || j.Fold == nil {
@@ -89,8 +91,8 @@ func (r *Roll) Own(id cluster.JobID) *cluster.Job {
 	return r.Split(j, []cluster.Span{{From: rank, To: rank}})
 }
 
-// Split takes ranks out of a waiting fold, some of its own, and returns them as
-// one job. The one of both that has the last task keeps the fold's place.
+// Split splits ranks, which must be its own, off a waiting fold, and returns them as
+// one job. The part with the last task keeps the fold's id.
 func (r *Roll) Split(f *cluster.Job, ranks []cluster.Span) *cluster.Job {
 	rest := cluster.SpanSub(f.Fold, ranks)
 	if len(rest) == 0 {
@@ -107,8 +109,7 @@ func (r *Roll) Split(f *cluster.Job, ranks []cluster.Span) *cluster.Job {
 	return out
 }
 
-// indexArray keeps what is known of the array of j, which is put in the place
-// of old.
+// indexArray updates the array of j, which replaces old.
 func (r *Roll) indexArray(old, j *cluster.Job) {
 	a := r.Arrays[j.ArrayJobID]
 	wasFold := old != nil && old.Fold != nil
@@ -165,7 +166,7 @@ func (r *Roll) indexArray(old, j *cluster.Job) {
 	}
 }
 
-// Overlapping are the jobs of an array that stand for any of some ranks, by id.
+// Overlapping returns the jobs of an array that stand for any of some ranks, by id.
 func (r *Roll) Overlapping(a *Array, ranks []cluster.Span) []*cluster.Job {
 	var out []*cluster.Job
 	if n := len(ranks); n == 0 {
@@ -188,8 +189,8 @@ func (r *Roll) Overlapping(a *Array, ranks []cluster.Span) []*cluster.Job {
 	return out
 }
 
-// forgetTask takes a job that is forgotten out of what is known of its array,
-// and forgets that with the last one.
+// forgetTask removes a forgotten job from its array, and the array with the last
+// one.
 func (r *Roll) forgetTask(j *cluster.Job) {
 	if j.Fold != nil {
 		r.Folded[j.State] -= len1(j)
@@ -217,5 +218,5 @@ func (r *Roll) NewTasks(j *cluster.Job) *cluster.Job {
 	return j.Folding(j.Spec.Array.Tasks.All())
 }
 
-// len1 is how many tasks a fold has beyond one.
+// len1 returns how many tasks beyond one a fold has.
 func len1(j *cluster.Job) int { return j.Count() - 1 }

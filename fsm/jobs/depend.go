@@ -7,30 +7,30 @@ import (
 	"github.com/berth-scheduler/berth/fsm/command"
 )
 
-// Depends is who waits for whom. Dependencies are settled, for good, within the
+// Depends tracks dependencies between jobs. They are settled, for good, within the
 // command that starts or ends what they name.
 type Depends struct {
 	roll *Roll
-	// Dependents are the jobs that wait for one, by id, and the arrays; who ended
-	// meanwhile may be among them. Names are the jobs of each name.
+	// Dependents maps what is waited for to the jobs that wait, by id, and arrays;
+	// ended ones may be among them. Names holds the jobs of each name.
 	Dependents map[Awaited][]cluster.JobID
 	Names      map[Name]*Namesakes
-	// Unsettled are the jobs whose change may concern others, within a command.
+	// Unsettled are the jobs whose change may affect others, within a command.
 	Unsettled []*cluster.Job
 	// Begun is when the last tasks of arrays began, looked up once for all jobs of
-	// a submit; nil outside of one.
+	// a submission; nil outside of one.
 	Begun map[cluster.JobID]cluster.Time
 }
 
-// Awaited is what others wait for: a job, which may be one task of an array,
-// or an array as a whole.
+// Awaited is what others wait for: a job, which may be one task of an array, or a
+// whole array.
 type Awaited struct {
 	Job   cluster.JobID
 	Array bool
 }
 
-// keyFor is what a dependency is on; false when no array has that task.
-// Singletons are on nothing.
+// keyFor returns what a dependency is on; false if no array has that task.
+// Singletons have no key.
 func (p *Depends) keyFor(d cluster.Dependency) (Awaited, bool) {
 	a := p.roll.Arrays[d.Job]
 	switch {
@@ -43,7 +43,7 @@ func (p *Depends) keyFor(d cluster.Dependency) (Awaited, bool) {
 	return Awaited{d.Job, a != nil}, true
 }
 
-// knows reports whether what a key names is there.
+// knows reports whether what a key names exists.
 func (p *Depends) knows(key Awaited) bool {
 	if a := p.roll.ArrayOf(key.Job); a != nil {
 		return key.Array || a.Over.Has(int(key.Job-a.ID)) || p.roll.Job(key.Job) != nil
@@ -51,9 +51,9 @@ func (p *Depends) knows(key Awaited) bool {
 	return p.roll.Jobs.Get(key.Job) != nil
 }
 
-// stands is how a dependency stands, as far as is known, and since when it is
-// met; on is the job that it is on, or nil to look it up. It is not for a
-// singleton, nor for one task for each of another array.
+// stands returns the state of a dependency, as far as known, and since when it is
+// met; on is the job it depends on, or nil to look it up. It is not for singletons,
+// nor for aftercorr on another array.
 func (p *Depends) stands(d cluster.Dependency, on *cluster.Job) (cluster.DependState, cluster.Time) {
 	key, ok := p.keyFor(d)
 	if !ok {
@@ -83,7 +83,7 @@ func (p *Depends) stands(d cluster.Dependency, on *cluster.Job) (cluster.DependS
 	return d.Of(end, true), 0
 }
 
-// since is when a job began, or ended without.
+// since returns when a job began, or ended without starting.
 func since(j *cluster.Job) cluster.Time {
 	if len(j.Attempts) > 0 {
 		return j.Attempts[0].Placed
@@ -91,7 +91,8 @@ func since(j *cluster.Job) cluster.Time {
 	return j.Ended
 }
 
-// arraySince is when the last task of an array began, or ended without.
+// arraySince returns when the last task of an array began, or ended without
+// starting.
 func (p *Depends) arraySince(a *Array, d cluster.Dependency, st cluster.DependState) cluster.Time {
 	at := cluster.Time(0)
 	if d.Delay == 0 || st != cluster.DependMet {
@@ -109,8 +110,8 @@ func (p *Depends) arraySince(a *Array, d cluster.Dependency, st cluster.DependSt
 	return at
 }
 
-// Look looks up how the dependencies of j stand, which is not put yet, and
-// forgets those that it had before. One on a job that is not known is refused.
+// Look determines the state of the dependencies of j, which is not stored yet, and
+// drops its earlier ones. A dependency on an unknown job is refused.
 func (p *Depends) Look(j *cluster.Job) *cluster.Error {
 	if p.roll.At.Version >= command.ChangeVersion {
 		j.Depends, j.DependAt = nil, 0
@@ -121,7 +122,7 @@ func (p *Depends) Look(j *cluster.Job) *cluster.Error {
 	j.Depends = make([]cluster.DependState, len(j.Spec.Depends))
 	for i, d := range j.Spec.Depends {
 		if d.Kind == cluster.Singleton {
-			continue // settled once it is put
+			continue // settled once it is stored
 		}
 		key, ok := p.keyFor(d)
 		if !ok && p.roll.Arrays[d.Job] != nil {
@@ -131,15 +132,15 @@ func (p *Depends) Look(j *cluster.Job) *cluster.Error {
 			return cluster.Errorf(cluster.CodeInvalid, "dependency %s: job %d is not known: it was never submitted, or it ended long ago and was forgotten", d, d.Job)
 		}
 		if taskByTask(j, d, key) {
-			continue // task by task, once it is put
+			continue // task by task, once it is stored
 		}
 		p.noteDepend(j, i, nil)
 	}
 	return nil
 }
 
-// Mend lets go those jobs that were told to wait for nobody before entries
-// of command.ChangeVersion, and waited all the same.
+// Mend releases jobs whose dependencies were cleared before entries of
+// command.ChangeVersion, but which kept waiting.
 func (p *Depends) Mend() {
 	for _, old := range p.roll.Barred.List() {
 		if len(old.Spec.Depends) > 0 || len(old.Depends) == 0 {
@@ -152,7 +153,7 @@ func (p *Depends) Mend() {
 	}
 }
 
-// Short is a text, or how a long one begins.
+// Short returns a text, or the beginning of a long one.
 func Short(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "..."
@@ -160,13 +161,14 @@ func Short(s string) string {
 	return s
 }
 
-// taskByTask reports whether each task of the array of j waits for one of another.
+// taskByTask reports whether each task of the array of j waits for a task of
+// another.
 func taskByTask(j *cluster.Job, d cluster.Dependency, key Awaited) bool {
 	return d.Kind == cluster.AfterCorr && key.Array && j.Spec.Array != nil
 }
 
-// noteDepend writes into j, which is to be put, how its i-th dependency stands;
-// on is as with stands.
+// noteDepend records in j, which is to be stored, the state of its i-th dependency;
+// on is as in stands.
 func (p *Depends) noteDepend(j *cluster.Job, i int, on *cluster.Job) {
 	d := j.Spec.Depends[i]
 	st, at := p.stands(d, on)
@@ -179,19 +181,19 @@ func (p *Depends) noteDepend(j *cluster.Job, i int, on *cluster.Job) {
 	case !j.Spec.DependAny:
 		j.DependAt = max(j.DependAt, due)
 	case j.DependAt == 0 && (slices.Contains(j.Depends[:i], cluster.DependMet) || slices.Contains(j.Depends[i+1:], cluster.DependMet)):
-		// Another one is enough by itself.
+		// Another dependency is already enough.
 	case j.DependAt == 0 || due < j.DependAt:
 		j.DependAt = due
 	}
 }
 
-// Settle carries what a command made of jobs to those that wait for them, until
-// nothing more follows: a job that is cancelled by it may be waited for, too.
+// Settle propagates a command's changes of jobs to those that wait for them, until
+// nothing more follows: a job that is cancelled as a result may be waited for, too.
 func (p *Depends) Settle() {
 	for len(p.Unsettled) > 0 {
 		j := p.Unsettled[0]
 		p.Unsettled = p.Unsettled[1:]
-		if j.State.Waiting() { // it was submitted
+		if j.State.Waiting() { // it was just submitted
 			p.redepend(Unit(j), Awaited{}, nil)
 			if j.ArrayJobID != 0 {
 				p.correspondAll(p.roll.Arrays[j.ArrayJobID])
@@ -215,7 +217,7 @@ func (p *Depends) Settle() {
 			for _, id := range p.Dependents[key] {
 				switch w := p.roll.Arrays[id]; {
 				case w == nil:
-				case a.Done(): // by several jobs at once, maybe; nobody is told again
+				case a.Done(): // perhaps by several jobs at once; nobody is told twice
 					p.correspondAll(w)
 				default:
 					p.correspond(w, a, j)
@@ -230,7 +232,7 @@ func (p *Depends) Settle() {
 	p.Unsettled = nil
 }
 
-// inform lets those know who wait for what a key names; over forgets them.
+// inform updates the jobs that wait for what a key names; over drops them.
 func (p *Depends) inform(key Awaited, on *cluster.Job, over bool) {
 	waiting := p.Dependents[key]
 	if over {
@@ -241,8 +243,8 @@ func (p *Depends) inform(key Awaited, on *cluster.Job, over bool) {
 	}
 }
 
-// redepend brings the dependencies of a waiting job or array up to date: those
-// what a key names, which is the job on or an array, and that on its name.
+// redepend updates the dependencies of a waiting job or array: those on what key
+// names, which is the job on or an array, and that on its name.
 func (p *Depends) redepend(id cluster.JobID, key Awaited, on *cluster.Job) {
 	if id == 0 {
 		return
@@ -286,7 +288,7 @@ func (p *Depends) redependJob(old *cluster.Job, key Awaited, on *cluster.Job) {
 	p.settled(old, j)
 }
 
-// settled puts j in the place of old, after its dependencies were looked at.
+// settled stores j in place of old after its dependencies were updated.
 func (p *Depends) settled(old, j *cluster.Job) {
 	was, now := old.Depend(), j.Depend()
 	kill := now == cluster.DependFailed && j.Spec.KillInvalidDepend
@@ -303,8 +305,7 @@ func (p *Depends) settled(old, j *cluster.Job) {
 	p.roll.Change(old, j, command.Change{New: now == cluster.DependMet})
 }
 
-// correspondAll looks, task by task, at what an array that was submitted waits
-// for in others.
+// correspondAll updates, task by task, what a submitted array waits for in others.
 func (p *Depends) correspondAll(a *Array) {
 	for _, d := range a.Spec.Depends {
 		b := p.roll.Arrays[d.Job]
@@ -314,14 +315,14 @@ func (p *Depends) correspondAll(a *Array) {
 		good, bad := b.ended()
 		p.match(a, b, good, cluster.DependMet)
 		p.match(a, b, bad, cluster.DependFailed)
-		// Tasks without a counterpart wait for none of it.
+		// Tasks without a counterpart wait for nothing.
 		if alone := cluster.SpanSub(a.Spec.Array.Tasks.All(), a.Spec.Array.Tasks.In(&b.Spec.Array.Tasks)); len(alone) > 0 {
 			p.settleTasks(a, b.ID, alone, cluster.DependFailed)
 		}
 	}
 }
 
-// correspond carries the end of tasks of b to the tasks of a with equal numbers.
+// correspond propagates the end of tasks of b to the tasks of a with equal numbers.
 func (p *Depends) correspond(a, b *Array, j *cluster.Job) {
 	if !j.State.Terminal() || !slices.ContainsFunc(a.Spec.Depends, func(d cluster.Dependency) bool {
 		return d.Kind == cluster.AfterCorr && d.Job == b.ID
@@ -354,8 +355,8 @@ func (p *Depends) match(a, b *Array, ranks []cluster.Span, st cluster.DependStat
 	p.settleTasks(a, b.ID, mine, st)
 }
 
-// settleTasks settles what tasks of a wait for of the tasks of array b with their
-// numbers.
+// settleTasks settles the dependencies of tasks of a on the tasks of array b with
+// their numbers.
 func (p *Depends) settleTasks(a *Array, b cluster.JobID, ranks []cluster.Span, st cluster.DependState) {
 	for _, old := range p.roll.Overlapping(a, ranks) {
 		if !old.State.Waiting() || old.Depend() == cluster.DependMet {

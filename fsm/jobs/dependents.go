@@ -13,18 +13,18 @@ type Name struct {
 	name string
 }
 
-// NameOf is by which of all singletons a job is told.
+// NameOf returns the name of a job among singletons.
 func NameOf(j *cluster.Job) Name { return Name{j.Owner.UID, j.Spec.Name} }
 
-// Namesakes are the jobs of one owner and name that have not ended, by id; who ended
-// since may be among them. An array is one of them.
+// Namesakes are the unended jobs of one owner and name, by id; some may have ended
+// since. An array counts as one.
 type Namesakes struct {
 	ids  []cluster.JobID
 	Live int
 }
 
-// firstNamed is the first job or array of an owner and name that has not ended, 0
-// when all have.
+// firstNamed returns the first unended job or array of an owner and name, 0 if
+// there is none.
 func (p *Depends) firstNamed(key Name) cluster.JobID {
 	q := p.Names[key]
 	for q != nil && len(q.ids) > 0 {
@@ -44,7 +44,7 @@ func (p *Depends) unfinished(id cluster.JobID) bool {
 	return j != nil && !j.State.Terminal()
 }
 
-// noteNamed keeps who has which name: id came, or is over.
+// noteNamed records that id has a name, or no longer has it if over.
 func (p *Depends) noteNamed(key Name, id cluster.JobID, over bool) {
 	q := p.Names[key]
 	switch {
@@ -64,13 +64,13 @@ func (p *Depends) noteNamed(key Name, id cluster.JobID, over bool) {
 	}
 }
 
-// Unit is the job j, or the array that it is of.
+// Unit returns the id of j, or of the array that it belongs to.
 func Unit(j *cluster.Job) cluster.JobID {
 	return cmp.Or(j.ArrayJobID, j.ID)
 }
 
-// index keeps who waits for whom, when j is put in the place of old, and
-// notes what may have changed for others. Arrays keep their names themselves.
+// index updates who waits for whom when j replaces old, and records what may have
+// changed for others. Arrays keep their names themselves.
 func (p *Depends) index(old, j *cluster.Job) {
 	switch {
 	case old != nil && old.State == j.State, old == nil && j.State.Terminal():
@@ -93,7 +93,7 @@ func (p *Depends) index(old, j *cluster.Job) {
 	}
 }
 
-// freesName reports whether others of the name of j, which ended, may be next.
+// freesName reports whether the end of j may release another job of its name.
 func (p *Depends) freesName(j *cluster.Job) bool {
 	if a := p.roll.Arrays[j.ArrayJobID]; a != nil && !a.Done() {
 		return false
@@ -101,7 +101,7 @@ func (p *Depends) freesName(j *cluster.Job) bool {
 	return p.Names[NameOf(j)] != nil
 }
 
-// awaits notes that j waits for others. All tasks of an array stand there as one.
+// awaits records that j waits for others. All tasks of an array count as one.
 func (p *Depends) awaits(j *cluster.Job) {
 	id := Unit(j)
 	for i, d := range j.Spec.Depends {
@@ -109,7 +109,7 @@ func (p *Depends) awaits(j *cluster.Job) {
 			continue
 		}
 		key, ok := p.keyFor(d)
-		// In order, as a restored replica finds them.
+		// Sorted, as on a restored replica.
 		ws := p.Dependents[key]
 		if at, there := slices.BinarySearch(ws, id); ok && !there {
 			p.Dependents[key] = slices.Insert(ws, at, id)
@@ -120,7 +120,7 @@ func (p *Depends) awaits(j *cluster.Job) {
 	}
 }
 
-// waitedFor reports whether somebody waits for what becomes of j.
+// waitedFor reports whether any job waits for the outcome of j.
 func (p *Depends) waitedFor(j *cluster.Job) bool {
 	if len(p.Dependents) == 0 {
 		return false
@@ -131,8 +131,8 @@ func (p *Depends) waitedFor(j *cluster.Job) bool {
 	return len(p.Dependents[Awaited{Job: j.ID}]) > 0
 }
 
-// Reindex puts j, of which the spec changed, in the place of old: jobs are also
-// found by their names and by whom they wait for.
+// Reindex stores j, whose spec changed, in place of old: jobs are also indexed by
+// name and by what they wait for.
 func (p *Depends) Reindex(old, j *cluster.Job) {
 	p.roll.Put(old, j)
 	if from, to := NameOf(old), NameOf(j); from != to {
@@ -147,7 +147,7 @@ func (p *Depends) Reindex(old, j *cluster.Job) {
 	p.awaits(j)
 }
 
-// rename moves a job that has not ended from one name to another.
+// rename moves an unended job from one name to another.
 func (p *Depends) rename(id cluster.JobID, from, to Name) {
 	if q := p.Names[from]; q != nil {
 		q.ids = slices.DeleteFunc(q.ids, func(o cluster.JobID) bool { return o == id })
@@ -165,11 +165,12 @@ func (p *Depends) rename(id cluster.JobID, from, to Name) {
 	q.Live++
 }
 
-// EntryCost is how much commands of one entry may cost together by Cost, unless one
-// alone costs more: some ten milliseconds in Apply.
+// EntryCost is the total Cost that commands of one entry may have, unless a single
+// one exceeds it: some ten milliseconds in Apply.
 const EntryCost = 4000
 
-// Waiters is what the end of a job costs by those who wait for it or its array.
+// Waiters returns the cost of ending a job due to those that wait for it or its
+// array.
 func (p *Depends) Waiters(id cluster.JobID) int {
 	if len(p.Dependents) == 0 {
 		return 0
@@ -181,7 +182,7 @@ func (p *Depends) Waiters(id cluster.JobID) int {
 	return n
 }
 
-// WaitersOn counts them until they are too many for an entry anyway.
+// WaitersOn counts them up to more than an entry may hold.
 func (p *Depends) WaitersOn(key Awaited) int {
 	n := 0
 	for _, id := range p.Dependents[key] {

@@ -1,5 +1,5 @@
-// Package jobs holds what the state keeps of jobs: sets of them in order of their ids,
-// the queues of cards, and what requests were answered with.
+// Package jobs is the part of the state machine for jobs: sets of jobs ordered by
+// id, the queues of GPUs, arrays and dependencies.
 package jobs
 
 import (
@@ -18,13 +18,13 @@ import (
 // waitersPerRecord keeps the records of long queues small.
 const waitersPerRecord = 10_000
 
-// Queues are who waits for which card, ordered by rank and then by job. None is empty,
-// and none is ever changed in place: a snapshot may hold it.
+// Queues holds the waiters of each GPU, ordered by rank and then by job. None is
+// empty, and none is ever changed in place: a snapshot may hold it.
 type Queues struct {
 	byGPU *table.Table[cluster.GPUID, []dispatch.Waiter]
 }
 
-// NewQueues returns queues in which nobody waits.
+// NewQueues returns empty queues.
 func NewQueues(h *table.Hash) Queues {
 	return Queues{table.New(h, table.Of[cluster.GPUID, []dispatch.Waiter]{
 		Kind: table.Queue, Key: table.Text[cluster.GPUID], Compare: cmp.Compare[cluster.GPUID],
@@ -32,13 +32,13 @@ func NewQueues(h *table.Hash) Queues {
 	})}
 }
 
-// Of returns who waits for a card, in order.
+// Of returns the waiters of a GPU, in order.
 func (q *Queues) Of(gpu cluster.GPUID) []dispatch.Waiter { return q.byGPU.Get(gpu) }
 
-// All are the queues by card. They are not to be changed.
+// All returns the queues by GPU. The caller must not modify them.
 func (q *Queues) All() map[cluster.GPUID][]dispatch.Waiter { return q.byGPU.Rows() }
 
-// Set puts a queue in the place of a card's; it is not to be changed after.
+// Set replaces the queue of a GPU; the caller must not modify it afterwards.
 func (q *Queues) Set(gpu cluster.GPUID, waiters []dispatch.Waiter) {
 	if len(waiters) == 0 {
 		q.byGPU.Drop(gpu)
@@ -47,7 +47,7 @@ func (q *Queues) Set(gpu cluster.GPUID, waiters []dispatch.Waiter) {
 	q.byGPU.Put(gpu, waiters)
 }
 
-// Leave takes j, which waits, out of the queue it is in; the caller puts j.
+// Leave removes j, which waits, from its queue; the caller stores j.
 func (q *Queues) Leave(j *cluster.Job) {
 	if j.Queue == "" {
 		return
@@ -63,20 +63,20 @@ func (q *Queues) Leave(j *cluster.Job) {
 	j.State, j.Queue, j.EstStart = cluster.JobPending, "", 0
 }
 
-// edit gathers what changes in one queue, so that moving many jobs costs one
-// pass over the queue and not one each.
+// edit gathers the changes to one queue, so that moving many jobs costs one pass
+// over the queue rather than one each.
 type edit struct {
 	drop map[cluster.JobID]struct{}
 	add  []dispatch.Waiter
 }
 
-// Edits are the edits of queues by card.
+// Edits are the edits of queues by GPU.
 type Edits map[cluster.GPUID]*edit
 
-// Drop takes a job out of the queue of a card.
+// Drop removes a job from the queue of a GPU.
 func (es Edits) Drop(gpu cluster.GPUID, id cluster.JobID) { es.of(gpu).drop[id] = struct{}{} }
 
-// Add puts a waiter into the queue of a card.
+// Add adds a waiter to the queue of a GPU.
 func (es Edits) Add(gpu cluster.GPUID, w dispatch.Waiter) { es.of(gpu).add = append(es.of(gpu).add, w) }
 
 func (es Edits) of(gpu cluster.GPUID) *edit {
@@ -86,7 +86,7 @@ func (es Edits) of(gpu cluster.GPUID) *edit {
 	return es[gpu]
 }
 
-// Commit makes the new queues. Each queue is independent of the others.
+// Commit applies the edits. Each queue is independent of the others.
 func (q *Queues) Commit(es Edits) {
 	for _, gpu := range table.SortedKeys(es) {
 		e, old := es[gpu], q.byGPU.Get(gpu)
@@ -105,7 +105,7 @@ func (q *Queues) Commit(es Edits) {
 	}
 }
 
-// View is a copy to write from, which stays as it is.
+// View returns a copy for writing a snapshot; it does not change.
 func (q *Queues) View() Queues { return Queues{q.byGPU.View()} }
 
 // Each sends all records.
@@ -117,7 +117,7 @@ func (q *Queues) Each(w *table.Writer) {
 	}
 }
 
-// Load takes over a record that Each sent: the next part of a card's queue.
+// Load restores a record that Each sent: the next part of a GPU's queue.
 func (q *Queues) Load(gpu cluster.GPUID, m *logv1.Queue) {
 	all := q.byGPU.Get(gpu)
 	for _, w := range m.Waiters {

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Each sends all records: arrays before their jobs before queues.
+// Each sends all records: arrays, then jobs, then queues.
 func (r *Roll) Each(w *table.Writer) {
 	for _, id := range table.SortedKeys(r.Arrays) {
 		w.Send(&logv1.Record{Kind: &logv1.Record_Array{Array: arrayRecord(r.At.Format, r.Arrays[id])}})
@@ -25,7 +25,7 @@ func (r *Roll) Each(w *table.Writer) {
 	r.Queues.Each(w)
 }
 
-// Load takes over a record that Each sent. Nodes come before it.
+// Load restores a record that Each sent. Nodes come before it.
 func (r *Roll) Load(rec *logv1.Record) error {
 	switch k := rec.Kind.(type) {
 	case *logv1.Record_Array:
@@ -40,8 +40,8 @@ func (r *Roll) Load(rec *logv1.Record) error {
 	return nil
 }
 
-// Settle puts in order what does not come in order, and checks that the records of
-// jobs belong together.
+// Settle sorts what does not come in order, and checks that the records of jobs are
+// consistent.
 func (r *Roll) Settle() error {
 	r.Changes, r.Depends.Unsettled = nil, nil
 	for st := cluster.JobCompleted; st <= cluster.JobDeadline; st++ {
@@ -95,7 +95,7 @@ func (r *Roll) loadArray(m *logv1.ArrayRecord) error {
 	return nil
 }
 
-// readJob reads a stored job; what its array has in common is there already.
+// readJob decodes a stored job; what its array has in common is already loaded.
 func (r *Roll) readJob(m *logv1.Job) (*cluster.Job, error) {
 	if m.GetArrayJob() == 0 {
 		return conv.JobNamed(m, r.BulkNamed)
@@ -114,8 +114,8 @@ func (r *Roll) readJob(m *logv1.Job) (*cluster.Job, error) {
 	return j, nil
 }
 
-// CheckArrays reports whether each task of the arrays of a restored state is where
-// it belongs: in one job unless it ended.
+// CheckArrays reports whether each task of the arrays of a restored state is in its
+// place: in exactly one job unless it ended.
 func CheckArrays(r *Roll) error {
 	for _, id := range r.ArrayIDs {
 		a, seen := r.Arrays[id], newRanks(r.Arrays[id].Len())
@@ -151,8 +151,8 @@ func CheckArrays(r *Roll) error {
 	return nil
 }
 
-// Intern makes a new or restored job share what it can, and moves what is large out
-// of its spec; that of an array is its own.
+// Intern makes a new or restored job share what it can, and moves the large parts
+// out of its spec; an array's spec is its own.
 func (r *Roll) Intern(j *cluster.Job) {
 	if !j.InArray() {
 		r.Blobs.Apart(r.At.Now, j.Spec)
@@ -160,11 +160,11 @@ func (r *Roll) Intern(j *cluster.Job) {
 	r.Texts.Job(j)
 }
 
-// BulkNamed is the environment with its script that a record or a spec names.
+// BulkNamed returns the environment with its script that a record or a spec names.
 func (r *Roll) BulkNamed(sum []byte) cluster.Bulk { return r.Blobs.Named(r.At.Now, sum) }
 
-// jobRecord is the stored form of a job, arrayRecord that of an array. From
-// version 12 on they name what is large.
+// jobRecord returns the stored form of a job, arrayRecord that of an array. From
+// version 12 on they name their large parts.
 func jobRecord(format uint32, j *cluster.Job) *logv1.Job {
 	if format < command.BulkVersion {
 		return conv.JobToLog(j)
@@ -183,7 +183,7 @@ func arrayRecord(format uint32, a *Array) *logv1.ArrayRecord {
 	}
 }
 
-// Rehash digests anew what has another stored form from now on.
+// Rehash digests again what now has another stored form.
 func (r *Roll) Rehash() {
 	for _, a := range r.Arrays {
 		if a.Spec.Bulk != nil {
@@ -195,7 +195,7 @@ func (r *Roll) Rehash() {
 	}
 }
 
-// withBulk are the jobs by themselves that have something large.
+// withBulk yields the jobs outside arrays that have a large part.
 func withBulk(r *Roll) func(yield func(*cluster.Job) bool) {
 	return func(yield func(*cluster.Job) bool) {
 		Merge([]*Set{&r.Jobs}, 0, func(j *cluster.Job) bool {
@@ -204,7 +204,7 @@ func withBulk(r *Roll) func(yield func(*cluster.Job) bool) {
 	}
 }
 
-// Named is what records name that is large.
+// Named returns the large parts that records name.
 func (r *Roll) Named() map[blobs.Sum]cluster.Bulk {
 	all := map[blobs.Sum]cluster.Bulk{}
 	if r.At.Format < command.BulkVersion {
@@ -221,7 +221,7 @@ func (r *Roll) Named() map[blobs.Sum]cluster.Bulk {
 	return all
 }
 
-// loadJob takes a job and what it holds. Nodes come before jobs.
+// loadJob loads a job and takes what it holds. Nodes come before jobs.
 func (r *Roll) loadJob(m *logv1.Job) error {
 	j, err := r.readJob(m)
 	if err != nil {
@@ -253,8 +253,8 @@ func (r *Roll) loadJob(m *logv1.Job) error {
 	return nil
 }
 
-// CheckGang tells what a stored job and the gang of one of its attempts
-// contradict each other in.
+// CheckGang returns how a stored job and the gang of one of its attempts contradict
+// each other.
 func CheckGang(j *cluster.Job, a *cluster.Attempt) error {
 	g := a.Gang
 	if n := a.Width(); n != j.Spec.NodeCount() {
@@ -275,9 +275,9 @@ func CheckGang(j *cluster.Job, a *cluster.Attempt) error {
 	return nil
 }
 
-// GangState is the state of an attempt of which some part is alive: it runs when
-// all do. Where nodes came or left it is that of those which were there all the time, and
-// with the first of them it ends.
+// GangState returns the state of an attempt with some live part: it runs when all
+// do. If nodes joined or left, it is the state of the parts that were there all the
+// time, and it ends with the first of them.
 func GangState(g *cluster.Gang) cluster.JobState {
 	var n [cluster.JobUnreachable + 1]int
 	live, changed := 0, g.Changed()

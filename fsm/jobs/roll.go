@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/fsm/table"
 )
 
-// Beside are the machines that the roll tells of its jobs, or asks about them.
+// Beside are the other parts of the state that the roll informs of its jobs, or
+// asks about them.
 type Beside struct {
 	At     *command.Entry
 	Fleet  *nodes.Fleet
@@ -25,33 +26,33 @@ type Beside struct {
 	Texts  *intern.Texts
 }
 
-// Roll is the jobs that there are, in whatever state, and their arrays. Jobs in it are
-// immutable: a change puts a new value in the place of the old. Others read what it
-// has, and change it by its methods alone.
+// Roll holds all jobs, in any state, and their arrays. Jobs in it are immutable: a
+// change replaces the value. Others may read its fields, and change it by its
+// methods only.
 type Roll struct {
 	Beside
 	Jobs   Set
 	Arrays map[cluster.JobID]*Array
 	Queues Queues
 	NextID cluster.JobID
-	Keep   int // finished jobs beyond which the oldest are forgotten
+	Keep   int // number of finished jobs beyond which the oldest are forgotten
 
-	// What follows is made from the above and never stored.
+	// The rest is derived from the above and never stored.
 	States
 	ArrayIDs   []cluster.JobID         // sorted
 	ServiceIDs []cluster.JobID         // of arrays that are services, sorted
-	Finished   []cluster.JobID         // in order of ending, oldest first
+	Finished   []cluster.JobID         // ordered by end, oldest first
 	OnNode     map[cluster.NodeID]*Set // with a live attempt there
 	Digests    struct{ Jobs, Arrays *table.Digests[cluster.JobID] }
 	Depends    *Depends
 	Changes    []command.Change // of the entry being applied
-	// Forgot are the finished jobs that the entry being applied forgot, and EndedNow
-	// tells that it ended some, for the feed of ended jobs.
+	// Forgot are the finished jobs that the entry being applied forgot, and
+	// EndedNow means that it ended some, for the feed of ended jobs.
 	Forgot   []*cluster.Job
 	EndedNow bool
 }
 
-// New returns a roll without jobs.
+// New returns an empty roll.
 func New(h *table.Hash, beside Beside) *Roll {
 	r := &Roll{Beside: beside, Arrays: map[cluster.JobID]*Array{}, Queues: NewQueues(h), NextID: 1, OnNode: map[cluster.NodeID]*Set{}}
 	r.Depends = &Depends{roll: r, Dependents: map[Awaited][]cluster.JobID{}, Names: map[Name]*Namesakes{}}
@@ -71,7 +72,7 @@ func New(h *table.Hash, beside Beside) *Roll {
 	return r
 }
 
-// View is a copy to write from, which stays as it is.
+// View returns a copy for writing a snapshot; it does not change.
 func (r *Roll) View() *Roll {
 	at, arrays := *r.At, make(map[cluster.JobID]*Array, len(r.Arrays))
 	for id, a := range r.Arrays {
@@ -80,7 +81,7 @@ func (r *Roll) View() *Roll {
 	return &Roll{Beside: Beside{At: &at}, Jobs: r.Jobs.Clone(), Arrays: arrays, Queues: r.Queues.View(), NextID: r.NextID}
 }
 
-// On are the jobs with a live attempt on a node.
+// On returns the jobs with a live attempt on a node.
 func (r *Roll) On(id cluster.NodeID) *Set {
 	if set := r.OnNode[id]; set != nil {
 		return set
@@ -88,12 +89,12 @@ func (r *Roll) On(id cluster.NodeID) *Set {
 	return &Set{}
 }
 
-// Put puts j in the place of old (nil for a new job), as of the entry, and keeps every
-// index true. It does not touch the ledger.
+// Put replaces old (nil for a new job) by j, as of the entry, and updates all
+// indexes. It does not touch the ledger.
 func (r *Roll) Put(old, j *cluster.Job) {
 	j.Revision = r.At.Index
 	if r.At.Version >= command.ChangeVersion && j.State.Terminal() && !j.InArray() {
-		j.Spec = j.Spec.Lean() // nobody runs it again
+		j.Spec = j.Spec.Lean() // it will not run again
 	}
 	if j.State.Waiting() && j.Spec.Elastic() {
 		least, _, _ := j.Spec.Sizes()
@@ -111,7 +112,7 @@ func (r *Roll) Put(old, j *cluster.Job) {
 	}
 }
 
-// place does what Put does but for the order of the finished.
+// place does what Put does except for the order of the finished.
 func (r *Roll) place(old, j *cluster.Job) {
 	set := r.setOf(j)
 	if old != nil {
@@ -153,8 +154,8 @@ func (r *Roll) place(old, j *cluster.Job) {
 	}
 }
 
-// addFinished keeps the finished jobs in order of the entry that ended them
-// and then of their ids, which a restored replica finds the same.
+// addFinished keeps the finished jobs ordered by the entry that ended them and then
+// by id, as on a restored replica.
 func (r *Roll) addFinished(j *cluster.Job) {
 	i := len(r.Finished)
 	for i > 0 && EndedBefore(j, r.Jobs.Get(r.Finished[i-1])) {
@@ -164,13 +165,13 @@ func (r *Roll) addFinished(j *cluster.Job) {
 	r.EndedNow = true
 }
 
-// EndedBefore orders finished jobs: nothing changes them after their end, so
-// that their revision is its index.
+// EndedBefore orders finished jobs: nothing changes them after their end, so their
+// revision is its index.
 func EndedBefore(a, b *cluster.Job) bool {
 	return a.Revision < b.Revision || a.Revision == b.Revision && a.ID < b.ID
 }
 
-// Forget keeps the number of finished jobs within the configured bound.
+// Forget forgets the oldest finished jobs beyond the configured bound.
 func (r *Roll) Forget() {
 	for len(r.Finished) > r.Keep {
 		id := r.Finished[0]
@@ -184,17 +185,17 @@ func (r *Roll) Forget() {
 	}
 }
 
-// Change does so, and says that j changed, with what else there is to say of it.
+// Change is Put that reports the change c of j.
 func (r *Roll) Change(old, j *cluster.Job, c command.Change) {
 	r.Put(old, j)
 	c.Job = j.ID
 	r.Changed(c)
 }
 
-// Changed says that something changed.
+// Changed records a change.
 func (r *Roll) Changed(c command.Change) { r.Changes = append(r.Changes, c) }
 
-// Dissolve sends everybody in a GPU's queue back to PENDING.
+// Dissolve returns all jobs in a GPU's queue to PENDING.
 func (r *Roll) Dissolve(gpu cluster.GPUID, why cluster.ReasonCode) {
 	q := r.Queues.Of(gpu)
 	if len(q) == 0 {
@@ -209,8 +210,8 @@ func (r *Roll) Dissolve(gpu cluster.GPUID, why cluster.ReasonCode) {
 	r.Queues.Set(gpu, nil)
 }
 
-// WaitAgain makes j, a copy that is to be put, wait from now: it says for what,
-// if something bars it.
+// WaitAgain makes j, a copy that is to be stored, wait from now, with the reason
+// that bars it, if any.
 func (r *Roll) WaitAgain(j *cluster.Job) {
 	j.Eligible = max(r.At.Now, j.Spec.Begin, j.DependAt)
 	if j.Reason = j.Barred(r.At.Now); j.Reason.Code == "" {
@@ -218,9 +219,8 @@ func (r *Roll) WaitAgain(j *cluster.Job) {
 	}
 }
 
-// setOf is where j, which is about to be put, belongs among the jobs by state.
-// Pending jobs that something bars stand apart: they may be many, and no pass
-// should look at them.
+// setOf returns the set by state for j, which is about to be stored. Barred pending
+// jobs are kept apart: they may be many, and no pass should look at them.
 func (r *Roll) setOf(j *cluster.Job) *Set {
 	if j.State == cluster.JobPending && (j.Barred(r.At.Now).Code != "" || r.throttled(j)) {
 		return &r.Barred
@@ -228,13 +228,14 @@ func (r *Roll) setOf(j *cluster.Job) *Set {
 	return &r.ByState[j.State]
 }
 
-// throttled reports whether only so many tasks of the array of j may run at once.
+// throttled reports whether the number of running tasks of the array of j is
+// limited.
 func (r *Roll) throttled(j *cluster.Job) bool {
 	return j.ArrayJobID != 0 && r.Arrays[j.ArrayJobID].limited()
 }
 
-// BarredBy is why a waiting job may not be planned at a time: what Barred says,
-// or that as many tasks of its array run as may.
+// BarredBy returns why a waiting job may not be planned at now: what Barred
+// returns, or that as many tasks of its array run as allowed.
 func (r *Roll) BarredBy(j *cluster.Job, now cluster.Time) cluster.Reason {
 	if why := j.Barred(now); why.Code != "" {
 		return why
@@ -254,12 +255,12 @@ func (r *Roll) BarredBy(j *cluster.Job, now cluster.Time) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// Announce keeps a notice of an event of j for each of those who want it.
+// Announce queues a notice of an event of j for everyone who wants it.
 func (r *Roll) Announce(j *cluster.Job, ev cluster.MailEvents, text string) {
 	r.Outbox.Announce(*r.At, j, r.farOf(j), ev, text)
 }
 
-// farOf is how far the array of j has come, nil when it is of none.
+// farOf returns the progress of the array of j, nil if it is in none.
 func (r *Roll) farOf(j *cluster.Job) *notices.Array {
 	a := r.Arrays[j.ArrayJobID]
 	if a == nil {
@@ -268,7 +269,7 @@ func (r *Roll) farOf(j *cluster.Job) *notices.Array {
 	return &notices.Array{Tasks: a.Len(), Over: a.Over.N, Good: a.Good.N, Begun: a.Begun}
 }
 
-// CancelReason is why a job ended that somebody cancelled.
+// CancelReason returns why a cancelled job ended.
 func CancelReason(j *cluster.Job) cluster.Reason {
 	if a := j.Last(); a != nil && a.Idle != nil && a.Idle.Stage == cluster.IdleEnded {
 		return cluster.Reason{Code: cluster.ReasonIdle, Detail: "ended by its partition's policy: its GPUs stood idle"}
@@ -290,7 +291,7 @@ func Expired(j *cluster.Job, now cluster.Time) bool {
 	return j.Spec.Deadline > 0 && j.Spec.Deadline <= now
 }
 
-// EndLate ends j, a changed copy of old that would wait and whose deadline has
+// EndLate ends j, a changed copy of old that would wait although its deadline has
 // passed.
 func EndLate(r *Roll, old, j *cluster.Job, freed []cluster.GPUID) {
 	j.Hold = nil

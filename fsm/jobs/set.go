@@ -10,14 +10,14 @@ import (
 // blockLen bounds a block of a Set: a change moves at most this many ids.
 const blockLen = 512
 
-// Set is a set of jobs in order of their ids: cheap to add to at the end,
-// to change anywhere and to copy in one go. The zero value is empty.
+// Set is a set of jobs ordered by id: cheap to append to, to change anywhere and to
+// copy as a whole. The zero value is empty.
 type Set struct {
-	blocks []block // none empty
+	blocks []block // none is empty
 	n      int
 }
 
-// block keeps ids beside the jobs so that a search touches few cache lines.
+// block keeps ids apart from the jobs so that a search touches few cache lines.
 type block struct {
 	ids  []cluster.JobID
 	jobs []*cluster.Job
@@ -40,7 +40,7 @@ func (s *Set) Get(id cluster.JobID) *cluster.Job {
 	return nil
 }
 
-// Put adds j, or puts it in the place of the job with its id.
+// Put adds j, or replaces the job with its id.
 func (s *Set) Put(j *cluster.Job) {
 	if len(s.blocks) == 0 {
 		s.blocks = append(s.blocks, block{ids: []cluster.JobID{j.ID}, jobs: []*cluster.Job{j}})
@@ -70,7 +70,7 @@ func (s *Set) Put(j *cluster.Job) {
 	s.n++
 }
 
-// Remove takes the job with the given id out, if it is there.
+// Remove removes the job with the given id, if it is there.
 func (s *Set) Remove(id cluster.JobID) {
 	if len(s.blocks) == 0 {
 		return
@@ -88,7 +88,7 @@ func (s *Set) Remove(id cluster.JobID) {
 	}
 }
 
-// List returns the jobs in order, in a slice of its own.
+// List returns the jobs in order, in a new slice.
 func (s *Set) List() []*cluster.Job {
 	out := make([]*cluster.Job, 0, s.n)
 	for i := range s.blocks {
@@ -115,7 +115,7 @@ func (s *Set) Last() cluster.JobID {
 	return ids[len(ids)-1]
 }
 
-// Len is how many jobs are in the set.
+// Len returns the number of jobs in the set.
 func (s *Set) Len() int { return s.n }
 
 // All calls f with the jobs in order, until it returns false.
@@ -129,7 +129,7 @@ func (s *Set) All(f func(*cluster.Job) bool) {
 	}
 }
 
-// cursor walks a Set that does not change meanwhile.
+// cursor walks a Set that must not change meanwhile.
 type cursor struct {
 	set  *Set
 	b, i int
@@ -164,8 +164,8 @@ func (c *cursor) next() *cluster.Job {
 	return j
 }
 
-// Merge calls f with the jobs of disjoint sets above an id, in order of their
-// ids, until f returns false.
+// Merge calls f with the jobs of disjoint sets with ids above after, ordered by id,
+// until f returns false.
 func Merge(sets []*Set, after cluster.JobID, f func(*cluster.Job) bool) {
 	var cs []cursor
 	for _, s := range sets {

@@ -2,14 +2,15 @@ package jobs
 
 import "github.com/berth-scheduler/berth/cluster"
 
-// States are the jobs by state.
+// States holds the jobs by state.
 type States struct {
 	ByState [cluster.JobDeadline + 1]Set
 	Folded  [cluster.JobDeadline + 1]int // tasks in a state beyond one for each job
-	Barred  Set                          // pending jobs that something barred when they were put; they are not in ByState
+	Barred  Set                          // pending jobs that were barred when stored; they are not in ByState
 }
 
-// InSet is where old is now. What barred it when it was put may have passed.
+// InSet returns the set that old is in now. What barred it when it was stored may
+// have passed.
 func (s *States) InSet(old *cluster.Job) *Set {
 	if old.State == cluster.JobPending && s.Barred.Len() > 0 && s.Barred.Get(old.ID) != nil {
 		return &s.Barred
@@ -33,12 +34,12 @@ func (s *States) Sets(states []cluster.JobState) []*Set {
 	return out
 }
 
-// InStates returns the jobs in the given states by id.
+// InStates returns the jobs in the given states, by id.
 func (s *States) InStates(states ...cluster.JobState) []*cluster.Job {
 	return inSets(s.Sets(states)...)
 }
 
-// inSets returns the jobs of disjoint sets by id.
+// inSets returns the jobs of disjoint sets, by id.
 func inSets(sets ...*Set) []*cluster.Job {
 	n := 0
 	for _, set := range sets {
@@ -52,7 +53,7 @@ func inSets(sets ...*Set) []*cluster.Job {
 	return out
 }
 
-// ByPartition counts the jobs of each partition that wait, and that run.
+// ByPartition counts the waiting and running jobs of each partition.
 func (s *States) ByPartition() (waiting, live map[string]int) {
 	waiting, live = map[string]int{}, map[string]int{}
 	for _, j := range s.Unended() {

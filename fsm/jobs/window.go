@@ -7,21 +7,21 @@ import (
 	"github.com/berth-scheduler/berth/fsm/nodes"
 )
 
-// leastShown is how many waiting tasks of an array a pass is shown at least.
+// leastShown is the minimum number of waiting tasks of an array shown to a pass.
 const leastShown = 64
 
-// window is how many of the waiting tasks of each array a pass is shown. More
-// than could start, and stand in queues until the next one, would cost time and
-// log, and change nothing: they are all alike.
+// window determines how many waiting tasks of each array are shown to a pass.
+// Showing more than could start, and queue until the next pass, would cost time and
+// log space and change nothing: they are all alike.
 type window struct {
 	folds            int
-	gpus             int   // cards that take jobs
-	shares, cpu, mem int64 // what is free of shares, cores in thousandths, and MiB
+	gpus             int   // GPUs that take jobs
+	shares, cpu, mem int64 // free shares, cores in thousandths, and MiB
 }
 
 func newWindow(fleet *nodes.Fleet, folds int) window {
 	w := window{folds: folds}
-	for _, n := range fleet.Nodes() { // sums do not depend on the order
+	for _, n := range fleet.Nodes() { // sums are independent of the order
 		if !n.Schedulable() {
 			continue
 		}
@@ -40,7 +40,7 @@ func newWindow(fleet *nodes.Fleet, folds int) window {
 	return w
 }
 
-// of is how many tasks of a fold are shown beside queued ones of its array.
+// of returns how many tasks of a fold are shown besides queued ones of its array.
 func (w *window) of(j *cluster.Job, queued int) int {
 	fit := int64(math.MaxInt32)
 	nodes := int64(j.Spec.NodeCount())
@@ -53,7 +53,7 @@ func (w *window) of(j *cluster.Job, queued int) int {
 	if m := j.Spec.MemMiB; m > 0 {
 		fit = min(fit, w.mem/(m*nodes))
 	}
-	if fit == math.MaxInt32 { // it says nothing of what it takes
+	if fit == math.MaxInt32 { // it does not say what it takes
 		fit = w.cpu / 100
 	}
 	if w.folds > 4 {
@@ -63,9 +63,9 @@ func (w *window) of(j *cluster.Job, queued int) int {
 	return int(fit) + max(0, wait)
 }
 
-// Startable are the waiting jobs that may start at a time, by id, how many more
-// tasks there are like the last one shown of an array, and the least time after
-// it at which another one may start; 0 when none waits for its time alone.
+// Startable returns the waiting jobs that may start at now, by id, how many more
+// tasks there are like the last one shown of an array, and the earliest later time
+// at which another job may start; 0 if none waits for its time alone.
 func Startable(r *Roll, now cluster.Time) (ready []*cluster.Job, more map[cluster.JobID]int, next cluster.Time) {
 	due := &Set{}
 	var folds []*cluster.Job
@@ -118,8 +118,8 @@ func Startable(r *Roll, now cluster.Time) (ready []*cluster.Job, more map[cluste
 	return inSets(pending, due, &r.ByState[cluster.JobQueued]), more, next
 }
 
-// unfolded is the pending jobs that stand for one each, and the folds among
-// them after those given.
+// unfolded returns the pending jobs that stand for one each, and appends the folds
+// among them to folds.
 func (s *States) unfolded(folds []*cluster.Job) (*Set, []*cluster.Job) {
 	ones := &Set{}
 	for j := range s.ByState[cluster.JobPending].All {
