@@ -8,18 +8,18 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// Bounds of what an attempt can have taken.
+// Bounds of the figures of an attempt.
 const (
-	maxPowerW  = 10_000 // of one GPU
+	maxPowerW  = 10_000 // per GPU
 	maxSteps   = 1_000_000_000_000
 	longestRun = 366 * 24 * time.Hour
 
-	maxCPUMilli = 1 << 22 // of one attempt
+	maxCPUMilli = 1 << 22 // per attempt
 )
 
-// Absurd tells that a report holds numbers that no run can have: negative
-// ones, more memory than its card has by a twentieth, more than a whole GPU,
-// or an end before the start. card may be nil.
+// Absurd reports whether a report holds impossible numbers: negative ones, memory
+// that exceeds its GPU's by more than a twentieth, more than a whole GPU, or an end
+// before the start. card may be nil.
 func Absurd(r *logv1.ReportAttempt, a *cluster.Attempt, card *cluster.GPU) bool {
 	u := r.GetUsage()
 	for _, v := range []struct{ got, most int64 }{
@@ -37,14 +37,14 @@ func Absurd(r *logv1.ReportAttempt, a *cluster.Attempt, card *cluster.GPU) bool 
 }
 
 const (
-	maxEnergyJ = maxPowerW * 64 * 366 * 24 * 3600 // of all cards of a node in a year
+	maxEnergyJ = maxPowerW * 64 * 366 * 24 * 3600 // all GPUs of a node in a year
 	maxIOBytes = 1 << 60
 	maxMilli   = 1000
 )
 
-// SaneProfile bounds what an agent saw of a, whose Neighbours and times are
-// set, so that no sum of it overflows. Of the neighbours it keeps those of whom
-// the placements know.
+// SaneProfile bounds an agent's profile of a, whose Neighbours and times are set,
+// so that no sum of it overflows. It keeps only neighbours that the placements
+// confirm.
 func SaneProfile(p *cluster.Profile, a *cluster.Attempt) *cluster.Profile {
 	if p == nil {
 		return nil
@@ -82,13 +82,13 @@ const maxMore = 1 << 20
 
 func bound(v *int64, most int64) { *v = min(max(0, *v), most) }
 
-// within bounds a time by the attempt's own, in the milliseconds that are
-// stored: a state that was restored must be the state that was saved.
+// within bounds a time by the attempt's own, in whole milliseconds as stored: a
+// restored state must equal the saved one.
 func within(d, most time.Duration) time.Duration {
 	return min(max(0, d), max(0, most)).Truncate(time.Millisecond)
 }
 
-// SaneUsage bounds what an agent measured, so that no sum of it overflows.
+// SaneUsage bounds an agent's measurements, so that no sum of them overflows.
 func SaneUsage(u cluster.Usage, longest time.Duration) cluster.Usage {
 	u.GPUMemPeakMiB = min(max(0, u.GPUMemPeakMiB), cluster.MaxMemMiB)
 	u.HostMemPeakMiB = min(max(0, u.HostMemPeakMiB), cluster.MaxMemMiB)

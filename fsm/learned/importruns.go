@@ -8,12 +8,12 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// MaxImport bounds the runs of one import: a quarter of what is kept, so that
-// what was learned here stays.
+// MaxImport bounds the runs of one import: a quarter of what is kept, so that what
+// was learned here stays.
 const MaxImport = maxSamples / 4
 
-// importRuns keeps samples of runs under another scheduler. One that cannot be
-// refuses all: they come from one file, and half of it would be imported again.
+// importRuns keeps samples of runs under another scheduler. One impossible run
+// refuses all: they come from one file, and a partial import would be repeated.
 func (l *Store) importRuns(at command.Entry, c *logv1.ImportRuns) command.Result {
 	if n := len(c.Samples); n == 0 || n > MaxImport {
 		return command.Refuse(cluster.CodeInvalid, "%d runs, want 1 to %d", n, MaxImport)

@@ -12,18 +12,19 @@ import (
 
 const maxInterference = 64 << 10
 
-// Interference is what was learned of jobs that share a GPU. The blob is
-// opaque here, and not to be changed. Version 0 is none.
+// Interference is what was learned of co-located jobs. The blob is opaque here and
+// must not be modified. Version 0 is none.
 type Interference struct {
 	Version      uint64
 	Blob, SHA256 []byte
 	At           cluster.Time
-	// Observations are those behind it, SampleSeq the newest sample then.
+	// Observations is how many it is based on, SampleSeq the newest sample at that
+	// time.
 	Observations uint32
 	SampleSeq    uint64
 }
 
-// Interference returns what was learned of jobs that share a GPU.
+// Interference returns what was learned of co-located jobs.
 func (l *Store) Interference() Interference {
 	m := l.interference
 	return Interference{
@@ -32,9 +33,9 @@ func (l *Store) Interference() Interference {
 	}
 }
 
-// installInterference puts what was learned of sharing in use. What is in it
-// is the leader's to check, as with weights. It is made of the samples alone,
-// so that no older version is kept.
+// installInterference puts a new interference model into use. Its content is the
+// leader's to check, as with weights. It is derived from the samples alone, so that
+// no older version is kept.
 func (l *Store) installInterference(at command.Entry, c *logv1.InstallInterference) command.Result {
 	sum := sha256.Sum256(c.Blob)
 	switch {
@@ -54,8 +55,7 @@ func (l *Store) installInterference(at command.Entry, c *logv1.InstallInterferen
 	return command.Result{}
 }
 
-// copyInterference leaves behind what a newer version may have put beside
-// what this one knows.
+// copyInterference drops fields that a newer version may have set.
 func copyInterference(m *logv1.Interference) *logv1.Interference {
 	return &logv1.Interference{
 		Version: m.Version, Blob: m.Blob, Sha256: m.Sha256, AtUs: m.AtUs, Observations: m.Observations, SampleSeq: m.SampleSeq,

@@ -10,39 +10,39 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// MaxCompany bounds Sample.Company: with the job itself it is the largest set
-// that interference is predicted for.
+// MaxCompany bounds Sample.Company: with the job itself it is the largest set that
+// interference is predicted for.
 const MaxCompany = 7
 
-// Sample is what one finished attempt taught, for the predictor. Memory is in
-// MiB; Milli is the mean utilization of each GPU in thousandths, CPUMilli the
-// cores used in thousandths of one. Zero is not measured.
+// Sample is what one finished attempt contributes to the predictor. Memory is in
+// MiB; Milli is the mean utilization of each GPU in thousandths, CPUMilli the cores
+// used in thousandths of one. Zero is not measured.
 type Sample struct {
 	Seq           uint64 // rises, without gaps among those ever taken
 	Signature     string
 	GPUType       string
 	GPUMemPeakMiB int64
 	Milli         int64
-	// Duration is 0 for an attempt that did not come to its own end.
+	// Duration is 0 for an attempt that did not end by itself.
 	Duration   time.Duration
 	HostMemMiB int64
 	CPUMilli   int64
-	// Censored tells that the peak is a lower bound of what is needed; HostCensored
-	// that HostMemMiB is, and nothing is known of the rest.
+	// Censored means that the peak is a lower bound of what is needed; HostCensored
+	// that HostMemMiB is, and that nothing else is known.
 	Censored, HostCensored bool
 	UID                    cluster.UID
-	// Features are the job's, opaque here; not to be changed.
+	// Features are the job's, opaque here; they must not be modified.
 	Features []byte
 	// PowerW is the mean power of each GPU, Steps how many the attempt took.
 	PowerW, Steps int64
-	// Neighbours is with how many others the attempt shared its GPUs.
+	// Neighbours is the number of others with which the attempt shared its GPUs.
 	Neighbours int
-	// Company says who they were, longest overlap first, at most MaxCompany; not
-	// to be changed. It is empty when one of them was not known any more, and in
-	// samples of old logs. CapMode is how shares of the card were capped.
+	// Company lists these neighbours, longest overlap first, at most MaxCompany; it
+	// must not be modified. It is empty if one of them was no longer known, and in
+	// samples of old logs. CapMode is how shares of the GPU were capped.
 	Company []Company
 	CapMode string
-	// Predicted is what was expected at placement; zero when it is not known.
+	// Predicted is what was expected at placement; zero if unknown.
 	Predicted cluster.Estimate
 	// At is when the attempt ended; 0 in samples of old logs.
 	At cluster.Time
@@ -55,7 +55,7 @@ type Sample struct {
 // Company is the jobs of one signature that an attempt shared its GPUs with.
 type Company struct {
 	Signature string
-	// Overlap is how long they shared, added up over these jobs.
+	// Overlap is the time that they shared, summed over these jobs.
 	Overlap time.Duration
 	// Milli is the utilization by which the last of them was placed.
 	Milli int64

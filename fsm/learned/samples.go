@@ -15,7 +15,7 @@ const (
 	perUser      = maxSamples / 4
 )
 
-// sample returns the one with the given number, or nil.
+// sample returns the sample with the given number, or nil.
 func (l *Store) sample(seq uint64) *Sample {
 	i := sort.Search(len(l.samples), func(i int) bool { return l.samples[i].Seq >= seq })
 	if i < len(l.samples) && l.samples[i].Seq == seq {
@@ -24,19 +24,19 @@ func (l *Store) sample(seq uint64) *Sample {
 	return nil
 }
 
-// Run is an attempt that ended, to be learned from.
+// Run is an ended attempt to learn from.
 type Run struct {
 	Job     *cluster.Job
 	Attempt *cluster.Attempt
-	// Report is what its agent said of it.
+	// Report is its agent's report.
 	Report *logv1.ReportAttempt
-	// Card is the first GPU that it had, nil when that is gone.
+	// Card is its first GPU, nil if that is gone.
 	Card *cluster.GPU
-	// Company is with whom it shared its GPUs.
+	// Company returns the jobs with which it shared its GPUs.
 	Company func() []Company
 }
 
-// gpuType comes from what is stored: the ledger's accounts are not.
+// gpuType is derived from stored values: the ledger's accounts are not stored.
 func (r *Run) gpuType() string {
 	switch {
 	case len(r.Attempt.Berth.GPUs) == 0:
@@ -47,11 +47,10 @@ func (r *Run) gpuType() string {
 	return r.Attempt.Estimate.GPUType
 }
 
-// Learn keeps a sample of an attempt that used a GPU, or could have, and came
-// to an end that says something: one that was cancelled, lost or failed early
-// would teach that the job is small. An out-of-memory teaches a lower bound, of the GPU's
-// memory or of the host's. It returns
-// false when the figures cannot be: one such sample would spoil many
+// Learn keeps a sample of an attempt that used a GPU, or could have, and whose end
+// is informative: one that was cancelled, lost or failed early would teach that the
+// job is small. Running out of memory teaches a lower bound, of GPU or host memory.
+// It returns false if the figures are impossible: one such sample would spoil many
 // predictions.
 func (l *Store) Learn(at command.Entry, r Run) bool {
 	j, a := r.Job, r.Attempt
@@ -79,7 +78,7 @@ func (l *Store) Learn(at command.Entry, r Run) bool {
 		HostMemMiB: a.Usage.HostMemPeakMiB, CPUMilli: a.Usage.CPUMilli,
 		Censored: a.Usage.GPUOOM, UID: j.Owner.UID, Features: j.Spec.Features, Program: j.Spec.Program, Numbers: j.Spec.Numbers,
 	}
-	if hostOOM { // the kernel ended it at its cap, whatever it had of the rest by then
+	if hostOOM { // the kernel killed it at its cap, whatever else it had by then
 		x.Censored, x.HostCensored, x.GPUMemPeakMiB, x.HostMemMiB = true, true, 0, max(x.HostMemMiB, a.Berth.MemMiB)
 	}
 	if a.State == cluster.JobCompleted {
@@ -90,7 +89,7 @@ func (l *Store) Learn(at command.Entry, r Run) bool {
 		if n != least || a.Gang.Changed() {
 			x.Duration = 0
 		}
-		if j.Spec.GPURange.Max > 0 { // the rest is of each node
+		if j.Spec.GPURange.Max > 0 { // the rest is per node
 			x.HostMemMiB, x.CPUMilli = x.HostMemMiB*int64(least)/int64(n), x.CPUMilli*int64(least)/int64(n)
 		}
 	}
@@ -98,7 +97,7 @@ func (l *Store) Learn(at command.Entry, r Run) bool {
 		x.PowerW, x.Steps, x.Neighbours = a.Usage.PowerW, a.Usage.Steps, len(a.Neighbours)
 		x.Predicted, x.At = a.Estimate, a.Ended
 	}
-	if a.Slowed() { // its cards were held to less than they can
+	if a.Slowed() { // its GPUs were held below their speed
 		x.Duration, x.PowerW = 0, 0
 	}
 	if at.Version >= command.CompanyVersion {
@@ -114,10 +113,10 @@ func (l *Store) Learn(at command.Entry, r Run) bool {
 	return true
 }
 
-// addEarlier completes what the last attempt of j taught when earlier ones made
-// room: each did a part of the work, and time and steps are those of all. Parts
-// on other types of GPU say nothing of this one's time. With whom such a run
-// shared is not told, as it went on beside others.
+// addEarlier completes the sample of the last attempt of j if earlier ones were
+// preempted: each did a part of the work, and time and steps are the totals. Parts
+// on other types of GPU say nothing of this one's time. Such a sample lists no
+// neighbours, as they differed between its parts.
 func addEarlier(j *cluster.Job, x *Sample) {
 	known := x.Duration > 0
 	for i := range len(j.Attempts) - 1 {
@@ -140,9 +139,9 @@ func addEarlier(j *cluster.Job, x *Sample) {
 	}
 }
 
-// boundSamples drops the oldest sample that is one too many: of its job,
-// of its user when the user has more than a quarter of a full reservoir, or of
-// all. So no user can push out what the others taught.
+// boundSamples drops one sample if there is one too many: the oldest of its job, of
+// its user if the user has more than a quarter of a full reservoir, or of all. So
+// no user can displace what the others taught.
 func (l *Store) boundSamples(x *Sample) {
 	same, mine := 0, 0
 	for i := range l.samples {

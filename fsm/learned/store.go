@@ -1,6 +1,6 @@
-// Package learned is the machine of what the cluster has learned: the samples that
-// finished attempts left, and what was made of them, the versions of the predictor's
-// weights and what is known of jobs that share a GPU.
+// Package learned is the part of the state machine for what the cluster has
+// learned: the samples that finished attempts left, and what was derived from them,
+// the versions of the predictor's weights and the model of co-located jobs.
 package learned
 
 import (
@@ -16,11 +16,11 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// Store is what was learned. What it holds is replaced and never changed in place,
-// but for the samples.
+// Store is what was learned. Its contents, except for the samples, are replaced and
+// never changed in place.
 type Store struct {
 	weights      *logv1.Weights   // in use; nil before any
-	kept         []*logv1.Weights // those before, oldest first
+	kept         []*logv1.Weights // earlier ones, oldest first
 	pin          *logv1.WeightsPin
 	interference *logv1.Interference // nil before any
 	samples      []Sample            // oldest first
@@ -35,7 +35,7 @@ type digests struct {
 	kept, samples              *table.Digests[uint64]
 }
 
-// New returns a store that holds nothing.
+// New returns an empty store.
 func New(h *table.Hash, texts *intern.Texts) *Store {
 	l := &Store{texts: texts}
 	l.digests = digests{
@@ -97,17 +97,17 @@ func (l *Store) InUse() (version uint64, blob []byte) {
 	return l.weights.GetVersion(), l.weights.GetBlob()
 }
 
-// Samples are what finished attempts taught, oldest first. They change with the next
-// entry.
+// Samples returns the samples of finished attempts, oldest first. They change with
+// the next entry.
 func (l *Store) Samples() []Sample { return l.samples }
 
-// Seq is the number of the newest sample that was ever taken.
+// Seq returns the number of the newest sample ever taken.
 func (l *Store) Seq() uint64 { return l.seq }
 
-// Number says which number the newest sample had, in a state that is restored.
+// Number sets the number of the newest sample in a restored state.
 func (l *Store) Number(seq uint64) { l.seq = seq }
 
-// View is a copy to write from, which stays as it is.
+// View returns a copy for writing a snapshot; it does not change.
 func (l *Store) View() *Store {
 	return &Store{
 		weights: l.weights, kept: l.kept, pin: l.pin, interference: l.interference, samples: slices.Clone(l.samples), seq: l.seq,
@@ -133,7 +133,7 @@ func (l *Store) Each(w *table.Writer) {
 	}
 }
 
-// Load takes over a record that Each sent.
+// Load restores a record that Each sent.
 func (l *Store) Load(r *logv1.Record) error {
 	switch m := r.Kind.(type) {
 	case *logv1.Record_Weights:

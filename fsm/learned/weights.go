@@ -12,7 +12,7 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// Where weights come from.
+// The origins of weights.
 const (
 	WeightsLearned  = "learned"
 	WeightsImport   = "import"
@@ -21,39 +21,39 @@ const (
 
 const (
 	maxWeights  = 256 << 10
-	keptWeights = 8 // versions, the one in use included
-	// MaxWeightsReason is how many bytes of a reason are taken.
+	keptWeights = 8 // versions, including the one in use
+	// MaxWeightsReason is how many bytes of a reason are stored.
 	MaxWeightsReason = 256
 )
 
-// WeightsVersion is one version of the predictor's weights. The blob is
-// opaque here, and not to be changed.
+// WeightsVersion is one version of the predictor's weights. The blob is opaque here
+// and must not be modified.
 type WeightsVersion struct {
 	Version uint64
 	Blob    []byte
 	SHA256  []byte
 	At      cluster.Time
-	// Source is one of the Weights constants, empty for those of old logs.
+	// Source is one of the Weights constants, empty in old logs.
 	Source string
 	By     cluster.UID
-	// RolledBackTo is the version that a rollback put in use again.
+	// RolledBackTo is the version that a rollback put back into use.
 	RolledBackTo uint64
-	// Trained and Tested count samples; the errors are medians on those that
-	// were tested, before and after, in millionths.
+	// Trained and Tested count samples; the errors are medians over the tested
+	// ones, before and after, in millionths.
 	Trained, Tested           uint32
 	ErrBeforePPM, ErrAfterPPM int64
 	Reason                    string
-	// SampleSeq is the newest sample when they were put in use.
+	// SampleSeq is the newest sample when they were put into use.
 	SampleSeq uint64
 }
 
-// WeightsState is which weights there are.
+// WeightsState lists the available weights.
 type WeightsState struct {
-	// Versions are those that are kept, the one in use first; none when
-	// nothing was ever published.
+	// Versions are the kept ones, the one in use first; empty if nothing was ever
+	// published.
 	Versions []WeightsVersion
-	// Pinned tells that nothing learned is taken; PinnedBy and PinnedAt who
-	// wanted that, and since when.
+	// Pinned means that learned weights are not adopted; PinnedBy and PinnedAt say
+	// who pinned them, and when.
 	Pinned   bool
 	PinnedBy cluster.UID
 	PinnedAt cluster.Time
@@ -104,9 +104,9 @@ func (l *Store) checkNext(version uint64, blob, sha []byte) *cluster.Error {
 	return nil
 }
 
-// install puts weights in use as the next version. What is in them is the
-// leader's to check: a rule that changes with the predictor must not decide
-// what replicas store.
+// install puts weights into use as the next version. Their content is the leader's
+// to check: a rule that changes with the predictor must not decide what replicas
+// store.
 func (l *Store) install(at command.Entry, c *logv1.InstallWeights) command.Result {
 	o := c.GetOrigin()
 	switch {
@@ -131,8 +131,8 @@ func (l *Store) install(at command.Entry, c *logv1.InstallWeights) command.Resul
 	return command.Result{}
 }
 
-// rollback puts a kept version in use again. It becomes the next version, so
-// that versions only rise.
+// rollback puts a kept version back into use. It becomes the next version, so that
+// versions only rise.
 func (l *Store) rollback(at command.Entry, c *logv1.RollbackWeights) command.Result {
 	i := slices.IndexFunc(l.kept, func(w *logv1.Weights) bool { return w.Version == c.To })
 	switch {
@@ -152,8 +152,8 @@ func (l *Store) rollback(at command.Entry, c *logv1.RollbackWeights) command.Res
 	return command.Result{}
 }
 
-// putWeights puts weights in use and keeps those that were, but for the
-// oldest ones.
+// putWeights puts weights into use and keeps the previous ones, except for the
+// oldest.
 func (l *Store) putWeights(at command.Entry, blob, sha []byte, o *logv1.WeightsOrigin) {
 	version := l.weights.GetVersion() + 1
 	if l.weights != nil {
@@ -167,13 +167,13 @@ func (l *Store) putWeights(at command.Entry, blob, sha []byte, o *logv1.WeightsO
 	l.digests.weights.Touch(table.One{})
 }
 
-// keep appends a version to the kept ones; views may hold the slice as it was.
+// keep appends a version to the kept ones; views may hold the old slice.
 func (l *Store) keep(w *logv1.Weights) {
 	l.kept = append(slices.Clip(l.kept), w)
 	l.digests.kept.Touch(w.Version)
 }
 
-// pinWeights keeps the learner from publishing, or lets it again.
+// pinWeights stops the learner from publishing, or lets it publish again.
 func (l *Store) pinWeights(at command.Entry, c *logv1.PinWeights) command.Result {
 	if c.Pinned && c.Version != l.weights.GetVersion() {
 		return command.Refuse(cluster.CodeConflict, "version %d is in use by now, and not %d; look again, then pin", l.weights.GetVersion(), c.Version)
@@ -188,8 +188,7 @@ func (l *Store) pinWeights(at command.Entry, c *logv1.PinWeights) command.Result
 	return command.Result{}
 }
 
-// copyWeights leaves behind what a newer version may have put beside what
-// this one knows.
+// copyWeights drops fields that a newer version may have set.
 func copyWeights(w *logv1.Weights) *logv1.Weights {
 	out := &logv1.Weights{Version: w.Version, Blob: w.Blob, Sha256: w.Sha256, AtUs: w.AtUs}
 	if o := w.Origin; o != nil {
@@ -201,7 +200,7 @@ func copyWeights(w *logv1.Weights) *logv1.Weights {
 	return out
 }
 
-// Check makes sure that restored versions rise up to the one in use.
+// Check checks that restored versions rise up to the one in use.
 func (l *Store) Check() error {
 	last := uint64(0)
 	for _, w := range l.kept {
