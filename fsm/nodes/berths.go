@@ -6,15 +6,15 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Lay records that a job lies on a GPU. The order is that of ids, so that a
-// restored replica has the same.
+// Lay records that a job is on a GPU. The order is that of ids, so that a restored
+// replica has the same.
 func (f *Fleet) Lay(gpu cluster.GPUID, id cluster.JobID) {
 	on := f.gpuJobs[gpu]
 	i, _ := slices.BinarySearch(on, id)
 	f.gpuJobs[gpu] = slices.Concat(on[:i], []cluster.JobID{id}, on[i:])
 }
 
-// Release gives back what the live attempt of old holds.
+// Release releases what the live attempt of old holds.
 func (f *Fleet) Release(old *cluster.Job) []cluster.GPUID {
 	var freed []cluster.GPUID
 	for _, b := range old.Last().Held() {
@@ -23,7 +23,7 @@ func (f *Fleet) Release(old *cluster.Job) []cluster.GPUID {
 	return freed
 }
 
-// ReleaseBerth gives back what a job holds on one node.
+// ReleaseBerth releases what a job holds on one node.
 func (f *Fleet) ReleaseBerth(job cluster.JobID, b *cluster.Berth) []cluster.GPUID {
 	f.ledger.Release(b)
 	var freed []cluster.GPUID
@@ -39,8 +39,8 @@ func (f *Fleet) ReleaseBerth(job cluster.JobID, b *cluster.Berth) []cluster.GPUI
 	return freed
 }
 
-// Reshare puts other shares in the place of those that a has, and returns the
-// GPUs on which that freed something. b is the copy of a that is to be put.
+// Reshare replaces the shares of a, and returns the GPUs on which that freed
+// something. b is the copy of a that is to be stored.
 func (f *Fleet) Reshare(a, b *cluster.Attempt, to []cluster.GPUShare) (freed []cluster.GPUID) {
 	f.ledger.Release(&a.Berth)
 	b.Berth.GPUs = slices.Clone(to)
@@ -51,7 +51,7 @@ func (f *Fleet) Reshare(a, b *cluster.Attempt, to []cluster.GPUShare) (freed []c
 	return freed
 }
 
-// GiveBack gives an attempt the shares that it had, if they are still free.
+// GiveBack restores an attempt's previous shares, if they are still free.
 func (f *Fleet) GiveBack(a, b *cluster.Attempt, was []cluster.GPUShare) bool {
 	f.ledger.Release(&a.Berth)
 	had := a.Berth
@@ -84,8 +84,8 @@ func Smaller(cut, have []cluster.GPUShare) bool {
 	})
 }
 
-// Larger returns a, shares of the same GPUs in the same order as b, each with what it has
-// more of in b.
+// Larger returns a, shares of the same GPUs in the same order as b, with each
+// amount raised to b's where that is more.
 func Larger(a, b []cluster.GPUShare) []cluster.GPUShare {
 	out := slices.Clone(a)
 	for i := range out {

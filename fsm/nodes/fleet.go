@@ -1,5 +1,5 @@
-// Package nodes is the machine of what there is to run jobs on: nodes and their cards,
-// the ledger of what is taken of them, and who may use which: partitions,
+// Package nodes is the part of the state machine for resources: nodes and their
+// GPUs, the ledger of what is taken of them, and who may use which: partitions,
 // reservations, and where sharing is switched off.
 package nodes
 
@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// rules are what administrators said of nodes.
+// rules are the settings that administrators made for nodes.
 type rules struct {
 	parts    *table.Table[string, *cluster.Partition]
 	reserved dispatch.Reservations // by name; replaced, never changed
@@ -27,34 +27,34 @@ type rules struct {
 	digests  digests
 }
 
-// Fleet is the nodes and what holds of them. Values in it are immutable.
+// Fleet holds the nodes and their settings. Values in it are immutable.
 type Fleet struct {
 	rules
 	nodes *table.Table[cluster.NodeID, *cluster.Node]
 	rest  Rest
 
-	// What follows is made from the above and from the jobs, and never stored.
+	// The rest is derived from the above and from the jobs, and never stored.
 	ledger  *dispatch.Ledger
-	gpuJobs map[cluster.GPUID][]cluster.JobID // in order; slices are replaced, never changed
+	gpuJobs map[cluster.GPUID][]cluster.JobID // sorted; slices are replaced, never changed
 	gpuNode map[cluster.GPUID]cluster.NodeID
 }
 
 type digests struct{ reserved, unshared *table.Digests[string] }
 
-// Rest is what the fleet asks of the rest of the state, and tells it.
+// Rest gives the fleet access to the rest of the state.
 type Rest struct {
-	// At is the entry that is being applied.
+	// At returns the entry that is being applied.
 	At func() command.Entry
-	// Busy reports whether a node has jobs, and Owner is whose a job is.
+	// Busy reports whether a node has jobs, and Owner returns the owner of a job.
 	Busy  func(cluster.NodeID) bool
 	Owner func(cluster.JobID) *cluster.Owner
-	// Changed is told of each node that changed, Close of each card that takes no
-	// jobs any more.
+	// Changed is called for each node that changed, Close for each GPU that no
+	// longer takes jobs.
 	Changed func(cluster.NodeID)
 	Close   func(cluster.GPUID)
 }
 
-// New returns a fleet without nodes.
+// New returns an empty fleet.
 func New(h *table.Hash, rest Rest) *Fleet {
 	f := &Fleet{
 		nodes: table.New(h, table.Of[cluster.NodeID, *cluster.Node]{
@@ -85,7 +85,7 @@ func New(h *table.Hash, rest Rest) *Fleet {
 	return f
 }
 
-// Apply applies a command about nodes that asks nothing of jobs.
+// Apply applies a command about nodes that does not concern jobs.
 func (f *Fleet) Apply(cmd *logv1.Command) command.Result {
 	switch c := cmd.Kind.(type) {
 	case *logv1.Command_DrainNode:
@@ -98,8 +98,8 @@ func (f *Fleet) Apply(cmd *logv1.Command) command.Result {
 	panic(fmt.Sprintf("nodes: %T is not for this machine", cmd.Kind))
 }
 
-// Register puts a node as its agent describes it in place of what was known of it,
-// and returns that, nil for a node that is new.
+// Register replaces a node by its agent's description, and returns what was known
+// before, nil for a new node.
 func (f *Fleet) Register(n *cluster.Node) (old *cluster.Node) {
 	at := f.rest.At()
 	old = f.nodes.Get(n.ID)
@@ -115,7 +115,7 @@ func (f *Fleet) Register(n *cluster.Node) (old *cluster.Node) {
 			}
 		}
 		if !old.Power.Off() && n.BootID == old.BootID {
-			n.Power = old.Power // it only tells more while it goes down
+			n.Power = old.Power // it is on its way down
 		}
 	}
 	noteRegistered(at, old, n)
@@ -124,7 +124,7 @@ func (f *Fleet) Register(n *cluster.Node) (old *cluster.Node) {
 	return old
 }
 
-// Remove forgets a node that holds nothing.
+// Remove removes a node that holds nothing.
 func (f *Fleet) Remove(n *cluster.Node) {
 	f.EmptyQueues(n)
 	for i := range n.GPUs {
@@ -136,7 +136,7 @@ func (f *Fleet) Remove(n *cluster.Node) {
 	f.rest.Changed(n.ID)
 }
 
-// Put puts a node in the place of what it was made from.
+// Put replaces a node by a changed copy.
 func (f *Fleet) Put(n *cluster.Node) {
 	n = f.unshared.Mark(n, f.parts.Rows())
 	f.nodes.Put(n.ID, n)
@@ -147,16 +147,17 @@ func (f *Fleet) Put(n *cluster.Node) {
 	f.rest.Changed(n.ID)
 }
 
-// Node returns the node with an id, nil when there is none.
+// Node returns the node with an id, nil if there is none.
 func (f *Fleet) Node(id cluster.NodeID) *cluster.Node { return f.nodes.Get(id) }
 
-// List returns all nodes by id. The slice stays as it is, and is not to be changed.
+// List returns all nodes by id. The slice does not change; the caller must not
+// modify it.
 func (f *Fleet) List() []*cluster.Node { return f.nodes.Shared() }
 
-// Nodes are all nodes, in no order. They are not to be changed.
+// Nodes returns all nodes, unordered. The caller must not modify the map.
 func (f *Fleet) Nodes() map[cluster.NodeID]*cluster.Node { return f.nodes.Rows() }
 
-// Card returns a card of a node, nil when either is gone.
+// Card returns a GPU of a node, nil if either is gone.
 func (f *Fleet) Card(node cluster.NodeID, gpu cluster.GPUID) *cluster.GPU {
 	if n := f.nodes.Get(node); n != nil {
 		return n.GPU(gpu)
@@ -164,37 +165,37 @@ func (f *Fleet) Card(node cluster.NodeID, gpu cluster.GPUID) *cluster.GPU {
 	return nil
 }
 
-// NodeOf is the node that has a card, "" for none.
+// NodeOf returns the node that has a GPU, "" for none.
 func (f *Fleet) NodeOf(gpu cluster.GPUID) cluster.NodeID { return f.gpuNode[gpu] }
 
-// On returns the jobs that lie on a card, by id.
+// On returns the jobs on a GPU, by id.
 func (f *Fleet) On(gpu cluster.GPUID) []cluster.JobID { return f.gpuJobs[gpu] }
 
-// Ledger returns the live ledger: not to be kept.
+// Ledger returns the live ledger, which must not be kept.
 func (f *Fleet) Ledger() *dispatch.Ledger { return f.ledger }
 
-// Partition returns the partition with a name, nil when there is none.
+// Partition returns the partition with a name, nil if there is none.
 func (f *rules) Partition(name string) *cluster.Partition { return f.parts.Get(name) }
 
 // Reservations returns the reservations by name. The slice is replaced, never
-// changed, when one of them does.
+// changed, when one of them changes.
 func (f *rules) Reservations() dispatch.Reservations { return f.reserved }
 
 // SharingOff returns where sharing is switched off, by place.
 func (f *rules) SharingOff() sharing.Switches { return f.unshared }
 
-// DropPartition forgets a partition.
+// DropPartition removes a partition.
 func (f *Fleet) DropPartition(name string) {
 	f.parts.Drop(name)
 	f.ShareAgain((&sharing.Off{Partition: name}).Key())
 }
 
-// View is a copy to write from, which stays as it is.
+// View returns a copy for writing a snapshot; it does not change.
 func (f *Fleet) View() *Fleet {
 	return &Fleet{nodes: f.nodes.View(), rules: rules{parts: f.parts.View(), reserved: f.reserved, unshared: f.unshared}}
 }
 
-// EachPartition sends the records of partitions, which come before all else.
+// EachPartition sends the records of partitions, which come before all others.
 func (f *Fleet) EachPartition(w *table.Writer) {
 	for _, p := range f.parts.List() {
 		w.Send(&logv1.Record{Kind: &logv1.Record_Partition{Partition: conv.PartitionToLog(p)}})
@@ -214,7 +215,7 @@ func (f *Fleet) Each(w *table.Writer) {
 	}
 }
 
-// Load takes over a record that Each or EachPartition sent.
+// Load restores a record that Each or EachPartition sent.
 func (f *Fleet) Load(r *logv1.Record) error {
 	switch m := r.Kind.(type) {
 	case *logv1.Record_Partition:

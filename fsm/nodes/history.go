@@ -10,10 +10,10 @@ import (
 	"github.com/berth-scheduler/berth/fsm/command"
 )
 
-// maxOrders bounds what is kept of single cards of one node.
+// maxOrders bounds the orders for single GPUs of one node.
 const maxOrders = 256
 
-// Note adds to the history of n, a node that is not stored yet.
+// Note adds an event to the history of n, a node that is not stored yet.
 func Note(at command.Entry, n *cluster.Node, e cluster.NodeEvent) {
 	if at.Version < command.HealthVersion {
 		return
@@ -22,8 +22,8 @@ func Note(at command.Entry, n *cluster.Node, e cluster.NodeEvent) {
 	n.History = cluster.Remember(n.History, e)
 }
 
-// noteRegistered tells what is new in how a node describes itself. The history
-// of n is that of old by now, which is nil for a node that is new.
+// noteRegistered records what changed in a node's description of itself. n already
+// has the history of old, which is nil for a new node.
 func noteRegistered(at command.Entry, old, n *cluster.Node) {
 	switch {
 	case old == nil:
@@ -65,8 +65,8 @@ func noteCard(at command.Entry, old, n *cluster.Node, g *cluster.GPU) {
 	Note(at, n, cluster.NodeEvent{GPU: g.ID, Kind: g.State.String(), Detail: g.StateReason})
 }
 
-// ordersFor returns those of the orders that are still of use to n: all drains,
-// and whatever there is of cards that it has.
+// ordersFor returns the orders that are still of use to n: all drains, and any for
+// GPUs that it has.
 func ordersFor(n *cluster.Node, orders []cluster.GPUOrder) []cluster.GPUOrder {
 	useless := func(o cluster.GPUOrder) bool { return !o.Drain && n.GPU(o.GPU) == nil }
 	if !slices.ContainsFunc(orders, useless) {
@@ -75,7 +75,7 @@ func ordersFor(n *cluster.Node, orders []cluster.GPUOrder) []cluster.GPUOrder {
 	return slices.DeleteFunc(slices.Clone(orders), useless)
 }
 
-// closeQueues tells of cards that take no jobs.
+// closeQueues closes the queues of GPUs that take no jobs.
 func (f *Fleet) closeQueues(n *cluster.Node) {
 	for i := range n.GPUs {
 		if g := &n.GPUs[i]; !n.Open(g) {
@@ -84,9 +84,9 @@ func (f *Fleet) closeQueues(n *cluster.Node) {
 	}
 }
 
-// drainGPU keeps new jobs from one card, or lets them come again. Doing it
-// again changes nothing, but that a card is resumed anew each time: what its
-// agent held against it meanwhile is void, too.
+// drainGPU keeps new jobs off one GPU, or admits them again. Repeating it changes
+// nothing, except that each resume also voids what the agent held against the GPU
+// meanwhile.
 func (f *Fleet) drainGPU(c *logv1.DrainGPU) command.Result {
 	old := f.nodes.Get(cluster.NodeID(c.Node))
 	if old == nil {
@@ -122,21 +122,21 @@ func (f *Fleet) drainGPU(c *logv1.DrainGPU) command.Result {
 	return command.Result{}
 }
 
-// EmptyQueues tells of all cards of a node that they take no jobs.
+// EmptyQueues closes the queues of all GPUs of a node.
 func (f *Fleet) EmptyQueues(n *cluster.Node) {
 	for i := range n.GPUs {
 		f.rest.Close(n.GPUs[i].ID)
 	}
 }
 
-// drain keeps new jobs away from a node, or lets them come again.
+// drain keeps new jobs off a node, or admits them again.
 func (f *Fleet) drain(c *logv1.DrainNode) command.Result {
 	old := f.nodes.Get(cluster.NodeID(c.Node))
 	if old == nil {
 		return command.Refuse(cluster.CodeNotFound, "node %q is not known", c.Node)
 	}
 	if !c.Drain && c.UntilUs != 0 && int64(old.DrainUntil) != c.UntilUs {
-		return command.Result{} // it was resumed or drained anew before its time came
+		return command.Result{} // it was resumed or drained again before its time came
 	}
 	n := *old
 	n.Drain, n.DrainReason, n.DrainUntil, n.Revision, n.Changed = c.Drain, c.Reason, cluster.Time(c.UntilUs), f.rest.At().Index, f.rest.At().Now
@@ -160,7 +160,8 @@ func (f *Fleet) drain(c *logv1.DrainNode) command.Result {
 	return command.Result{}
 }
 
-// ordered is what an administrator made of a node, or of one card of it.
+// ordered returns the event of an administrator's order for a node, or one of its
+// GPUs.
 func ordered(gpu cluster.GPUID, drain bool, reason string, by uint32) cluster.NodeEvent {
 	e := cluster.NodeEvent{GPU: gpu, Kind: cluster.EventResumed, Asked: true, By: cluster.UID(by)}
 	if drain {

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
-// InPartition reports whether a card belongs to p.
+// InPartition reports whether a GPU belongs to p.
 func (f *Fleet) InPartition(p *cluster.Partition, gpu cluster.GPUID) bool {
 	n := f.nodes.Get(f.gpuNode[gpu])
 	if n == nil || !p.Nodes.Holds(n.ID) {
@@ -18,8 +18,8 @@ func (f *Fleet) InPartition(p *cluster.Partition, gpu cluster.GPUID) bool {
 	return g != nil && p.HasType(g.Type)
 }
 
-// NoPartition refuses a job of a partition that is not there; what else the
-// partition asks of its jobs is the leader's to check.
+// NoPartition refuses a job of a missing partition; what else the partition
+// requires of its jobs is the leader's to check.
 func (f *rules) NoPartition(spec *cluster.Spec) *cluster.Error {
 	if spec.Partition == "" || f.parts.Get(spec.Partition) != nil {
 		return nil
@@ -27,7 +27,7 @@ func (f *rules) NoPartition(spec *cluster.Spec) *cluster.Error {
 	return cluster.Errorf(cluster.CodeInvalid, "partition %q is not known; see: berth partition list", spec.Partition)
 }
 
-// WaitsFor is why a job waits that nobody has looked at yet.
+// WaitsFor returns why a job waits that has not been considered yet.
 func (f *rules) WaitsFor(spec *cluster.Spec) cluster.Reason {
 	if p := f.parts.Get(spec.Partition); p != nil && p.Down {
 		return cluster.Reason{Code: cluster.ReasonPartitionDown}
@@ -35,8 +35,8 @@ func (f *rules) WaitsFor(spec *cluster.Spec) cluster.Reason {
 	return cluster.Reason{Code: cluster.ReasonUnconfirmed}
 }
 
-// outside tells where a berth is neither the job's partition's nor that of the one which
-// lends it, the zero Reason when it is.
+// outside returns which part of a berth is neither in the job's partition nor in
+// the lending one, the zero Reason for none.
 func (f *Fleet) outside(j *cluster.Job, b *cluster.Berth, loan string) cluster.Reason {
 	p := f.parts.Get(j.Spec.Partition)
 	if own := p; loan != "" {
@@ -62,7 +62,7 @@ func (f *Fleet) outside(j *cluster.Job, b *cluster.Berth, loan string) cluster.R
 	return cluster.Reason{}
 }
 
-// OutsideQueue tells why a job may not wait for a card.
+// OutsideQueue returns why a job may not wait for a GPU.
 func (f *Fleet) OutsideQueue(j *cluster.Job, gpu cluster.GPUID) cluster.Reason {
 	p := f.parts.Get(j.Spec.Partition)
 	switch {
@@ -76,8 +76,8 @@ func (f *Fleet) OutsideQueue(j *cluster.Job, gpu cluster.GPUID) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// Elsewhere tells why a job may not lie on a berth, the zero Reason when it may:
-// its nodes are not what it asks for, or reservations keep it away.
+// Elsewhere returns why a job may not use a start's berths, the zero Reason if it
+// may: its nodes are not what it asks for, or reservations exclude it.
 func (f *Fleet) Elsewhere(j *cluster.Job, st *dispatch.Start) cluster.Reason {
 	if j.Spec.Where == nil && len(f.reserved) == 0 {
 		return cluster.Reason{}
@@ -110,7 +110,7 @@ func (f *Fleet) Elsewhere(j *cluster.Job, st *dispatch.Start) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// notWhole tells what of a node is taken that a job wants for itself.
+// notWhole returns what is taken of a node that a job wants for itself.
 func (f *Fleet) notWhole(j *cluster.Job, n *cluster.Node, b *cluster.Berth) cluster.Reason {
 	if !j.Spec.WholeNodes() {
 		return cluster.Reason{}
@@ -124,7 +124,7 @@ func (f *Fleet) notWhole(j *cluster.Job, n *cluster.Node, b *cluster.Berth) clus
 	return cluster.Reason{}
 }
 
-// elsewhereQueue tells why a job may not wait for a card.
+// elsewhereQueue returns why a job may not wait for a GPU of n.
 func (f *Fleet) elsewhereQueue(j *cluster.Job, n *cluster.Node) cluster.Reason {
 	if j.Spec.Where == nil {
 		return cluster.Reason{}
@@ -138,13 +138,12 @@ func (f *Fleet) elsewhereQueue(j *cluster.Job, n *cluster.Node) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// Stale is why a plan does not hold any more.
+// Stale returns the reason that a plan is out of date.
 func Stale(format string, args ...any) cluster.Reason {
 	return cluster.Reason{Code: cluster.ReasonStale, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Strangers tells whose job on a card of the berth may not lie beside j: cards
-// say among whom they are shared.
+// Strangers returns whose job on a GPU of the berth may not share it with j.
 func (f *Fleet) Strangers(j *cluster.Job, b *cluster.Berth) cluster.Reason {
 	n := f.nodes.Get(b.Node)
 	for _, gs := range b.GPUs {
@@ -161,8 +160,7 @@ func (f *Fleet) Strangers(j *cluster.Job, b *cluster.Berth) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// Unlike tells where a start gives the job something else than it asked
-// for.
+// Unlike returns how a start differs from what the job asked for.
 func (f *Fleet) Unlike(j *cluster.Job, st *dispatch.Start) cluster.Reason {
 	if j.Spec.Node != "" && j.Spec.Node != st.Berth.Node {
 		return Stale("node %s was planned, %s is asked for", st.Berth.Node, j.Spec.Node)
@@ -175,7 +173,7 @@ func (f *Fleet) Unlike(j *cluster.Job, st *dispatch.Start) cluster.Reason {
 	return f.unlikeGang(j, st)
 }
 
-// unlikeBerth does so for the berth on one node.
+// unlikeBerth is Unlike for the berth on one node.
 func (f *Fleet) unlikeBerth(j *cluster.Job, b *cluster.Berth, loan string) cluster.Reason {
 	if n := len(b.GPUs); !j.Spec.Takes(n) && !(n == 0 && j.Spec.OrCPU) && !(n > j.Spec.GPUs && j.Spec.GPUs > 0 && j.Spec.WholeNodes()) {
 		return Stale("%d GPUs were planned, %d are asked for", n, j.Spec.GPUs)
@@ -200,8 +198,8 @@ func (f *Fleet) unlikeBerth(j *cluster.Job, b *cluster.Berth, loan string) clust
 	return cluster.Reason{}
 }
 
-// unlikeGang tells where the nodes of a start are not what the job asked for:
-// as many, each once, with GPUs of one type.
+// unlikeGang returns how the nodes of a start differ from what the job asked for:
+// that many, each once, with GPUs of one type.
 func (f *Fleet) unlikeGang(j *cluster.Job, st *dispatch.Start) cluster.Reason {
 	if n := 1 + len(st.Rest); !j.Spec.TakesNodes(n) {
 		return Stale("%d nodes were planned, %d are asked for", n, j.Spec.NodeCount())
@@ -226,7 +224,7 @@ func (f *Fleet) unlikeGang(j *cluster.Job, st *dispatch.Start) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// Immovable returns why j may not wait for a card, the zero Reason when it may.
+// Immovable returns why j may not wait for a GPU, the zero Reason if it may.
 func (f *Fleet) Immovable(j *cluster.Job, m *dispatch.QueueMove) cluster.Reason {
 	n := f.nodes.Get(f.gpuNode[m.GPU])
 	switch {

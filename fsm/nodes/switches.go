@@ -9,10 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// setSharing switches sharing off somewhere, or on again. The ledger, which says
-// what fits, knows of it from then on: plans that were made before and that put a
-// job beside another are rejected. What lies beside each other goes on. Doing it
-// again changes nothing.
+// setSharing switches sharing off somewhere, or on again. It takes effect in the
+// ledger, which decides what fits, so earlier plans that put a job next to another
+// are rejected. Jobs that already share go on. Repeating it changes nothing.
 func (f *Fleet) setSharing(c *logv1.SetSharing) command.Result {
 	o := conv.SharingOffFromLog(c.Place)
 	if err := o.Check(); err != nil {
@@ -45,7 +44,7 @@ func (f *rules) putSharing(o *sharing.Off) {
 	f.digests.unshared.Touch(o.Key())
 }
 
-// ShareAgain forgets a switch, which need not be there.
+// ShareAgain removes a switch, which need not exist.
 func (f *Fleet) ShareAgain(key string) {
 	if f.unshared.Get(key) == nil {
 		return
@@ -55,7 +54,7 @@ func (f *Fleet) ShareAgain(key string) {
 	f.MarkShared()
 }
 
-// MarkShared has the cards say what the switches and partitions make of them.
+// MarkShared updates the GPUs from the switches and partitions.
 func (f *Fleet) MarkShared() {
 	for _, id := range f.nodes.Keys() {
 		if n := f.nodes.Get(id); f.unshared.Mark(n, f.parts.Rows()) != n {
@@ -64,7 +63,7 @@ func (f *Fleet) MarkShared() {
 	}
 }
 
-// PutReservation puts a reservation in the place of the one with its name.
+// PutReservation adds a reservation, or replaces the one with its name.
 func (f *rules) PutReservation(r *dispatch.Reservation) {
 	out := make(dispatch.Reservations, 0, len(f.reserved)+1)
 	placed := false
@@ -83,7 +82,7 @@ func (f *rules) PutReservation(r *dispatch.Reservation) {
 	f.digests.reserved.Touch(r.Name)
 }
 
-// DropReservation forgets a reservation.
+// DropReservation removes a reservation.
 func (f *rules) DropReservation(name string) {
 	out := make(dispatch.Reservations, 0, len(f.reserved))
 	for _, o := range f.reserved {
@@ -95,7 +94,7 @@ func (f *rules) DropReservation(name string) {
 	f.digests.reserved.Touch(name)
 }
 
-// Partitions returns the partitions by name; none when the cluster is one.
+// Partitions returns the partitions by name; none if the cluster is undivided.
 func (f *rules) Partitions() []*cluster.Partition {
 	if f.parts.Len() == 0 {
 		return nil
@@ -103,7 +102,7 @@ func (f *rules) Partitions() []*cluster.Partition {
 	return f.parts.List()
 }
 
-// PutPartition puts a partition in the place of the one with its name.
+// PutPartition adds a partition, or replaces the one with its name.
 func (f *rules) PutPartition(p *cluster.Partition) {
 	f.parts.Put(p.Name, p)
 }
