@@ -10,7 +10,7 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// Array is how far the tasks of an array have come.
+// Array is the progress of the tasks of an array.
 type Array struct {
 	// Over have ended, Good of them as COMPLETED; Begun were started once and have
 	// not ended.
@@ -19,19 +19,19 @@ type Array struct {
 
 func (a *Array) done() bool { return a.Over == a.Tasks }
 
-// Wants reports whether anybody may want to be told of j.
+// Wants reports whether anyone may want notices of j.
 func (o *Outbox) Wants(j *cluster.Job) bool { return j.Spec.Mail.Events != 0 || len(o.hooks) > 0 }
 
-// Tell keeps a notice for each of those who want to know what j, put in the
-// place of old, has come to; a is its array, nil for none.
+// Tell queues a notice for everyone who wants to know of the change from old to j;
+// a is its array, nil for none.
 func (o *Outbox) Tell(at command.Entry, old, j *cluster.Job, a *Array) {
 	if ev := ofArray(j, a, happened(old, j)); ev != 0 {
 		o.Announce(at, j, a, ev, "")
 	}
 }
 
-// happened is what makes the difference between old and j, as events. An end is
-// both MailEnd and, if it was a bad one, MailFail.
+// happened returns the difference between old and j as events. An end is both
+// MailEnd and, if it was a bad one, MailFail.
 func happened(old, j *cluster.Job) (ev cluster.MailEvents) {
 	a := j.Last()
 	if a != nil && a.Started != 0 && (old == nil || old.Last() == nil || old.Last().No != a.No || old.Last().Started == 0) {
@@ -56,8 +56,8 @@ func happened(old, j *cluster.Job) (ev cluster.MailEvents) {
 	return ev
 }
 
-// Announce keeps a notice of each event for each of those who want it. What is
-// said of idle GPUs goes to the owner, wanted or not.
+// Announce queues a notice of each event for everyone who wants it. Notices of idle
+// GPUs go to the owner in any case.
 func (o *Outbox) Announce(at command.Entry, j *cluster.Job, a *Array, ev cluster.MailEvents, text string) {
 	wanted := ev & (j.Spec.Mail.Events | cluster.MailIdle)
 	for _, e := range apart(wanted) {
@@ -73,8 +73,8 @@ func (o *Outbox) Announce(at command.Entry, j *cluster.Job, a *Array, ev cluster
 	}
 }
 
-// apart are the events in the order in which they are told. A bad end is told
-// once, as that, and of several marks of the time limit the last alone.
+// apart returns the events in the order in which they are sent. A bad end is sent
+// once, as such, and of several time-limit marks only the last.
 func apart(ev cluster.MailEvents) (out []cluster.MailEvents) {
 	if ev&cluster.MailFail != 0 {
 		ev &^= cluster.MailEnd
@@ -89,7 +89,7 @@ func apart(ev cluster.MailEvents) (out []cluster.MailEvents) {
 			out = append(out, e)
 		}
 	}
-	// What it was before its end comes before it.
+	// Events before its end come first.
 	slices.SortStableFunc(out, func(a, b cluster.MailEvents) int { return ending(a) - ending(b) })
 	return out
 }
@@ -139,8 +139,8 @@ func (o *Outbox) notify(at command.Entry, j *cluster.Job, array *Array, e cluste
 	o.putNotice(n)
 }
 
-// ofWhichArray says in n of which array j is a task. What ofArray lets pass once
-// for an array is of all of it, unless each task is told of.
+// ofWhichArray sets in n the array that j is a task of. What ofArray passes once
+// per array is about all of it, unless each task is reported.
 func ofWhichArray(j *cluster.Job, a *Array, e cluster.MailEvents, n *logv1.Notice) {
 	if j.ArrayJobID == 0 {
 		return
@@ -162,12 +162,12 @@ func ofWhichArray(j *cluster.Job, a *Array, e cluster.MailEvents, n *logv1.Notic
 	default:
 		n.Text = fmt.Sprintf("Mixed, %d of %d tasks completed", good, all)
 	}
-	if a.Good < a.Tasks && j.State == cluster.JobCompleted { // the last to end is not what came of it
+	if a.Good < a.Tasks && j.State == cluster.JobCompleted { // the last task to end does not decide the result
 		n.State = uint32(cluster.JobFailed)
 	}
 }
 
-// Clip cuts a text to so many bytes, never within a character.
+// Clip cuts a text to most bytes, never within a character.
 func Clip(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -178,9 +178,8 @@ func Clip(s string, most int) string {
 	return s[:most]
 }
 
-// ofArray leaves of what happened to j what its owner is to be told: of an array
-// its first begin and its end, bad when that of one task was, unless each task was
-// asked for.
+// ofArray filters the events of j for its owner: of an array its first begin and
+// its end, a bad one if that of any task was, unless the owner asked for each task.
 func ofArray(j *cluster.Job, a *Array, ev cluster.MailEvents) cluster.MailEvents {
 	if a == nil || ev == 0 || j.Spec.Mail.Events&cluster.MailArrayTasks != 0 {
 		return ev

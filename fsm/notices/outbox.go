@@ -1,6 +1,6 @@
-// Package notices is the machine of what is yet to be told of jobs: by mail to their
-// owners and to webhooks, in the order in which it happened, until somebody says
-// that it was sent or given up.
+// Package notices is the part of the state machine for pending notices of job
+// events: by mail to owners and to webhooks, in the order of events, until one is
+// reported sent or given up.
 package notices
 
 import (
@@ -15,8 +15,8 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// Outbox is what is yet to be told of jobs, to whom, and what became of it. Its
-// parts are replaced and never changed in place, but for the counts per target,
+// Outbox holds pending notices, their recipients, and counts of sent ones. Its
+// parts are replaced and never changed in place, except for the counts per target,
 // which are never stored.
 type Outbox struct {
 	told    telling
@@ -24,8 +24,8 @@ type Outbox struct {
 	hooks   []*logv1.Webhook    // by id
 	dead    []*logv1.DeadNotice // oldest first
 
-	mails   map[uint32]int // that wait, by the owner's uid
-	posts   map[uint64]int // that wait, by webhook
+	mails   map[uint32]int // pending, by the owner's uid
+	posts   map[uint64]int // pending, by webhook
 	digests digests
 }
 
@@ -34,7 +34,7 @@ type digests struct {
 	telling              *table.Digests[table.One]
 }
 
-// telling counts.
+// telling holds counters.
 type telling struct{ nextSeq, nextWebhook, mailsSent, mailsDead, lost uint64 }
 
 func (t telling) record() *logv1.Telling {
@@ -73,7 +73,7 @@ func New(h *table.Hash) *Outbox {
 	return o
 }
 
-// Apply applies a command about webhooks, or what became of notices.
+// Apply applies a command about webhooks or the outcome of notices.
 func (o *Outbox) Apply(at command.Entry, cmd *logv1.Command) command.Result {
 	switch c := cmd.Kind.(type) {
 	case *logv1.Command_AddWebhook:
@@ -86,12 +86,12 @@ func (o *Outbox) Apply(at command.Entry, cmd *logv1.Command) command.Result {
 	panic(fmt.Sprintf("notices: %T is not for this machine", cmd.Kind))
 }
 
-// View is a copy to write from, which stays as it is.
+// View returns a copy for writing a snapshot; it does not change.
 func (o *Outbox) View() *Outbox {
 	return &Outbox{told: o.told, notices: slices.Clone(o.notices), hooks: o.hooks, dead: o.dead}
 }
 
-// Load takes over a record that Each sent.
+// Load restores a record that Each sent.
 func (o *Outbox) Load(r *logv1.Record) error {
 	switch m := r.Kind.(type) {
 	case *logv1.Record_Telling:
@@ -106,21 +106,21 @@ func (o *Outbox) Load(r *logv1.Record) error {
 	return nil
 }
 
-// Waiting returns notices that wait to be sent, oldest first, at most limit,
-// after the one with seq after. They are not to be changed.
+// Waiting returns at most limit unsent notices, oldest first, after the one with
+// seq after. The caller must not modify them.
 func (o *Outbox) Waiting(after uint64, limit int) []*logv1.Notice {
 	i := sort.Search(len(o.notices), func(i int) bool { return o.notices[i].Seq > after })
 	return slices.Clone(o.notices[i:min(len(o.notices), i+limit)])
 }
 
-// Beyond reports whether one waits with a seq beyond after.
+// Beyond reports whether a notice with a seq beyond after waits.
 func (o *Outbox) Beyond(after uint64) bool {
 	n := len(o.notices)
 	return n > 0 && o.notices[n-1].Seq > after
 }
 
-// Webhooks returns the webhooks, by id, and what was counted of all notices.
-// They are not to be changed, and hold their secrets.
+// Webhooks returns the webhooks, by id, and the counts of all notices. The caller
+// must not modify them; they hold their secrets.
 func (o *Outbox) Webhooks() ([]*logv1.Webhook, *logv1.Telling) { return o.hooks, o.told.record() }
 
 // Dead returns the newest notices that were given up, oldest first.

@@ -9,8 +9,7 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// Bounds of what waits to be told. Beyond them a notice is not kept, and
-// counted as lost.
+// Bounds of pending notices. Beyond them a notice is dropped and counted as lost.
 const (
 	maxMailsOfUser  = 2_000
 	maxHookNotices  = 20_000
@@ -43,7 +42,7 @@ func (o *Outbox) notice(seq uint64) *logv1.Notice {
 	return nil
 }
 
-// drop takes notices away for which gone is true, and returns them.
+// drop removes the notices for which gone is true, and returns them.
 func (o *Outbox) drop(gone func(*logv1.Notice) bool) (out []*logv1.Notice) {
 	kept := make([]*logv1.Notice, 0, len(o.notices)) // a snapshot may hold the old slice
 	for _, n := range o.notices {
@@ -69,7 +68,7 @@ func less[K comparable](m map[K]int, k K) {
 	}
 }
 
-// settleNotices takes over what became of notices.
+// settleNotices records the outcome of notices.
 func (o *Outbox) settleNotices(at command.Entry, c *logv1.SettleNotices) command.Result {
 	why := map[uint64]string{}
 	sent := map[uint64]struct{}{}

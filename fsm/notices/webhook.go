@@ -27,14 +27,14 @@ func (o *Outbox) hook(id uint64) (int, bool) {
 
 func cloneHook(h *logv1.Webhook) *logv1.Webhook { return proto.CloneOf(h) }
 
-// setHooks replaces the webhooks, of which one changed.
+// setHooks replaces the webhooks, one of which changed.
 func (o *Outbox) setHooks(hs []*logv1.Webhook, changed uint64) {
 	o.hooks = hs
 	o.digests.hooks.Touch(changed)
 }
 
-// addWebhook adds a webhook under the next id. Whether its address may be
-// called is the leader's to check.
+// addWebhook adds a webhook under the next id. Whether its address may be called is
+// the leader's to check.
 func (o *Outbox) addWebhook(at command.Entry, c *logv1.AddWebhook) command.Result {
 	w := c.Webhook
 	mine := 0
@@ -64,7 +64,7 @@ func (o *Outbox) addWebhook(at command.Entry, c *logv1.AddWebhook) command.Resul
 	return command.Result{Webhook: h.Id}
 }
 
-// removeWebhook forgets a webhook and what waits for it.
+// removeWebhook removes a webhook and its pending notices.
 func (o *Outbox) removeWebhook(c *logv1.RemoveWebhook) command.Result {
 	i, ok := o.hook(c.Id)
 	if !ok {
@@ -105,7 +105,7 @@ func (o *Outbox) loadDead(d *logv1.DeadNotice) error {
 	return nil
 }
 
-// Each sends the records of what is to be told.
+// Each sends the records of the outbox.
 func (o *Outbox) Each(w *table.Writer) {
 	if t := o.told; t != (telling{}) {
 		w.Send(&logv1.Record{Kind: &logv1.Record_Telling{Telling: t.record()}})
