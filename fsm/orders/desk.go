@@ -10,11 +10,11 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// Desk takes what users and administrators order of jobs: that there be some, that they
-// change, are held, requeued or cancelled.
+// Desk handles the orders of users and administrators for jobs: to submit, change,
+// hold, requeue or cancel them.
 type Desk struct {
 	roll *jobs.Roll
-	// Requests are what submits were answered with.
+	// Requests holds the answers to submissions.
 	Requests Requests
 }
 
@@ -61,7 +61,7 @@ func (d *Desk) cancel(c *logv1.CancelJob) command.Result {
 // maxWhy bounds the reason of a cancel, in bytes.
 const maxWhy = 1024
 
-// cancelJob does so to a job, or to all that it folds.
+// cancelJob cancels a job, or all tasks that it folds.
 func (d *Desk) cancelJob(old *cluster.Job, asked cluster.CancelRequest) command.CancelOutcome {
 	switch {
 	case old == nil:
@@ -69,7 +69,7 @@ func (d *Desk) cancelJob(old *cluster.Job, asked cluster.CancelRequest) command.
 	case old.State.Terminal():
 		return command.Finished
 	case old.Cancel != nil:
-		return command.Cancelled // on its way; who asked first stays on record
+		return command.Cancelled // in progress; the first request stays on record
 	}
 	j := old.Clone()
 	asked.At = d.roll.At.Now
@@ -83,9 +83,9 @@ func (d *Desk) cancelJob(old *cluster.Job, asked cluster.CancelRequest) command.
 	return command.Cancelled
 }
 
-// expireJobs ends those of the jobs that wait and whose deadline has passed by
-// the log's clock. What runs goes on: it may still be of use, and its owner
-// sees that it is late.
+// expireJobs ends those of the jobs that wait and whose deadline has passed by the
+// log's clock. Running jobs go on: they may still be of use, and their owners see
+// that they are late.
 func (d *Desk) expireJobs(c *logv1.ExpireJobs) command.Result {
 	var r command.Result
 	for _, id := range c.Jobs {

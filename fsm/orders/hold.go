@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// hold keeps a job from starting, or lets it again. One that runs goes on and is
-// held once it waits again. Who asks for what holds already changes nothing.
+// hold keeps a job from starting, or releases it. A running job goes on and is held
+// once it is requeued. Repeating it changes nothing.
 func (d *Desk) hold(c *logv1.HoldJob) command.Result {
 	old := d.roll.Job(cluster.JobID(c.Job))
 	if old == nil {
@@ -27,7 +27,7 @@ func (d *Desk) hold(c *logv1.HoldJob) command.Result {
 	return command.Result{}
 }
 
-// unholdable is why a job cannot be held or released.
+// unholdable returns why a job cannot be held or released.
 func unholdable(old *cluster.Job, c *logv1.HoldJob) *cluster.Error {
 	switch {
 	case old.Hold != nil && old.Hold.Admin && !c.Admin && c.Release:
@@ -48,7 +48,7 @@ func holdIsNews(old *cluster.Job, c *logv1.HoldJob) bool {
 	return old.Hold == nil || !old.Hold.Admin && c.Admin
 }
 
-// holdJob holds a job, or all that it folds, or releases it.
+// holdJob holds or releases a job, or all tasks that it folds.
 func (d *Desk) holdJob(old *cluster.Job, c *logv1.HoldJob) {
 	j := old.Clone()
 	j.Hold = nil
@@ -62,8 +62,8 @@ func (d *Desk) holdJob(old *cluster.Job, c *logv1.HoldJob) {
 	d.roll.Change(old, j, command.Change{New: c.Release && old.State.Waiting()})
 }
 
-// requeue asks the live attempt of a job to end, so that its job waits again:
-// what preemption does, for any job and at somebody's wish.
+// requeue asks the live attempt of a job to end so that the job is requeued: like
+// preemption, but for any job and on request.
 func (d *Desk) requeue(c *logv1.RequeueJob) command.Result {
 	old := d.roll.Job(cluster.JobID(c.Job))
 	if old == nil {
@@ -84,7 +84,7 @@ func (d *Desk) requeue(c *logv1.RequeueJob) command.Result {
 	return command.Result{}
 }
 
-// requeueJob does so to a job with a live attempt.
+// requeueJob requeues a job with a live attempt.
 func (d *Desk) requeueJob(old *cluster.Job, c *logv1.RequeueJob) {
 	j := old.Clone()
 	p := &cluster.PreemptRequest{At: d.roll.At.Now, Requeue: true, Hold: c.Hold, By: cluster.UID(c.By), Admin: c.Admin, Why: fmt.Sprintf("by uid %d", c.By)}

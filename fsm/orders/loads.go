@@ -7,8 +7,9 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// noteLoads keeps what services had to do, or gives a revision what is known of one before
-// it. Those that are gone or are no services are passed over, and so is what is no load.
+// noteLoads records the load of services, or gives a revision the history of an
+// earlier one. Jobs that are gone or are not services are ignored, and so are
+// invalid loads.
 func (d *Desk) noteLoads(c *logv1.NoteLoads) command.Result {
 	for _, n := range c.GetServices() {
 		a := d.roll.Arrays[cluster.JobID(n.GetArray())]

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// RequestLife is for how long a request keeps its answer.
+	// RequestLife is how long the answer to a request is kept.
 	RequestLife = 10 * time.Minute
 	// MaxRequests is how many answers are kept.
 	MaxRequests = 1_000_000
@@ -25,18 +25,18 @@ const (
 // Key is the key of a request of a user.
 type Key [16]byte
 
-// Request is the answer that a client's request id got. Values are immutable.
+// Request is the answer to a client's request id. Values are immutable.
 type Request struct {
 	Key      Key
 	BodyHash [16]byte
 	First    cluster.JobID
 	Count    int
 	At       cluster.Time
-	// ids are there when some of the jobs are arrays, whose ids are further apart.
+	// ids is set if some of the jobs are arrays, whose ids are further apart.
 	ids []cluster.JobID
 }
 
-// Jobs are the ids of the jobs.
+// Jobs returns the ids of the jobs.
 func (r *Request) Jobs() []cluster.JobID {
 	if r.ids != nil {
 		return slices.Clone(r.ids)
@@ -56,15 +56,15 @@ func (r *Request) record() *logv1.Request {
 	return m
 }
 
-// KeyOf keeps users' request ids apart, whatever they hold.
+// KeyOf returns a key that keeps users' request ids apart, whatever they contain.
 func KeyOf(uid cluster.UID, id string) Key {
 	buf := strconv.AppendUint(nil, uint64(uid), 10)
 	sum := sha256.Sum256(append(append(buf, 0), id...))
 	return Key(sum[:16])
 }
 
-// ListIDs keeps the ids of the jobs of a request where they do not follow each
-// other: that of an array is its first task's.
+// ListIDs records the ids of the jobs of a request if they are not consecutive: an
+// array's id is that of its first task.
 func (r *Request) ListIDs(jobs []*cluster.Job) {
 	if len(jobs) < 2 || jobs[len(jobs)-1].ID == jobs[0].ID+cluster.JobID(len(jobs)-1) {
 		return
@@ -74,13 +74,13 @@ func (r *Request) ListIDs(jobs []*cluster.Job) {
 	}
 }
 
-// Requests are the answers that requests got.
+// Requests holds the answers to requests.
 type Requests struct {
 	byKey *table.Table[Key, *Request]
 	order []*Request // oldest first
 }
 
-// NewRequests returns no requests.
+// NewRequests returns an empty Requests.
 func NewRequests(h *table.Hash) Requests {
 	return Requests{byKey: table.New(h, table.Of[Key, *Request]{
 		Kind: table.Request, Key: func(k Key) []byte { return k[:] },
@@ -89,26 +89,26 @@ func NewRequests(h *table.Hash) Requests {
 	})}
 }
 
-// Get returns the request with a key, nil when there is none.
+// Get returns the request with a key, nil if there is none.
 func (q *Requests) Get(k Key) *Request { return q.byKey.Get(k) }
 
 // Has reports whether there is a request with a key.
 func (q *Requests) Has(k Key) bool { return q.byKey.Has(k) }
 
-// Order returns all requests, oldest first. They are not to be changed.
+// Order returns all requests, oldest first. The caller must not modify them.
 func (q *Requests) Order() []*Request { return q.order }
 
-// Len is how many there are.
+// Len returns the number of requests.
 func (q *Requests) Len() int { return q.byKey.Len() }
 
-// Add keeps an answer.
+// Add stores an answer.
 func (q *Requests) Add(r *Request) {
 	q.byKey.Put(r.Key, r)
 	q.order = append(q.order, r)
 }
 
-// Expire forgets the answers that are too old, and the oldest when
-// there are too many for one more.
+// Expire drops the answers that are too old, and the oldest if there is no room for
+// one more.
 func (q *Requests) Expire(now cluster.Time) {
 	n := 0
 	for n < len(q.order) && (now.Sub(q.order[n].At) > RequestLife || len(q.order)-n >= MaxRequests) {
@@ -119,7 +119,7 @@ func (q *Requests) Expire(now cluster.Time) {
 	q.order = q.order[n:]
 }
 
-// View is a copy to write from, which stays as it is.
+// View returns a copy for writing a snapshot; it does not change.
 func (q *Requests) View() Requests { return Requests{order: slices.Clone(q.order)} }
 
 // Each sends all records.
@@ -129,7 +129,7 @@ func (q *Requests) Each(w *table.Writer) {
 	}
 }
 
-// Load takes over a record that Each sent.
+// Load restores a record that Each sent.
 func (q *Requests) Load(m *logv1.Request) error {
 	r := &Request{Count: len(m.Jobs), At: cluster.Time(m.AtUs)}
 	if len(m.Key) != len(r.Key) || len(m.BodyHash) != len(r.BodyHash) || len(m.Jobs) == 0 {

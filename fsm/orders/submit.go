@@ -13,12 +13,12 @@ import (
 // lastJobID bounds ids, which never wrap.
 const lastJobID = 1 << 62
 
-// submit adds jobs, all or none. The same request gets the same answer again.
-// Whether the spec may run is the leader's to check: a rule that changes from
-// version to version must not decide what replicas store.
+// submit adds jobs, all or none. A repeated request gets the same answer again.
+// Whether a spec may run is the leader's to check: a rule that changes between
+// versions must not decide what replicas store.
 func (d *Desk) submit(c *logv1.SubmitJob) command.Result {
 	if d.roll.At.Version < command.ChangeVersion {
-		d.Requests.Expire(d.roll.At.Now) // from then on a refusal changes nothing, and forgets nothing
+		d.Requests.Expire(d.roll.At.Now) // from then on a refusal changes nothing else
 	}
 	owner := conv.OwnerFromLog(c.Owner)
 	if c.RequestId == "" || len(c.BodyHash) < len(Request{}.BodyHash) {
@@ -71,7 +71,7 @@ func (d *Desk) submit(c *logv1.SubmitJob) command.Result {
 	return command.Result{Jobs: req.Jobs()}
 }
 
-// putNew stores the jobs of a submit that is not refused.
+// putNew stores the jobs of an accepted submission.
 func (d *Desk) putNew(jobs []*cluster.Job) {
 	d.Requests.Expire(d.roll.At.Now)
 	d.roll.Blobs.Take(d.roll.At.Now, jobs)
@@ -84,7 +84,7 @@ func (d *Desk) putNew(jobs []*cluster.Job) {
 	}
 }
 
-// bar notes what keeps j, a new job that is not put yet, from starting.
+// bar records what keeps j, a new job that is not stored yet, from starting.
 func (d *Desk) bar(j *cluster.Job) *cluster.Error {
 	if err := d.roll.Depends.Look(j); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (d *Desk) bar(j *cluster.Job) *cluster.Error {
 	return nil
 }
 
-// refuseSpec refuses a command for a spec of it, which is called what.
+// refuseSpec refuses a command because of one of its specs, named what.
 func refuseSpec(what string, err error) command.Result {
 	if errors.Is(err, conv.ErrNoBulk) {
 		r := command.Refuse(cluster.CodeUnavailable, "%s: its environment and script are not in the state any more; nothing was done; try again", what)

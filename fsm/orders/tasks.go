@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// changeTasks does one thing to tasks of an array.
+// changeTasks applies one change to tasks of an array.
 func (d *Desk) changeTasks(c *logv1.ChangeTasks) command.Result {
 	a := d.roll.Arrays[cluster.JobID(c.Array)]
 	if a == nil {
@@ -55,7 +55,7 @@ func (d *Desk) changeTasks(c *logv1.ChangeTasks) command.Result {
 	return r
 }
 
-// changeTask does so to those tasks of a job that are asked for.
+// changeTask applies it to the requested tasks of a job.
 func (d *Desk) changeTask(old *cluster.Job, part []cluster.Span, c *logv1.ChangeTasks) (err *cluster.Error, over bool) {
 	if old.State.Terminal() {
 		return nil, true
@@ -90,8 +90,8 @@ func (d *Desk) changeTask(old *cluster.Job, part []cluster.Span, c *logv1.Change
 	return nil, false
 }
 
-// throttle sets how many tasks of an array may run at once. Those that run go on;
-// who stands in a queue waits apart from then on.
+// throttle sets how many tasks of an array may run at once. Running ones go on;
+// queued ones leave their queue.
 func (d *Desk) throttle(a *jobs.Array, c *logv1.ChangeTasks) command.Result {
 	if c.Throttle > cluster.MaxThrottle {
 		return command.Refuse(cluster.CodeInvalid, "throttle: %d is outside 0 to %d", c.Throttle, cluster.MaxThrottle)
@@ -120,9 +120,9 @@ func (d *Desk) throttle(a *jobs.Array, c *logv1.ChangeTasks) command.Result {
 	return r
 }
 
-// limitTask gives a task, or those that wait with it, another time limit. Who
-// waits leaves its queue and is looked at anew; of who runs the agent is told.
-// mine returns the job to change once nothing refuses it.
+// limitTask gives a task, or those that wait with it, another time limit. A waiting
+// one leaves its queue and is considered again; for a running one the agent is
+// told. mine returns the job to change once nothing refuses it.
 func (d *Desk) limitTask(old *cluster.Job, mine func() *cluster.Job, c *logv1.ChangeTasks) *cluster.Error {
 	limit, now := time.Duration(c.TimeLimitUs)*time.Microsecond, old.Spec.TimeLimit
 	switch {

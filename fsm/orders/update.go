@@ -10,9 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// updateJob puts a changed spec in place of the job'd. One that waits leaves its
-// queue and is looked at anew; of one that runs only what concerns its end, or
-// its next attempt, is the leader's to allow.
+// updateJob replaces a job's spec. A waiting job leaves its queue and is considered
+// again; for a running one the leader allows only changes that affect its end or
+// its next attempt.
 func (d *Desk) updateJob(c *logv1.UpdateJob) command.Result {
 	old := d.roll.Job(cluster.JobID(c.Job))
 	spec, err := conv.SpecNamed(c.Spec, d.roll.BulkNamed)
@@ -55,10 +55,10 @@ func (d *Desk) updateJob(c *logv1.UpdateJob) command.Result {
 	return command.Result{}
 }
 
-// estimateJobs gives jobs that wait other estimates: something was learned since
-// they were submitted. The leader predicts, and this only stores. Jobs that began or
-// ended meanwhile keep what they were placed by, and one that stands in a queue keeps
-// its place there until the next pass looks at it.
+// estimateJobs gives waiting jobs new estimates because something was learned since
+// they were submitted. The leader predicts, and this only stores. Jobs that began
+// or ended meanwhile keep what they were placed by, and a queued one keeps its
+// place until the next pass considers it.
 func (d *Desk) estimateJobs(c *logv1.EstimateJobs) command.Result {
 	groups := make([][]cluster.Estimate, len(c.GetGroups()))
 	for i, g := range c.GetGroups() {
