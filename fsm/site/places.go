@@ -9,11 +9,11 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// maxPartitions bounds how many there may be: each is a pass of its own.
+// maxPartitions bounds the partitions: each is a pass of its own.
 const maxPartitions = 256
 
-// setPartition puts a partition in place of the one that it was made from.
-// Jobs of it that may not wait where they stand leave the queue.
+// setPartition replaces the partition that the new one was made from. Its jobs
+// leave queues in which they may no longer wait.
 func (s *Staff) setPartition(c *logv1.SetPartition) command.Result {
 	p, err := conv.PartitionFromLog(c.Partition)
 	if err != nil {
@@ -45,8 +45,8 @@ func (s *Staff) setPartition(c *logv1.SetPartition) command.Result {
 	return command.Result{}
 }
 
-// resettle takes waiting jobs of p out of queues in which they may not stand
-// any more, and says of all of them whether they wait for p to come up.
+// resettle takes waiting jobs of p out of queues in which they may no longer wait,
+// and records for all of them whether they wait for p to come up.
 func (s *Staff) resettle(p *cluster.Partition, wasDown bool) {
 	es := jobs.Edits{}
 	for _, old := range s.roll.InStates(cluster.JobPending, cluster.JobQueued) {
@@ -71,7 +71,7 @@ func (s *Staff) resettle(p *cluster.Partition, wasDown bool) {
 	s.roll.Queues.Commit(es)
 }
 
-// removePartition forgets a partition of which no job waits or runs.
+// removePartition removes a partition without waiting or running jobs.
 func (s *Staff) removePartition(c *logv1.RemovePartition) command.Result {
 	if s.fleet.Partition(c.Name) == nil {
 		return command.Refuse(cluster.CodeNotFound, "partition %q is not known; see: berth partition list", c.Name)
@@ -85,8 +85,8 @@ func (s *Staff) removePartition(c *logv1.RemovePartition) command.Result {
 	return command.Result{}
 }
 
-// setReservation puts a reservation in place of the one that it was made from,
-// and forgets those that have ended and that nobody asks for.
+// setReservation replaces the reservation that the new one was made from, and
+// removes those that have ended and that no job asks for.
 func (s *Staff) setReservation(c *logv1.SetReservation) command.Result {
 	r, err := conv.ReservationFromLog(c.Reservation)
 	if err != nil {
@@ -113,8 +113,8 @@ func (s *Staff) setReservation(c *logv1.SetReservation) command.Result {
 	return command.Result{}
 }
 
-// removeReservation forgets a reservation that no waiting job asks for; jobs
-// that run inside go on.
+// removeReservation removes a reservation that no waiting job asks for; jobs that
+// run inside go on.
 func (s *Staff) removeReservation(c *logv1.RemoveReservation) command.Result {
 	r := s.fleet.Reservations().Get(c.Name)
 	if r == nil {
@@ -128,7 +128,7 @@ func (s *Staff) removeReservation(c *logv1.RemoveReservation) command.Result {
 	return command.Result{}
 }
 
-// asking counts the jobs that ask for a reservation and have not ended.
+// asking counts the unended jobs that ask for a reservation.
 func (s *Staff) asking(name string) (n int) {
 	for _, j := range s.roll.Unended() {
 		if j.Spec.Where.InReservation() == name {

@@ -9,8 +9,8 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// power moves a node between up and powered down. What has happened already, or was
-// overtaken by what the node itself said, changes nothing.
+// power moves a node between up and powered down. Commands already carried out, or
+// overtaken by the node's own reports, change nothing.
 func (s *Staff) power(c *logv1.PowerNode) command.Result {
 	old := s.fleet.Node(cluster.NodeID(c.Node))
 	switch {
@@ -26,7 +26,7 @@ func (s *Staff) power(c *logv1.PowerNode) command.Result {
 	case cluster.PoweringDown:
 		r, same = s.powerDown(&n, old, c)
 	case cluster.PoweringUp:
-		n.Power.Asked = false // it is down for nobody's sake from here on
+		n.Power.Asked = false // no administrator keeps it down any more
 		r, same = s.powerUp(old, c)
 	case cluster.PowerFailed:
 		same = old.Power.State != cluster.PoweringUp
@@ -46,8 +46,8 @@ func (s *Staff) power(c *logv1.PowerNode) command.Result {
 	return command.Result{}
 }
 
-// powerDown says whether n, which is to go down, may, and whether it has gone already.
-// An administrator's word keeps one that is down already there.
+// powerDown decides whether n may go down, and whether it already has. An
+// administrator's order makes one that is already down stay down.
 func (s *Staff) powerDown(n, old *cluster.Node, c *logv1.PowerNode) (r command.Result, same bool) {
 	live := s.roll.On(n.ID).Len()
 	switch was := old.Power.State; {
@@ -72,7 +72,7 @@ func (s *Staff) powerDown(n, old *cluster.Node, c *logv1.PowerNode) (r command.R
 	return r, false
 }
 
-// powerUp says whether a node that is to come up may.
+// powerUp decides whether a node may come up.
 func (s *Staff) powerUp(old *cluster.Node, c *logv1.PowerNode) (r command.Result, same bool) {
 	switch p := old.Power; {
 	case p.State == cluster.PoweringDown:
@@ -89,7 +89,7 @@ func (s *Staff) powerUp(old *cluster.Node, c *logv1.PowerNode) (r command.Result
 	return r, false
 }
 
-// awaited reports whether jobs stand in the queue of a card of n.
+// awaited reports whether jobs are in the queue of a GPU of n.
 func (s *Staff) awaited(n *cluster.Node) bool {
 	for i := range n.GPUs {
 		if len(s.roll.Queues.Of(n.GPUs[i].ID)) > 0 {
@@ -105,7 +105,7 @@ func (s *Staff) isOff(n *cluster.Node) {
 	nodes.Note(*s.at, n, cluster.NodeEvent{Kind: cluster.EventPower, Detail: n.Power.State.String()})
 }
 
-// powerEvent is what a command made of the power of a node.
+// powerEvent returns the event of a command about the power of a node.
 func powerEvent(p cluster.Power, c *logv1.PowerNode) cluster.NodeEvent {
 	e := cluster.NodeEvent{Kind: cluster.EventPower, Detail: p.State.String(), Asked: c.Asked, By: cluster.UID(c.By)}
 	if c.Why != "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Staff changes what there is to run jobs on, and who may use which, and sees to the
-// jobs that this concerns.
+// Staff changes the resources and who may use them, and handles the jobs that this
+// affects.
 type Staff struct {
 	at      *command.Entry
 	roll    *jobs.Roll
@@ -23,12 +23,12 @@ type Staff struct {
 	keyring *credentials.Keyring
 }
 
-// New returns the staff of the site of a roll's jobs.
+// New returns a Staff for the jobs of a roll.
 func New(roll *jobs.Roll, steward *attempts.Steward, keyring *credentials.Keyring) *Staff {
 	return &Staff{roll.At, roll, roll.Fleet, steward, keyring}
 }
 
-// Apply applies a command about the site that concerns jobs.
+// Apply applies a command about resources that affects jobs.
 func (s *Staff) Apply(cmd *logv1.Command) command.Result {
 	switch k := cmd.Kind.(type) {
 	case *logv1.Command_RegisterNode:
@@ -56,13 +56,13 @@ func (s *Staff) Apply(cmd *logv1.Command) command.Result {
 // agentRole is the role of the daemons on nodes, in certificates and tokens.
 const agentRole = "agent"
 
-// register takes over how an agent describes its node.
+// register records an agent's description of its node.
 func (s *Staff) register(m *logv1.Node) command.Result {
 	n, err := conv.NodeFromLog(m)
 	if err != nil {
 		return command.Refuse(cluster.CodeInvalid, "%v", err)
 	}
-	// A node that is removed is denied, so its name must be able to be.
+	// A removed node is denied, so its name must be one that can be denied.
 	if err := credentials.Check(agentRole, string(n.ID)); err != nil {
 		return command.Result{Err: err}
 	}
@@ -79,8 +79,8 @@ func (s *Staff) register(m *logv1.Node) command.Result {
 	return command.Result{}
 }
 
-// foreignGPU refuses a node that reports a GPU of another one, or one on
-// which a job of another one still lies.
+// foreignGPU refuses a node that reports a GPU of another one, or one that a job on
+// another node still holds.
 func (s *Staff) foreignGPU(n *cluster.Node) command.Result {
 	for i := range n.GPUs {
 		id := n.GPUs[i].ID
@@ -96,7 +96,7 @@ func (s *Staff) foreignGPU(n *cluster.Node) command.Result {
 	return command.Result{}
 }
 
-// holderOf is the node on which the last attempt of j lies on a GPU.
+// holderOf returns the node on which the last attempt of j holds a GPU.
 func holderOf(j *cluster.Job, gpu cluster.GPUID) cluster.NodeID {
 	for _, b := range j.Last().Held() {
 		for _, g := range b.GPUs {
@@ -108,8 +108,8 @@ func holderOf(j *cluster.Job, gpu cluster.GPUID) cluster.NodeID {
 	return ""
 }
 
-// setNodeState records that a node fell silent. Its shares stay taken: what
-// runs there may well go on.
+// setNodeState records that a node became silent. Its shares stay taken: its
+// processes may still be running.
 func (s *Staff) setNodeState(c *logv1.SetNodeState) command.Result {
 	old := s.fleet.Node(cluster.NodeID(c.Node))
 	switch {
@@ -118,7 +118,7 @@ func (s *Staff) setNodeState(c *logv1.SetNodeState) command.Result {
 	case c.State != uint32(cluster.NodeUnreachable):
 		return command.Refuse(cluster.CodeInvalid, "a node comes back by registering")
 	case old.BootID != c.BootId || old.State == cluster.NodeUnreachable:
-		return command.Result{} // it called meanwhile, or this is known
+		return command.Result{} // it reconnected meanwhile, or this is known
 	}
 	n := *old
 	n.State, n.Revision, n.Changed = cluster.NodeUnreachable, s.at.Index, s.at.Now
@@ -136,8 +136,8 @@ func (s *Staff) setNodeState(c *logv1.SetNodeState) command.Result {
 }
 
 // fence gives up a silent node. Its attempts end as lost and their shares are
-// free; should it come back, their tokens are too low to count, and what it
-// still runs of them is stopped, since it is not in the set it is sent.
+// freed; should it come back, their tokens are too low to count, and what it still
+// runs of them is stopped, since it is not in the set that the node is sent.
 func (s *Staff) fence(c *logv1.FenceNode) command.Result {
 	old := s.fleet.Node(cluster.NodeID(c.Node))
 	switch {
@@ -171,7 +171,7 @@ func (s *Staff) stays(id cluster.JobID) bool {
 	return j != nil && j.State.Live() && j.Spec.InPlace && !j.Last().Gang.Stopping()
 }
 
-// removeNode forgets a node that holds nothing, and never lets it back under
+// removeNode removes a node that holds nothing, and never admits it again under
 // this name.
 func (s *Staff) removeNode(c *logv1.RemoveNode) command.Result {
 	id := cluster.NodeID(c.Node)
