@@ -1,6 +1,6 @@
-// Package table holds what the entities of the state have in common, of whatever
-// kind they are: that they are found by a key, digested when they changed, written
-// in an order that does not depend on maps, and copied in one go.
+// Package table holds what all kinds of entities of the state have in common: they
+// are found by key, digested after a change, written in an order that does not
+// depend on maps, and copied as a whole.
 package table
 
 import (
@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// digest is a SHA-256 as four numbers, so that digests add up.
+// digest is a SHA-256 as four numbers, so that digests can be summed.
 type digest [4]uint64
 
 func (d *digest) add(o digest) {
@@ -25,29 +25,28 @@ func (d *digest) sub(o digest) {
 	}
 }
 
-// Digesting is put off until the hash is asked for, but not without end:
-// beyond MaxDirty an entry does some of it, so that no single one pays for
-// all.
+// Digesting is deferred until the hash is asked for, within limits: beyond MaxDirty
+// each entry does some of it, so that no single one pays for all.
 const (
 	MaxDirty  = 4096
 	SomeDirty = 1024
 )
 
-// Hash keeps the sum of the digests of all entities. Sums do not depend on
-// order, so a change costs the digest of what changed, and a job that changes
-// five times between two hashes is digested once. The hash guards against
-// faults and not against an adversary, who would have to be the leader.
+// Hash keeps the sum of the digests of all entities. Sums do not depend on order,
+// so a change costs the digest of what changed, and a job that changes five times
+// between two hashes is digested once. The hash guards against faults and not
+// against an adversary, who would have to be the leader.
 type Hash struct {
 	sum    digest
-	dirty  int // keys in all parts
+	dirty  int // keys over all parts
 	parts  []func(limit int) int
 	buf    []byte
 	number []byte
 }
 
 // Now returns the canonical hash of the entities and of meta, which changes with
-// every entry and is kept by nobody. Equal states have equal hashes, however they
-// came about.
+// every entry and is not stored. Equal states have equal hashes, whatever their
+// histories.
 func (h *Hash) Now(meta proto.Message) []byte {
 	for _, settle := range h.parts {
 		settle(h.dirty)
@@ -61,7 +60,7 @@ func (h *Hash) Now(meta proto.Message) []byte {
 	return out
 }
 
-// Some spreads the cost of a coming hash over the entries before it.
+// Some spreads the cost of the next hash over the entries before it.
 func (h *Hash) Some() {
 	if h.dirty <= MaxDirty {
 		return
@@ -72,7 +71,7 @@ func (h *Hash) Some() {
 	}
 }
 
-// Dirty is how many entities are yet to be digested.
+// Dirty returns how many entities have yet to be digested.
 func (h *Hash) Dirty() int { return h.dirty }
 
 // digest hashes kind, key and record. Records have no maps and no unknown
@@ -83,7 +82,7 @@ func (h *Hash) digest(k Kind, key []byte, rec proto.Message) (d digest) {
 	buf = append(buf, key...)
 	buf, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(buf, rec)
 	if err != nil {
-		panic("fsm: encode record: " + err.Error()) // text that is not UTF-8 never gets in
+		panic("fsm: encode record: " + err.Error()) // non-UTF-8 text never gets in
 	}
 	h.buf = buf
 	sum := sha256.Sum256(buf)
@@ -93,21 +92,21 @@ func (h *Hash) digest(k Kind, key []byte, rec proto.Message) (d digest) {
 	return d
 }
 
-// Number is a key that is a number, for Digests; valid until the next one.
+// Number returns a numeric key for Digests, valid until the next call.
 func (h *Hash) Number(n uint64) []byte {
 	h.number = binary.BigEndian.AppendUint64(h.number[:0], n)
 	return h.number
 }
 
-// Digests are those of one class of entities.
+// Digests holds the digests of one kind of entities.
 type Digests[K comparable] struct {
 	hash  *Hash
 	have  map[K]digest
 	dirty map[K]struct{}
 }
 
-// NewDigests returns the digests of entities of a kind in h. key is how the key of
-// one is hashed, and record its stored form, nil when it is gone.
+// NewDigests returns the digests of entities of a kind in h. key returns how an
+// entity's key is hashed, and record its stored form, nil if it is gone.
 func NewDigests[K comparable](h *Hash, kind Kind, key func(K) []byte, record func(K) proto.Message) *Digests[K] {
 	d := &Digests[K]{hash: h, have: map[K]digest{}, dirty: map[K]struct{}{}}
 	h.parts = append(h.parts, func(limit int) int {
@@ -122,18 +121,18 @@ func NewDigests[K comparable](h *Hash, kind Kind, key func(K) []byte, record fun
 	return d
 }
 
-// Touch notes that an entity came, changed, or is gone.
+// Touch records that an entity was added, changed or removed.
 func (d *Digests[K]) Touch(key K) {
 	n := len(d.dirty)
 	d.dirty[key] = struct{}{}
 	d.hash.dirty += len(d.dirty) - n
 }
 
-// Len is how many digests are held.
+// Len returns how many digests are held.
 func (d *Digests[K]) Len() int { return len(d.have) }
 
 // settle brings at most limit digests up to date, and returns how many it did.
-// Which ones is of no account: the sum is the same once all are.
+// Which ones does not matter: the sum is the same once all are.
 func (d *Digests[K]) settle(limit int, of func(K) (digest, bool)) int {
 	n := 0
 	for key := range d.dirty {

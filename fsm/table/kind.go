@@ -1,7 +1,6 @@
 package table
 
-// Kind is the class of an entity, part of what is hashed: numbers are never
-// given anew.
+// Kind is the class of an entity, part of what is hashed: numbers are never reused.
 type Kind byte
 
 // The kinds of entities.
@@ -31,5 +30,5 @@ const (
 	Upload
 )
 
-// Array is far from those above, which go on.
+// Array is far from those above, which continue.
 const Array Kind = 64

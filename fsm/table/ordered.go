@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// ordered keeps the entities of a table in the order of their keys, since to sort ten
-// thousand nodes for each submit takes longer than all else about it.
+// ordered keeps the entities of a table sorted by key, since sorting ten thousand
+// nodes for each submission takes longer than everything else about it.
 type ordered[K comparable, V any] struct {
-	mu    sync.Mutex // of those who read at once
-	keys  []K        // nil if it has to be made anew
-	rows  []V        // of the keys; never changed once somebody has it
-	again []K        // what was put since in the place of another
+	mu    sync.Mutex // for concurrent readers
+	keys  []K        // nil if it must be rebuilt
+	rows  []V        // of the keys; never changed once handed out
+	again []K        // keys whose entity was replaced since
 }
 
-// put notes that an entity is put; there says that it takes another's place.
+// put records that an entity is put; there says that it replaces another.
 func (o *ordered[K, V]) put(k K, there bool) {
 	if o.keys == nil {
 		return

@@ -7,9 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Table holds the entities of one kind by their keys. Values are immutable: a
-// change puts another one in the place of the old, so that a copy of the table
-// stays as it is.
+// Table holds the entities of one kind by key. Values are immutable: a change
+// replaces the value, so that a copy of the table does not change.
 type Table[K comparable, V any] struct {
 	rows    map[K]V
 	compare func(a, b K) int
@@ -17,14 +16,14 @@ type Table[K comparable, V any] struct {
 	ordered ordered[K, V]
 }
 
-// Of is what tells the entities of one kind from those of others.
+// Of is what distinguishes the entities of one kind from others.
 type Of[K comparable, V any] struct {
 	Kind Kind
-	// Key is how the key of one is hashed.
+	// Key returns how a key is hashed.
 	Key func(K) []byte
 	// Compare is the order in which they are written.
 	Compare func(a, b K) int
-	// Record is the stored form of one.
+	// Record returns the stored form of an entity.
 	Record func(K, V) proto.Message
 }
 
@@ -41,7 +40,7 @@ func New[K comparable, V any](h *Hash, of Of[K, V]) *Table[K, V] {
 	return t
 }
 
-// Get returns the entity with a key, the zero value when there is none.
+// Get returns the entity with a key, the zero value if there is none.
 func (t *Table[K, V]) Get(k K) V { return t.rows[k] }
 
 // Has reports whether there is an entity with a key.
@@ -50,24 +49,24 @@ func (t *Table[K, V]) Has(k K) bool {
 	return ok
 }
 
-// Len is how many there are.
+// Len returns the number of entities.
 func (t *Table[K, V]) Len() int { return len(t.rows) }
 
-// Put adds an entity, or puts it in the place of the one with its key.
+// Put adds an entity, or replaces the one with its key.
 func (t *Table[K, V]) Put(k K, v V) {
 	t.ordered.put(k, t.Has(k))
 	t.rows[k] = v
 	t.digests.Touch(k)
 }
 
-// Drop forgets the entity with a key.
+// Drop removes the entity with a key.
 func (t *Table[K, V]) Drop(k K) {
 	t.ordered.forget()
 	delete(t.rows, k)
 	t.digests.Touch(k)
 }
 
-// Rows are the entities by key, in no order. They are not to be changed.
+// Rows returns the entities by key, unordered. The caller must not modify the map.
 func (t *Table[K, V]) Rows() map[K]V { return t.rows }
 
 // Keys returns all keys in order.
@@ -76,22 +75,22 @@ func (t *Table[K, V]) Keys() []K { return slices.SortedFunc(maps.Keys(t.rows), t
 // List returns all entities in the order of their keys.
 func (t *Table[K, V]) List() []V { return slices.Clone(t.Shared()) }
 
-// Shared is List without a copy: the slice stays as it is, and is not to be changed. It
-// may be called by several at once, but not beside a change.
+// Shared is List without a copy: the slice does not change, and the caller must not
+// modify it. It may be called concurrently, but not concurrently with a change.
 func (t *Table[K, V]) Shared() []V { return t.ordered.list(t) }
 
-// View is a copy to read from, which stays as it is.
+// View returns a copy for reading, which does not change.
 func (t *Table[K, V]) View() *Table[K, V] {
 	return &Table[K, V]{rows: maps.Clone(t.rows), compare: t.compare}
 }
 
-// Text is a key that is text, for Of.
+// Text returns a key that is text, for Of.
 func Text[K ~string](k K) []byte { return []byte(k) }
 
-// One is the key of what there is at most one of.
+// One is the key of an entity of which there is at most one.
 type One struct{}
 
-// NewOne returns the digest of what there is at most one of.
+// NewOne returns the digest of an entity of which there is at most one.
 func NewOne(h *Hash, kind Kind, record func() proto.Message) *Digests[One] {
 	return NewDigests(h, kind, func(One) []byte { return nil }, func(One) proto.Message { return record() })
 }

@@ -23,10 +23,10 @@ func (w *Writer) Send(r *logv1.Record) {
 	}
 }
 
-// Err is the first error, nil when there was none.
+// Err returns the first error, or nil.
 func (w *Writer) Err() error { return w.err }
 
-// SortedKeys are the keys of a map in order.
+// SortedKeys returns the keys of a map in order.
 func SortedKeys[K interface{ ~string | ~uint64 }, V any](m map[K]V) []K {
 	return slices.Sorted(maps.Keys(m))
 }
