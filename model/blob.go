@@ -18,7 +18,7 @@ const weightsVersion = 2
 
 const weightsMagic = "BWGT"
 
-// Encode writes w in its only encoding: magic, version, the number of
+// Encode encodes w in its canonical form: magic, version, the number of
 // coefficients, little-endian floats, what was learned of each target, and a
 // CRC-32C of all before it.
 func (w *Weights) Encode() []byte {
@@ -78,8 +78,8 @@ func (l *Learned) append(b []byte) []byte {
 	return l.Forest.Append(b)
 }
 
-// DecodeWeights reads what Encode wrote and refuses everything else: wrong
-// length or version, damage, NaN, infinities, values out of range. Errors wrap
+// DecodeWeights decodes the result of Encode and refuses everything else: wrong
+// length or version, corruption, NaN, infinities, values out of range. Errors wrap
 // ErrWeights.
 func DecodeWeights(b []byte) (Weights, error) {
 	var w Weights
@@ -142,8 +142,8 @@ func (r *reader) take(n int) []byte {
 
 func (r *reader) float() float64 { return math.Float64frombits(binary.LittleEndian.Uint64(r.take(8))) }
 
-// count reads a number of things and refuses one above limit, so that damage
-// cannot make the program allocate.
+// count reads a count and refuses one above limit, so that corrupt input cannot
+// make the program allocate.
 func (r *reader) count(limit int) int {
 	n := int(binary.LittleEndian.Uint16(r.take(2)))
 	if r.err == nil && n > limit {

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// catalogueEntry holds what one well-known model costs in float32: figures of
-// the whole model, and per sample (bytes and FLOPs). masks are saved bytes that
-// no precision shrinks.
+// catalogueEntry is the cost of one well-known model in float32: figures of the
+// whole model, and per sample (bytes and FLOPs). masks are saved bytes that no
+// precision shrinks.
 type catalogueEntry struct {
 	name   string
-	seqLen int64 // tokens a sample, 0 for images
+	seqLen int64 // tokens per sample, 0 for images
 	params, paramBytes,
 	saved, masks, live, largest, input, output, workspace, moved, acts, matrix, flops,
 	convs, linears, activations, norms, others int64
 }
 
-// Catalogue lists the names that FromCatalogue knows, sorted.
+// Catalogue returns the names that FromCatalogue knows, sorted.
 func Catalogue() []string {
 	names := make([]string, len(catalogue))
 	for i := range catalogue {
@@ -29,13 +29,12 @@ func Catalogue() []string {
 	return names
 }
 
-// FromCatalogue gives the features of a well-known model by its name, such as
-// "resnet50". Case, '-' and '_' do not matter. It is for users who have no
-// ONNX file at hand; the shape is the published one at its usual input size.
-// A sequence length other than the model's own scales activations linearly
-// below it, and above it by the power 3/2 (attention scores grow with the
-// square, the rest linearly). An unknown name gives an error that lists near
-// ones.
+// FromCatalogue returns the features of a well-known model by its name, such as
+// "resnet50". Case, '-' and '_' do not matter. It is for users without an ONNX file
+// at hand; the shape is the published one at its usual input size. A sequence
+// length other than the model's own scales activations linearly below it, and above
+// it by the power 3/2 (attention scores grow with the square, the rest linearly).
+// An unknown name gives an error that lists similar ones.
 func FromCatalogue(name string, run Run) (Features, error) {
 	i := slices.IndexFunc(catalogue[:], func(e catalogueEntry) bool { return plain(e.name) == plain(name) })
 	if i < 0 {
@@ -58,7 +57,7 @@ func FromCatalogue(name string, run Run) (Features, error) {
 	return f, f.Check()
 }
 
-// stretch takes a figure per sample to a run's batch and sequence length.
+// stretch scales a per-sample figure to a run's batch and sequence length.
 func (e *catalogueEntry) stretch(v int64, run Run) int64 {
 	x := float64(v) * float64(run.Batch)
 	if e.seqLen > 0 && run.SeqLen > 0 {
@@ -71,12 +70,12 @@ func (e *catalogueEntry) stretch(v int64, run Run) int64 {
 	return int64(min(x, float64(MaxBytes)))
 }
 
-// plain is a name without what people write differently.
+// plain removes from a name what people write differently.
 func plain(s string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(s))
 }
 
-// near finds the five names with the least edit distance to name.
+// near returns the five names with the least edit distance to name.
 func near(name string) []string {
 	want := plain(shorten(name))
 	names := Catalogue()
@@ -91,7 +90,7 @@ func near(name string) []string {
 	return names[:min(5, len(names))]
 }
 
-// distance is Levenshtein's.
+// distance is the Levenshtein distance.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

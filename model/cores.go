@@ -6,30 +6,30 @@ import (
 	"github.com/berth-scheduler/berth/model/gpuspec"
 )
 
-// CoresType is the name, in requests, samples and predictions, of a run on
-// cores in place of GPUs.
+// CoresType is the name, in requests, samples and predictions, of a run on CPU
+// cores instead of GPUs.
 const CoresType = "cpu"
 
 func onCores(gpuType string) bool { return strings.EqualFold(gpuType, CoresType) }
 
-// Confidences in a run on cores. Nothing is known of the node's processor, so
-// that the physics says little; runs of the same job say more.
+// Confidences in a run on cores. The node's processor is unknown, so physics says
+// little; runs of the same job say more.
 const (
 	confidenceCores      = 0.3
-	confidenceCoresRatio = 0.4 // by runs of the same job on a GPU
+	confidenceCoresRatio = 0.4 // from runs of the same job on a GPU
 )
 
-// hostMargin is by how much more than was seen or worked out a run may take of
-// host memory: unlike a GPU's, its allocator seldom gives anything back.
+// hostMargin is the factor by which a run may exceed the measured or computed host
+// memory: unlike a GPU's, its allocator seldom gives anything back.
 const hostMargin = 1.3
 
 // maxParallel bounds the cores that one training step keeps busy.
 const maxParallel = 256
 
-// cores predicts a run of the job on t.CPUMilli cores that does the work of all
-// its GPUs, one after the other. Its memory is the host's: HostMemMiB holds
-// parameters and activations, and is what to reserve. Seconds is 0 when nobody
-// can tell; what the user declared is about GPUs and does not count.
+// cores predicts a run of the job on t.CPUMilli cores that does the work of all its
+// GPUs, one after the other. Its memory is the host's: HostMemMiB holds parameters
+// and activations, and is what to reserve. Seconds is 0 if unknown; the user's
+// declarations are about GPUs and do not count.
 func (p *Predictor) cores(r *Request, t TypeInfo, parts []Part) (Prediction, []Part) {
 	cores := float64(t.CPUMilli) / 1000
 	core := gpuspec.OneCore()
@@ -50,9 +50,8 @@ func (p *Predictor) cores(r *Request, t TypeInfo, parts []Part) (Prediction, []P
 	return q, parts
 }
 
-// coresHistory replaces what earlier runs of the same job have measured: on
-// cores, or else on a GPU, times how much longer the physics says that it takes
-// on cores.
+// coresHistory applies the measurements of earlier runs of the same job: on cores,
+// or else on a GPU, times how much longer the physics predicts it takes on cores.
 func (p *Predictor) coresHistory(r *Request, q *Prediction) {
 	if o := p.h.onCores(r.Signature); o != nil && o.runs > 0 {
 		if o.hostMiB > 0 {
@@ -81,9 +80,9 @@ func (p *Predictor) coresHistory(r *Request, q *Prediction) {
 	q.Source, q.Confidence = SourceHistory, confidenceCoresRatio
 }
 
-// coresStep is a roofline over the whole step: cores hide little of one behind
-// the other, so that both add up. Everything is FP32: most servers' cores have
-// no faster way.
+// coresStep is a roofline over the whole step: cores overlap little of compute and
+// memory traffic, so both add up. Everything is FP32: most servers' cores have no
+// faster mode.
 func (w *Weights) coresStep(f *Features, core gpuspec.Core, cores float64, gpus int) float64 {
 	flops, bytes := float64(f.FLOPs), f.traffic()
 	optimizer := 0.0
@@ -98,12 +97,12 @@ func (w *Weights) coresStep(f *Features, core gpuspec.Core, cores float64, gpus 
 	return float64(float64(gpus)*work) + optimizer/core.Bandwidth(cores) + float64(w.StepMillis/1e3)
 }
 
-// widened is how much larger activations are in FP32 than as they were counted.
+// widened returns how much larger activations are in FP32 than as counted.
 func widened(f *Features) float64 { return 4 / float64(f.Precision.ActivationBytes(4)) }
 
-// coresMemory adds up what a run on cores takes of the host, in MiB: one copy of
-// the parameters, and the activations of what all GPUs would have held. parts
-// receives the components.
+// coresMemory adds up the host memory of a run on cores, in MiB: one copy of the
+// parameters, and the activations of what all GPUs would have held. parts receives
+// the components.
 func (w *Weights) coresMemory(f *Features, gpus int, parts []Part) (float64, []Part) {
 	total := 0.0
 	add := func(name string, v float64) {

@@ -42,10 +42,10 @@ func (w *Weights) memory(f *Features, spec *gpuspec.Spec, parts []Part) (float64
 	return total, parts
 }
 
-// maxParts is how many components memory names at most.
+// maxParts is the maximum number of components that memory returns.
 const maxParts = 10
 
-// rate is the sustained speed of matrix products in FLOPs a second.
+// rate returns the sustained speed of matrix products in FLOPs per second.
 func (w *Weights) rate(p Precision, spec *gpuspec.Spec) float64 {
 	plain := w.FP32Efficiency * spec.FP32TFLOPS * 1e12
 	tensor := w.TensorEfficiency * spec.TensorTFLOPS * 1e12
@@ -59,11 +59,10 @@ func (w *Weights) rate(p Precision, spec *gpuspec.Spec) float64 {
 	}
 }
 
-// step is a roofline over the whole network: the longer of computing and
-// moving bytes, plus the part of the shorter that does not hide behind it, and
-// never less than its kernels take at their shortest or the host takes to
-// launch them. Small kernels do not fill a large GPU: utilization counts
-// waves of threads.
+// step is a roofline over the whole network: the longer of computing and moving
+// bytes, plus the part of the shorter that is not overlapped, and never less than
+// the minimum time of its kernels or the host's time to launch them. Small kernels
+// do not fill a large GPU: utilization counts waves of threads.
 func (w *Weights) step(f *Features, spec *gpuspec.Spec) (seconds, util float64) {
 	flops, bytes := float64(f.FLOPs), float64(f.MovedBytes)
 	kernels := w.KernelsPerLayer * float64(f.Convs+f.Linears+f.Activations+f.Norms+f.Others)
@@ -101,13 +100,13 @@ func (w *Weights) host(f *Features, stepSec float64) (memMiB, cpuMilli int64) {
 	return ceil(mem), ceil(cpu)
 }
 
-// power is the board's draw at a utilization of 0 to 1, in watts.
+// power returns the board's draw at a utilization of 0 to 1, in watts.
 func (w *Weights) power(spec *gpuspec.Spec, util float64) int64 {
 	tdp := float64(spec.TDPWatt)
 	return ceil(min(tdp, tdp*(w.IdlePowerShare+float64(w.DynamicPowerShare*util))))
 }
 
-// ceil rounds up into the range of what a prediction may hold.
+// ceil rounds up into the range of a prediction.
 func ceil(v float64) int64 {
 	const most = 1 << 50
 	if !(v > 0) {

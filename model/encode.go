@@ -11,14 +11,14 @@ import (
 // MaxFeatureBytes bounds the encoding of Features.
 const MaxFeatureBytes = 4 << 10
 
-// featuresVersion is the first byte of the encoding. A change of the fields or
-// of their order needs a new one.
+// featuresVersion is the first byte of the encoding. It must change with the fields
+// or their order.
 const featuresVersion = 2
 
 // ErrFeatures is wrapped by the errors of DecodeFeatures.
 var ErrFeatures = errors.New("bad model features")
 
-// Encode writes f in its only encoding: equal features give equal bytes.
+// Encode encodes f in its canonical form: equal features give equal bytes.
 func (f *Features) Encode() []byte {
 	b := make([]byte, 0, 192)
 	b = append(b, featuresVersion, byte(f.Mode), boolByte(f.Partial), boolByte(f.Checkpointing))
@@ -39,7 +39,7 @@ func boolByte(v bool) byte {
 	return 0
 }
 
-// DecodeFeatures reads what Encode wrote. It refuses anything else: other
+// DecodeFeatures decodes the result of Encode. It refuses anything else: other
 // versions, trailing bytes, numbers out of range, padded numbers. Errors wrap
 // ErrFeatures.
 func DecodeFeatures(b []byte) (Features, error) {

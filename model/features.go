@@ -1,11 +1,11 @@
-// Package model predicts what a job needs on each GPU type: peak memory,
-// share of the GPU, time, host memory, CPU and power. Physics comes first (an
-// analytic core over what the graph says), memory second (what the same job
-// took before). Users' declarations win over both.
+// Package model predicts what a job needs on each GPU type: peak memory, share of
+// the GPU, time, host memory, CPU and power. Physics comes first (an analytic core
+// over what the graph says), memory second (what the same job took before). Users'
+// declarations take precedence over both.
 //
-// Reading models happens on the client, in FromGraph and FromCatalogue; the
-// result, Features, is small, bounded and carries no user data beyond the
-// model's name. Everything here is pure: equal arguments give equal results.
+// Reading models happens on the client, in FromGraph and FromCatalogue; the result,
+// Features, is small, bounded and carries no user data beyond the model's name.
+// Everything here is pure: equal arguments give equal results.
 package model
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/berth-scheduler/berth/model/graph"
 )
 
-// Source tells where knowledge about a job comes from.
+// Source says where knowledge about a job comes from.
 type Source string
 
-// The sources, from the strongest to none. In Features only the last three
-// occur.
+// The sources, from the strongest to none. In Features only the last three occur.
 const (
 	SourceDeclared Source = "declared"
 	SourceHistory  Source = "history"
-	// SourceProgram is runs of the same program with other numbers among its arguments.
+	// SourceProgram is runs of the same program with other numbers among its
+	// arguments.
 	SourceProgram Source = "program"
 	// SourceImported is runs under another scheduler, of jobs of the same name.
 	SourceImported  Source = "imported"
@@ -38,13 +38,14 @@ const (
 	SourceNone      Source = "none"
 )
 
-// Precision and Optimizer are graph's, so that callers need one package.
+// Precision and Optimizer are those of package graph, so that callers need only one
+// package.
 type (
 	Precision = graph.Precision
 	Optimizer = graph.Optimizer
 )
 
-// Mode reports whether a job trains or infers.
+// Mode says whether a job trains or infers.
 type Mode uint8
 
 // The modes.
@@ -66,33 +67,33 @@ const (
 // Run says how a model will be run.
 type Run struct {
 	Mode      Mode
-	Batch     int64 // samples a step on one GPU, 1 to graph.MaxBatch
-	SeqLen    int64 // 0: the model's own
-	Steps     int64 // 0: unknown
+	Batch     int64 // samples per step on one GPU, 1 to graph.MaxBatch
+	SeqLen    int64 // 0 for the model's own
+	Steps     int64 // 0 if unknown
 	Precision Precision
 	Optimizer Optimizer // training only
 	// Framework is "pytorch", "tensorflow", "jax" or empty for unknown.
 	Framework string
-	// Checkpointing says that activations are computed again in the backward
-	// pass instead of being kept.
+	// Checkpointing means that activations are recomputed in the backward pass
+	// instead of being kept.
 	Checkpointing bool
-	// LoRARank is the rank of low-rank adapters, which alone are trained; 0 for
-	// none (Hu et al. 2021, arXiv:2106.09685).
+	// LoRARank is the rank of low-rank adapters, which are then the only weights
+	// trained; 0 for none (Hu et al. 2021, arXiv:2106.09685).
 	LoRARank int64
-	// WeightBits is the width of stored weights when it is not the precision's:
+	// WeightBits is the width of stored weights if it differs from the precision's:
 	// 4 or 8 for quantized models; 0 otherwise.
 	WeightBits int64
 }
 
-// Declared holds what the user says that the job needs; 0 means not said.
-// Declared numbers win over every estimate.
+// Declared holds what the user says that the job needs; 0 means not said. Declared
+// numbers take precedence over every estimate.
 type Declared struct {
 	GPUMemMiB int64 // as NVML would show it, CUDA context included
 	UtilMilli int64 // thousandths of a GPU, 1 to 1000
 	Seconds   float64
 }
 
-// over fills what d leaves open from other.
+// over fills in from other what d leaves open.
 func (d Declared) over(other Declared) Declared {
 	d.GPUMemMiB = cmp.Or(d.GPUMemMiB, other.GPUMemMiB)
 	d.UtilMilli = cmp.Or(d.UtilMilli, other.UtilMilli)
@@ -100,42 +101,42 @@ func (d Declared) over(other Declared) Declared {
 	return d
 }
 
-// Features is what the server learns of a job's model. Bytes and FLOPs are
-// those of one step at the run's batch size and precision; all are at most
-// MaxBytes. The zero value means that nothing is known.
+// Features is what the server knows of a job's model. Bytes and FLOPs are those of
+// one step at the run's batch size and precision; all are at most MaxBytes. The
+// zero value means that nothing is known.
 type Features struct {
-	Source Source // graph, catalogue or none (also when empty)
+	Source Source // graph, catalogue or none (also if empty)
 	Model  string
 	Run
 
-	Params         int64 // values of the weights
+	Params         int64 // number of weights
 	ParamBytes     int64 // weights and running statistics, as stored on the GPU
-	TrainedBytes   int64 // of the weights that get gradients; 0 means all that training has
+	TrainedBytes   int64 // of the weights that get gradients; 0 means all if training
 	SavedBytes     int64 // activations kept for the backward pass
-	LiveBytes      int64 // most that inference holds beside the weights
+	LiveBytes      int64 // peak that inference holds besides the weights
 	LargestBytes   int64 // largest single activation
 	InputBytes     int64
 	OutputBytes    int64
 	WorkspaceBytes int64
 	MovedBytes     int64 // forward memory traffic
 	FLOPs          int64 // forward, a multiply-add counts as two
-	// ActBytes is what all layers put out in one forward pass (SchedTune's
-	// activations), MatrixBytes what convolutions and matrix products do (the
+	// ActBytes is the output of all layers in one forward pass (SchedTune's
+	// activations), MatrixBytes that of convolutions and matrix products (the
 	// activations of Radosavovic et al. 2020, arXiv:2003.13678).
 	ActBytes, MatrixBytes int64
-	// TracedBytes is the peak of a shape-only trace of one whole step, gradients
-	// included, optimizer states not; 0 when nobody traced it.
+	// TracedBytes is the peak of a shape-only trace of one whole step, including
+	// gradients but not optimizer states; 0 without a trace.
 	TracedBytes int64
-	// ScoreBytes is what attention's score matrices would take, were they all
-	// kept; 0 when the model computes them in tiles.
+	// ScoreBytes is the size of attention's score matrices if all were kept; 0 if
+	// the model computes them in tiles.
 	ScoreBytes int64
-	// Blocks counts the repeated blocks (transformer layers), Width the values
-	// that flow between them per sample and position; 0 when unknown.
+	// Blocks is the number of repeated blocks (transformer layers), Width the
+	// values that flow between them per sample and position; 0 if unknown.
 	Blocks, Width int64
 
 	Convs, Linears, Activations, Norms, Others int64
 
-	// Partial says that part of the graph was not understood.
+	// Partial means that part of the graph was not understood.
 	Partial  bool
 	Declared Declared
 }
@@ -218,11 +219,11 @@ func (f *Features) numbers() []number {
 	}
 }
 
-// Signature names the job that f and identity describe: runs with equal
-// signatures are taken as repetitions of each other. identity is whatever the
-// caller knows of the program beyond its model: user, command, image digest.
-// Steps and declared numbers do not count: the job is the same when it runs
-// longer. The result is 32 hexadecimal digits.
+// Signature returns the name of the job that f and identity describe: runs with
+// equal signatures count as repetitions of each other. identity is whatever the
+// caller knows of the program besides its model: user, command, image digest. Steps
+// and declared numbers do not count: the job is the same when it runs longer. The
+// result is 32 hexadecimal digits.
 func (f Features) Signature(identity string) string {
 	f.Declared, f.Steps = Declared{}, 0
 	h := sha256.New()
@@ -232,8 +233,8 @@ func (f Features) Signature(identity string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// FromGraph computes the features of a graph for a run. name is what to call
-// the model; it is cut to MaxModelName bytes. The errors are those of run.
+// FromGraph computes the features of a graph for a run. name is the model's name;
+// it is cut to MaxModelName bytes. The errors are those of run.
 func FromGraph(g *graph.Graph, name string, run Run) (Features, error) {
 	s, err := graph.Summarize(g, graph.Options{
 		Batch: run.Batch, SeqLen: run.SeqLen, Training: run.Mode == Training, Precision: run.Precision, Optimizer: run.Optimizer,
