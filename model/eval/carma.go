@@ -22,7 +22,7 @@ const (
 	maxTableBytes = 4 << 20
 )
 
-// readTables keeps the layer tables of a file: a .model or .txt file, or a tar
+// readTables reads the layer tables of a file: a .model or .txt file, or a tar
 // archive of them.
 func readTables(b *builder, path string) error {
 	f, err := os.Open(path)
@@ -72,7 +72,8 @@ func (b *builder) table(name string, r io.Reader) error {
 	return nil
 }
 
-// jobName is a job's name without endings and what people write differently.
+// jobName returns a job's name without extensions and without what people write
+// differently.
 func jobName(s string) string {
 	s = strings.ToLower(filepath.Base(s))
 	for _, end := range []string{".model", ".rad", ".py", ".sh", ".txt"} {
@@ -81,8 +82,8 @@ func jobName(s string) string {
 	return plain(s)
 }
 
-// readCarma reads measured jobs of Yousefzadeh-Asl-Miandoab et al., "CARMA",
-// whose models stand in layer tables beside them or in an earlier folder.
+// readCarma reads measured jobs of Yousefzadeh-Asl-Miandoab et al., "CARMA", whose
+// models are in layer tables next to them or in an earlier folder.
 func readCarma(b *builder, t *table) error {
 	name := []string{"model", "job", "name", "workload", "model_name", "job_name", "task", "file", "script"}
 	mem := []string{
@@ -134,8 +135,8 @@ func readCarma(b *builder, t *table) error {
 
 var batchInName = regexp.MustCompile(`_(\d{1,5})(?:_|\.|$)`)
 
-// carmaRun is how a job runs: what its line says, else what CARMA's scripts
-// do. All train in FP32; vision models with Adam, AdamW on CIFAR-100 and for
+// carmaRun returns how a job runs: as its line says, else as in CARMA's scripts.
+// All train in FP32; vision models with Adam, AdamW on CIFAR-100 and for
 // segmentation, language models with AdamW on 512 tokens.
 func carmaRun(job string, l line) model.Run {
 	run := model.Run{Mode: model.Training, Precision: graph.FP32, Optimizer: graph.Adam, Framework: "pytorch"}
@@ -159,20 +160,20 @@ func carmaRun(job string, l line) model.Run {
 			run.Batch = v
 		}
 	}
-	if gpus := l.count("n_gpus", "num_gpus", "gpus", "gpu_count"); gpus > 1 { // DataParallel deals a batch out
+	if gpus := l.count("n_gpus", "num_gpus", "gpus", "gpu_count"); gpus > 1 { // DataParallel splits a batch
 		run.Batch = (run.Batch + gpus - 1) / gpus
 	}
 	return run
 }
 
-// smallestNamed is the smallest number in a job's name that is its batch:
+// smallestNamed is the smallest number in a job's name that is taken for its batch:
 // lower ones count repetitions or GPUs.
 const smallestNamed = 16
 
-// tableOf finds the layer table of a job, and the batch to take where none is
-// known. Names match whole, with the batch behind them, or less what stands
-// behind the last '_' or digits of a version; at last a name may be the
-// beginning of one table's name alone.
+// tableOf finds the layer table of a job, and the batch to assume if none is known.
+// Names match exactly, with the batch appended, or without the part after the last
+// '_' or the digits of a version; as a last resort a name may be the prefix of
+// exactly one table's name.
 func (b *builder) tableOf(job string, batch int64) (*layerTable, int64) {
 	base := strings.ToLower(filepath.Base(job))
 	for short := base; short != ""; short = shorter(short) {
@@ -200,8 +201,8 @@ func (b *builder) tableOf(job string, batch int64) (*layerTable, int64) {
 
 var version = regexp.MustCompile(`v?\d+$`)
 
-// shorter drops a version, or what stands behind the last '_', '-' or '.';
-// empty when nothing is left to drop.
+// shorter drops a version, or the part after the last '_', '-' or '.'; it returns
+// "" if nothing is left to drop.
 func shorter(s string) string {
 	if cut := version.ReplaceAllString(s, ""); cut != s {
 		return strings.TrimRight(cut, "_-.")
@@ -216,7 +217,7 @@ func usual(t *layerTable, key string) int64 {
 	return usualBatch(key)
 }
 
-// usualBatch is the batch of CARMA's scripts that do not name theirs.
+// usualBatch returns the batch of CARMA's scripts whose names do not contain it.
 func usualBatch(key string) int64 {
 	switch {
 	case strings.Contains(key, "bert"):

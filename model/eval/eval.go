@@ -1,6 +1,6 @@
-// Package eval measures how well jobs' needs are predicted: it reads data sets
-// of measured runs, splits them so that nothing of what is scored was trained
-// on, and compares trainers by the same figures. See DESIGN.md.
+// Package eval measures how well jobs' needs are predicted: it reads data sets of
+// measured runs, splits them so that nothing that is scored was trained on, and
+// compares trainers by the same figures. See DESIGN.md.
 //
 // Everything is deterministic: equal files and options give equal results.
 package eval
@@ -17,7 +17,7 @@ import (
 // Target is what is predicted.
 type Target string
 
-// The targets. MemorySummary is peak memory too, but of jobs of which only the
+// The targets. MemorySummary is also peak memory, but of jobs of which only the
 // figures of a model card are known: parameters, FLOPs, outputs of its matrix
 // products, input size.
 const (
@@ -30,7 +30,7 @@ const (
 // Targets lists the targets in the order of reports.
 func Targets() []Target { return []Target{Memory, MemorySummary, Util, Time} }
 
-// ParseTarget reads a target or one of its synonyms; case, '-' and '_' do not
+// ParseTarget parses a target or one of its synonyms; case, '-' and '_' do not
 // matter.
 func ParseTarget(s string) (Target, error) {
 	switch plain(s) {
@@ -68,21 +68,21 @@ type Row struct {
 	Dataset string
 	Model   string
 	Family  string
-	GPU     string // normal form of gpuspec
+	GPU     string // normalized by gpuspec
 	Label   Label
-	// OffsetMiB is what Sample.PeakMiB has beside the published figure, so that
-	// all samples are of one kind: the CUDA context, for an Allocator label.
-	// Errors are measured without it.
+	// OffsetMiB is what Sample.PeakMiB includes in addition to the published
+	// figure, so that all samples are comparable: the CUDA context, for an
+	// Allocator label. Errors are measured without it.
 	OffsetMiB int64
 	// ID is equal for equal lines of equal data sets.
 	ID uint64
-	// Sample holds what was measured, 0 where it was not, and what was known
-	// before the run.
+	// Sample holds what was measured, 0 if it was not, and what was known before
+	// the run.
 	Sample model.Sample
 }
 
-// actual is the published figure, 0 if it was not measured: MiB, percent of a
-// GPU, or milliseconds a step.
+// actual returns the published figure, 0 if it was not measured: MiB, percent of a
+// GPU, or milliseconds per step.
 func (r *Row) actual(t Target) float64 {
 	switch t {
 	case Util:
@@ -103,11 +103,11 @@ type Set struct {
 	Dataset string
 	Target  Target
 	Rows    []Row
-	// Skipped counts the lines that make no row, by reason.
+	// Skipped counts the lines that yield no row, by reason.
 	Skipped map[string]int
 }
 
-// Censored is the number of censored rows.
+// Censored returns the number of censored rows.
 func (s *Set) Censored() int {
 	n := 0
 	for i := range s.Rows {
@@ -118,7 +118,7 @@ func (s *Set) Censored() int {
 	return n
 }
 
-// skippedTotal is the number of lines that made no row.
+// skippedTotal returns the number of lines that yielded no row.
 func (s *Set) skippedTotal() int {
 	n := 0
 	for _, v := range s.Skipped {
@@ -127,7 +127,7 @@ func (s *Set) skippedTotal() int {
 	return n
 }
 
-// SkippedText says what was left out and why, largest first.
+// SkippedText says what was left out and why, most frequent first.
 func (s *Set) SkippedText() string {
 	reasons := slices.Sorted(maps.Keys(s.Skipped))
 	slices.SortStableFunc(reasons, func(a, b string) int { return s.Skipped[b] - s.Skipped[a] })

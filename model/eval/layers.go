@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// layer is one layer of a sequential network: elements it puts out per sample,
-// and parameters.
+// layer is one layer of a sequential network: its output elements per sample, and
+// its parameters.
 type layer struct {
 	kind   string // lower case
 	elems  int64
 	params int64
-	side   int64 // width of the feature map where a table tells it
+	side   int64 // width of the feature map if a table gives it
 }
 
 // Bounds of a layer list.
@@ -23,7 +23,7 @@ const (
 	maxLayerElems = int64(1) << 40 // sums of all layers stay below 2^60
 )
 
-// parseLayers reads a Python list of tuples, [('conv2d', 100, 20), …].
+// parseLayers parses a Python list of tuples, [('conv2d', 100, 20), …].
 func parseLayers(s string) ([]layer, error) {
 	s = strings.TrimSpace(s)
 	body, ok := strings.CutPrefix(s, "[")
@@ -79,12 +79,12 @@ const (
 	keepsNothing keeps = iota
 	keepsInput
 	keepsOutput
-	keepsMask // one byte an element
+	keepsMask // one byte per element
 	isView    // its output is its input
 )
 
-// layerKeeps is for layers that are not in place. A kind that it does not have
-// keeps its input, to be on the safe side.
+// layerKeeps returns this for layers that are not in place. An unknown kind keeps
+// its input, to be on the safe side.
 func layerKeeps(kind string) keeps {
 	switch kind {
 	case "relu", "relu6", "tanh", "sigmoid", "softmax", "logsoftmax":
@@ -99,12 +99,12 @@ func layerKeeps(kind string) keeps {
 	return keepsInput
 }
 
-// shape of a network that a layer list alone does not show.
+// shape is the part of a network's structure that a layer list alone does not show.
 type shape uint8
 
 const (
 	sequential shape = iota
-	residual         // blocks of two 3×3 convolutions beside a shortcut
+	residual         // blocks of two 3×3 convolutions with a shortcut
 	dense            // convolutions read all outputs before them
 )
 
@@ -123,7 +123,7 @@ type walk struct {
 	convs, linears, activations, norms, others               int64
 }
 
-// walkLayers adds up what a network of the given input costs.
+// walkLayers adds up the cost of a network with the given input.
 func walkLayers(ls []layer, sh shape, inputElems, side, channels int64) walk {
 	w := walk{shape: sh, cur: inputElems, side: side, chans: channels}
 	for _, l := range ls {
@@ -167,7 +167,7 @@ func (w *walk) put(l layer, kept bool) {
 	}
 }
 
-// plain is a layer that computes element by element, or pools.
+// plain handles a layer that computes element by element, or pools.
 func (w *walk) plain(l layer) {
 	k := layerKeeps(l.kind)
 	switch {
@@ -187,13 +187,13 @@ func (w *walk) plain(l layer) {
 	w.put(l, k == keepsOutput)
 }
 
-// conv finds out which shape a convolution has, since the list tells only its
-// output's size and its parameters, and what stands unsaid before it.
+// conv infers the shape of a convolution, since the list gives only its output's
+// size and its parameters, and any layers before it that the list omits.
 func (w *walk) conv(l layer) {
 	w.convs++
 	w.matrix += l.elems
 	side, cin, kernel := w.convShape(l)
-	if side == 0 { // not a shape that we can explain
+	if side == 0 { // not a shape that can be explained
 		w.keep()
 		w.flops += 2 * float64(l.params) * float64(max(1, w.side*w.side))
 		return
@@ -210,7 +210,7 @@ func (w *walk) conv(l layer) {
 	}
 	read := min(cin*in*in, maxLayerElems)
 	switch {
-	case read > w.cur && w.shape == dense: // a concatenation, made for this layer alone
+	case read > w.cur && w.shape == dense: // a concatenation, made for this layer only
 		w.saved += read
 		w.acts += read
 	case w.block > 0 && read != w.cur: // the block's input, kept for the shortcut
@@ -232,8 +232,8 @@ func (w *walk) countBlock(kernel int64) {
 	w.three++
 }
 
-// pool is a 2×2 pooling that the list leaves out: a maximum, whose indices of
-// eight bytes are kept, or in dense networks a mean.
+// pool adds a 2×2 pooling that the list omits: a maximum, whose indices of eight
+// bytes are kept, or in dense networks a mean.
 func (w *walk) pool(side int64) {
 	w.keep()
 	out := w.chans * side * side
@@ -272,7 +272,7 @@ func (w *walk) convShape(l layer) (side, cin, kernel int64) {
 	return side, cin, kernel
 }
 
-// whole rounds to a whole number within what model.Features may hold.
+// whole rounds to an integer within the range of model.Features.
 func whole(v float64) int64 {
 	if !(v > 0) {
 		return 0

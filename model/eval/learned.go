@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/model/learn"
 )
 
-// learned is the predictor as it runs in production: physics whose
-// coefficients, correction and margins come out of the samples.
+// learned is the predictor as it runs in production: physics whose coefficients,
+// correction and margins are learned from the samples.
 type learned struct{ opt learn.Options }
 
 func (learned) Name() string { return "berth" }
@@ -33,8 +33,8 @@ func (l learned) Train(samples []model.Sample) (Estimator, error) {
 }
 
 // Samples returns the rows of sets as samples to learn from, each line once,
-// however many targets it serves. Summaries are left out: they tell of the
-// same runs as the full rows.
+// however many targets it serves. Summaries are left out: they describe the same
+// runs as the full rows.
 func Samples(sets []Set) []model.Sample {
 	type line struct {
 		dataset string

@@ -18,11 +18,11 @@ import (
 type reader struct {
 	// table reads one file; the error says why its columns are not understood.
 	table func(b *builder, t *table) error
-	// other reads files that are no tables, before the tables; nil for none.
+	// other reads files that are not tables, before the tables; nil for none.
 	other func(b *builder, path string) error
 }
 
-// readers are the data sets that are known, by folder.
+// readers returns the known data sets, by folder.
 func readers() map[string]reader {
 	return map[string]reader{
 		"schedtune":     {table: readSchedTune},
@@ -39,19 +39,17 @@ func readers() map[string]reader {
 	}
 }
 
-// Loader reads data sets, one folder each. Folders and files that are not known are
-// left out. It remembers the layer tables that it has read, for
-// a later directory that has measurements of their models. Not for use by
-// several goroutines at once.
+// Loader reads data sets, one folder each, ignoring unknown folders and files. It
+// remembers the layer tables that it has read, for a later directory that has
+// measurements of their models. It is not safe for concurrent use.
 type Loader struct {
-	// Note hears a word about each thing that is left out; nil for nobody.
+	// Note is called for each thing that is left out; may be nil.
 	Note   func(string)
 	tables map[string]*layerTable
 }
 
-// Load reads the data sets under dir. The error is that dir or a data set in
-// it cannot be read, or that there is none. Sets come sorted by data set and
-// target.
+// Load reads the data sets under dir, sorted by data set and target. It returns an
+// error if dir or a data set in it cannot be read, or if there is none.
 func (ld *Loader) Load(dir string) ([]Set, error) {
 	note := ld.Note
 	if note == nil {
@@ -88,13 +86,13 @@ func (ld *Loader) Load(dir string) ([]Set, error) {
 	return out, nil
 }
 
-// folder is the name of the data set of a folder: case does not matter, and
+// folder returns the name of a folder's data set: case does not matter, and
 // "carma_models" is the part of "carma" that holds layer tables.
 func folder(name string) string {
 	return strings.ReplaceAll(strings.ToLower(name), "-", "_")
 }
 
-// kindOf is the name by which the reader of a folder is known.
+// kindOf returns the name under which the reader of a folder is registered.
 func kindOf(folder string) string {
 	if strings.HasPrefix(folder, profileFolder+"_") {
 		return profileFolder
@@ -111,7 +109,7 @@ func folders() []string {
 	return out
 }
 
-// isDir follows links, since data is often linked to where it lies.
+// isDir follows links, since data is often linked from elsewhere.
 func isDir(dir string, e fs.DirEntry) bool {
 	if e.IsDir() {
 		return true
@@ -129,7 +127,7 @@ type setKey struct {
 type builder struct {
 	note   func(string)
 	folder string
-	file   string // of the table at hand
+	file   string // of the current table
 	sets   map[setKey]*Set
 	tables map[string]*layerTable // by jobName
 }
@@ -177,8 +175,8 @@ func (b *builder) set(dataset string, t Target) *Set {
 
 func (b *builder) skip(dataset string, t Target, reason string) { b.set(dataset, t).Skipped[reason]++ }
 
-// add puts a row into the set of a target, if its target was measured and its
-// features are ones that a job may have.
+// add adds a row to the set of a target, if its target was measured and its
+// features are valid.
 func (b *builder) add(t Target, r Row) {
 	r.GPU = gpuspec.Normalize(r.GPU)
 	r.Sample.GPUType = r.GPU
@@ -197,7 +195,7 @@ func (b *builder) add(t Target, r Row) {
 	}
 }
 
-// finish returns the sets that have rows, or lines that were left out, sorted.
+// finish returns the sets that have rows, or skipped lines, sorted.
 func (b *builder) finish() []Set {
 	var out []Set
 	for _, s := range b.sets {

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// scores are the figures of one comparison; NaN where there is none. Shares
-// and errors are fractions of 1.
+// scores are the figures of one comparison; NaN if there is none. Shares and errors
+// are fractions of 1.
 type scores struct {
 	n                              int
 	mape, median, p90, rmse, rmsle float64
 	under, coverage, waste, oom    float64
 }
 
-// score compares predictions with what was measured. RMSE is in the unit of
-// the points. RMSLE uses log(1+x) of that unit, as published figures do: MiB,
-// percent, milliseconds.
+// score compares predictions with measurements. RMSE is in the unit of the points.
+// RMSLE uses log(1+x) of that unit, as published figures do: MiB, percent,
+// milliseconds.
 func score(ps []Point, memory bool) scores {
 	s := scores{mape: math.NaN(), median: math.NaN(), p90: math.NaN(), rmse: math.NaN(), rmsle: math.NaN(), under: math.NaN(),
 		coverage: math.NaN(), waste: math.NaN(), oom: math.NaN()}

@@ -17,10 +17,9 @@ const (
 	maxDots               = 4000
 )
 
-// Plot writes drawings of results into dir, which it makes: predicted against
-// measured, on logarithmic axes, for each data set and target, and the mean
-// error by split. It returns the names of the files. Equal results give equal
-// bytes.
+// Plot writes drawings of results into dir, which it creates: predicted against
+// measured, on logarithmic axes, for each data set and target, and the mean error
+// by split. It returns the names of the files. Equal results give equal bytes.
 func Plot(dir string, rs []Result) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("draw results: %w", err)
@@ -45,7 +44,7 @@ func Plot(dir string, rs []Result) ([]string, error) {
 	return names, nil
 }
 
-// groups puts results of one data set and target together, in their order.
+// groups groups results by data set and target, in their order.
 func groups(rs []Result) [][]*Result {
 	var out [][]*Result
 	for i := range rs {
@@ -59,8 +58,8 @@ func groups(rs []Result) [][]*Result {
 	return out
 }
 
-// hardest picks for each trainer the last of its splits, which is the one that
-// tells most about jobs never seen.
+// hardest picks for each trainer the last of its splits, which says most about
+// unseen jobs.
 func hardest(group []*Result) []*Result {
 	var out []*Result
 	for _, r := range group {
@@ -84,7 +83,7 @@ func fileName(s string) string {
 	}, s)
 }
 
-// svg collects elements.
+// svg builds elements.
 type svg struct{ strings.Builder }
 
 func (s *svg) open(title string) {

@@ -7,12 +7,12 @@ import (
 	"github.com/berth-scheduler/berth/model/graph"
 )
 
-// profileFolder is the folder of measurements by deploy/profile; several cards
-// may have one each, named profile_h200 and the like.
+// profileFolder is the folder of measurements by deploy/profile; several GPUs may
+// have one each, named profile_h200 and the like.
 const profileFolder = "profile"
 
-// readProfile reads what deploy/profile measured: runs alone on a card, with
-// what its tracer said of them. Pairs are for package interfere.
+// readProfile reads the measurements of deploy/profile: runs alone on a GPU, with
+// the output of its tracer. Pairs are for package interfere.
 func readProfile(b *builder, t *table) error {
 	if err := t.has([]string{"kind"}, []string{"gpu"}, []string{"model"}, []string{"peak_mem_mib"}, []string{"flops"}); err != nil {
 		return err
@@ -47,7 +47,7 @@ func readProfile(b *builder, t *table) error {
 	return nil
 }
 
-// unfitProfile says why a line is no run alone on a card, "" if it is.
+// unfitProfile returns why a line is not a run alone on a GPU, "" if it is.
 func unfitProfile(l line) string {
 	switch {
 	case strings.ToLower(l.text("kind")) != "single":

@@ -4,14 +4,14 @@ import (
 	"math"
 )
 
-// Report is what machines read: JSON and YAML have these names.
+// Report is the machine-readable result: JSON and YAML use these names.
 type Report struct {
 	Results []Line `json:"results"`
 }
 
-// Line is one result. Errors and shares are in percent; RMSE is in MiB, percent
-// of a GPU or milliseconds, RMSLE has no unit. A figure that the target does
-// not have is null.
+// Line is one result. Errors and shares are in percent; RMSE is in MiB, percent of
+// a GPU or milliseconds, RMSLE has no unit. Figures that do not apply to the target
+// are null.
 type Line struct {
 	Dataset     string   `json:"dataset"`
 	Target      string   `json:"target"`
@@ -32,7 +32,7 @@ type Line struct {
 	Skipped     int      `json:"skipped"`
 }
 
-// Line gives the figures of a result.
+// Line returns the figures of a result.
 func (r *Result) Line() Line {
 	s := &r.scores
 	return Line{
@@ -44,8 +44,8 @@ func (r *Result) Line() Line {
 	}
 }
 
-// rounded keeps four decimals, so that reports are the same on all machines;
-// nil stands for no figure.
+// rounded keeps four decimals, so that reports are the same on all machines; nil
+// means no figure.
 func rounded(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
@@ -54,7 +54,7 @@ func rounded(v float64) *float64 {
 	return &v
 }
 
-// NewReport turns results into what machines read.
+// NewReport converts results to a report.
 func NewReport(rs []Result) Report {
 	out := Report{Results: make([]Line, len(rs))}
 	for i := range rs {

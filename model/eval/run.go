@@ -14,8 +14,8 @@ import (
 
 // Options say what to compare.
 type Options struct {
-	Targets  []Target // none: all
-	Splits   []Split  // none: all that apply
+	Targets  []Target // empty for all
+	Splits   []Split  // empty for all that apply
 	Trainers []Trainer
 	Seed     uint64 // of the random split
 }
@@ -26,30 +26,29 @@ type Result struct {
 	Target  Target
 	Split   Split
 	Trainer string
-	// TrainedN is the number of rows trained on: in cross-validation the
-	// smallest of the folds.
+	// TrainedN is the number of rows trained on: in cross-validation the smallest
+	// of the folds.
 	TrainedN int
-	// Skipped counts lines of the data set that are no rows, Censored those
-	// whose measurement a limit ended.
+	// Skipped counts lines of the data set that yield no row, Censored those whose
+	// measurement a limit ended.
 	Skipped, Censored int
 	Points            []Point
 	scores            scores
 }
 
-// Point is one prediction beside what was measured: MiB, percent or
-// milliseconds. P95 is 0 for other targets than memory. A censored point's
-// Actual is a lower bound.
+// Point is one prediction and its measurement: MiB, percent or milliseconds. P95 is
+// 0 for targets other than memory. A censored point's Actual is a lower bound.
 type Point struct {
 	Model, GPU             string
 	Actual, Predicted, P95 float64
 	Censored               bool
 }
 
-// Run compares. With test nil each set of train is cross-validated; otherwise
-// all of a train set is trained on and the test set of the same data set and
-// target is scored. A test set without a train set of its own is scored with
-// what was trained on all others of its target. Results come sorted by data
-// set, target, split and trainer, in the orders of Targets, Splits and opt.
+// Run compares. If test is nil, each set of train is cross-validated; otherwise all
+// of a train set is trained on and the test set of the same data set and target is
+// scored. A test set without its own train set is scored with training on all
+// others of its target. Results are sorted by data set, target, split and trainer,
+// in the orders of Targets, Splits and opt.
 func Run(train, test []Set, opt Options) ([]Result, error) {
 	if len(opt.Trainers) == 0 {
 		return nil, errors.New("compare predictions: no trainer is named")
@@ -89,12 +88,12 @@ func Run(train, test []Set, opt Options) ([]Result, error) {
 	return out, nil
 }
 
-// fold is a training set and the rows to score with what it teaches.
+// fold is a training set and the rows to score after training on it.
 type fold struct{ train, test []Row }
 
 func crossFolds(s *Set, sp Split, seed uint64) []fold {
 	if sp == Both {
-		return nil // leaving out either already does; it says nothing new in one set
+		return nil // within one set it adds nothing to leaving out either
 	}
 	var out []fold
 	for _, f := range Folds(s.Rows, sp, seed) {
@@ -111,7 +110,7 @@ func pick(rows []Row, at []int) []Row {
 	return out
 }
 
-// trainFor finds the rows to train on for a test set.
+// trainFor returns the rows to train on for a test set.
 func trainFor(train []Set, s *Set, sp Split) fold {
 	var rows []Row
 	for i := range train {
@@ -125,8 +124,8 @@ func trainFor(train []Set, s *Set, sp Split) fold {
 	return fold{rows, pick(s.Rows, Between(rows, s.Rows, sp))}
 }
 
-// others are the rows of all sets of a target, less those of models that the
-// test set has: another data set may have measured the same.
+// others returns the rows of all sets of a target except those of models in the
+// test set: another data set may have measured the same.
 func others(train []Set, s *Set) []Row {
 	models := keysOf(s.Rows, Model)
 	var rows []Row
@@ -187,8 +186,8 @@ func scoreFold(target Target, sp Split, f fold, t Trainer) ([]Point, error) {
 	return out, nil
 }
 
-// samples are what rows teach. Those of the data set that is to be scored are of
-// its own machine, as a cluster's own runs are, and have a number.
+// samples converts rows to samples. Those of the data set to be scored come from
+// its own machine, like a cluster's own runs, and have a number.
 func samples(rows []Row, scored string) []model.Sample {
 	out := make([]model.Sample, len(rows))
 	for i := range rows {
@@ -199,7 +198,7 @@ func samples(rows []Row, scored string) []model.Sample {
 	return out
 }
 
-// point asks for an estimate, hiding what was measured.
+// point makes an estimate, hiding what was measured.
 func point(e Estimator, r *Row, t Target) Point {
 	asked := model.Sample{
 		Signature: r.Sample.Signature, GPUType: r.Sample.GPUType, Steps: r.Sample.Steps, Features: r.Sample.Features, User: r.Sample.User,
@@ -218,7 +217,7 @@ func point(e Estimator, r *Row, t Target) Point {
 	return p
 }
 
-// Title names a result.
+// Title returns the heading of a result.
 func (r *Result) Title() string {
 	return strings.Join([]string{r.Dataset, string(r.Target), string(r.Split), r.Trainer}, " ")
 }

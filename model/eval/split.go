@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// Split is the way in which what is scored is kept apart from what was trained
-// on.
+// Split is how scored rows are kept apart from those trained on.
 type Split string
 
-// The splits. Random keeps lines apart and nothing else: figures for jobs like
-// those already seen. The others leave out a whole model, family or GPU type.
-// Both leaves out models and GPU types at once; it exists only where a test
-// set of its own has such rows.
+// The splits. Random separates only lines: figures for jobs like those already
+// seen. The others leave out a whole model, family or GPU type. Both leaves out
+// models and GPU types at once; it exists only for a separate test set with such
+// rows.
 const (
 	Random Split = "random"
 	Model  Split = "model"
@@ -24,10 +23,10 @@ const (
 	Both   Split = "model_gpu"
 )
 
-// Splits lists the splits in the order of reports.
+// Splits returns the splits in the order of reports.
 func Splits() []Split { return []Split{Random, Model, Family, GPU, Both} }
 
-// ParseSplit reads the name of a split.
+// ParseSplit parses the name of a split.
 func ParseSplit(s string) (Split, error) {
 	switch plain(s) {
 	case "random", "row", "rows", "all":
@@ -44,7 +43,7 @@ func ParseSplit(s string) (Split, error) {
 	return "", fmt.Errorf("split %q: must be one of random, model, family, gpu, model_gpu", s)
 }
 
-// folds are how many parts the rows are scored in, at most.
+// folds is the maximum number of parts in which the rows are scored.
 const (
 	randomFolds = 5
 	groupFolds  = 10
@@ -53,7 +52,7 @@ const (
 // Fold is one part: indices of the rows to train on and of those to score.
 type Fold struct{ Train, Test []int }
 
-// key is what a split keeps apart. Models go by name within their data set.
+// key returns what a split keeps apart. Models go by name within their data set.
 func (s Split) key(r *Row) string {
 	switch s {
 	case Model:
@@ -69,9 +68,9 @@ func (s Split) key(r *Row) string {
 	}
 }
 
-// Folds divides rows so that each is scored once: by chance from seed for
-// Random, by whole groups otherwise, ten or more groups bundled into ten by a
-// hash of their names. nil when there are too few groups to leave one out.
+// Folds divides rows so that each is scored once: randomly from seed for Random,
+// otherwise by whole groups, ten or more groups being bundled into ten by a hash of
+// their names. It returns nil if there are too few groups to leave one out.
 func Folds(rows []Row, s Split, seed uint64) []Fold {
 	var part []int // fold of each row
 	n := randomFolds
@@ -97,7 +96,7 @@ func Folds(rows []Row, s Split, seed uint64) []Fold {
 	return out
 }
 
-// chance deals lines out like cards, equal lines to one fold.
+// chance deals out lines like cards, equal lines to one fold.
 func chance(rows []Row, seed uint64) []int {
 	rng := rand.New(rand.NewPCG(seed, 0x6265727468))
 	part := make([]int, len(rows))
@@ -133,10 +132,10 @@ func grouped(rows []Row, s Split) (part []int, n int) {
 	return part, n
 }
 
-// Between picks the rows of test that a split is about, when all of train is
-// trained on: for Model those whose model is not in train but whose GPU type
-// is, for GPU the reverse, for Both those where neither is, for Family those
-// whose family and model are not. For Random it is all rows but those that train has too.
+// Between returns the rows of test that a split is about, if all of train is
+// trained on: for Model those whose model is not in train but whose GPU type is,
+// for GPU the reverse, for Both those where neither is, for Family those whose
+// family and model are not. For Random it is all rows except those also in train.
 func Between(train, test []Row, s Split) []int {
 	models, gpus, families, ids := keysOf(train, Model), keysOf(train, GPU), keysOf(train, Family), keysOf(train, Random)
 	var out []int
@@ -152,7 +151,7 @@ func Between(train, test []Row, s Split) []int {
 		case Both:
 			in = !m && !g
 		case Family:
-			in = !m && !has(families, Family.key(r)) // a known model is no news under another family's name
+			in = !m && !has(families, Family.key(r)) // a known model is not new under another family's name
 		default:
 			in = !has(ids, Random.key(r))
 		}
@@ -176,7 +175,7 @@ func has(set map[string]struct{}, k string) bool {
 	return ok
 }
 
-// LeakError says that a row that was to be scored had been trained on.
+// LeakError reports that a row to be scored had been trained on.
 type LeakError struct {
 	Split   Split
 	Dataset string
@@ -193,9 +192,9 @@ func (e *LeakError) Error() string {
 		e.Dataset, e.Split, what, strings.ReplaceAll(e.Key, "\x00", " on "))
 }
 
-// Guard refuses a test set any of whose rows shares with the training set what
-// the split keeps apart: the line, the model, the family, the GPU type, for
-// Both either of model and GPU type. The error is a *LeakError.
+// Guard refuses a test set with any row that shares with the training set what the
+// split keeps apart: the line, the model, the family, the GPU type, for Both either
+// of model and GPU type. The error is a *LeakError.
 func Guard(train, test []Row, s Split) error {
 	for _, part := range s.guards() {
 		seen := keysOf(train, part)

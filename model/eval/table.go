@@ -16,16 +16,16 @@ import (
 	"strings"
 )
 
-// Bounds of what is read, so that a broken file costs bounded memory.
+// Bounds on input, so that a broken file costs bounded memory.
 const (
 	maxFileBytes = 256 << 20
 	maxRows      = 1 << 20
 	maxColumns   = 256
 )
 
-// table is one csv file. Columns are found by name.
+// table is one CSV file. Columns are found by name.
 type table struct {
-	file  string // base name without endings
+	file  string // base name without extensions
 	names []string
 	bases []string // names without their units
 	units []string
@@ -86,7 +86,7 @@ func parseTable(name string, r io.Reader) (*table, error) {
 	}
 }
 
-// splitName turns "Peak memory (GB)" into "peak_memory_gb", "peak_memory" and
+// splitName splits "Peak memory (GB)" into "peak_memory_gb", "peak_memory" and
 // "gb".
 func splitName(h string) (full, base, unit string) {
 	words := strings.FieldsFunc(strings.ToLower(strings.TrimPrefix(h, "\ufeff")), func(r rune) bool {
@@ -105,8 +105,8 @@ func knownUnit(s string) bool {
 	return mem || time || s == "pct" || s == "percent"
 }
 
-// memUnits are in bytes, as data sets mean them: MB and GB of tools that show
-// memory are binary. decimalUnits has the other reading.
+// memUnits are in bytes, as data sets mean them: MB and GB as reported by memory
+// tools are binary. decimalUnits has the other meaning.
 var (
 	memUnits     = map[string]float64{"bytes": 1, "kb": 1 << 10, "kib": 1 << 10, "mb": 1 << 20, "mib": 1 << 20, "gb": 1 << 30, "gib": 1 << 30}
 	decimalUnits = map[string]float64{"kb": 1e3, "mb": 1e6, "gb": 1e9}
@@ -115,8 +115,8 @@ var (
 	}
 )
 
-// find returns the column of the first of names that the table has, or -1.
-// A name with its unit goes before the same name without.
+// find returns the column of the first of names that the table has, or -1. A name
+// with its unit takes precedence over the same name without.
 func (t *table) find(names ...string) int {
 	for _, n := range names {
 		if i := slices.Index(t.names, n); i >= 0 {
@@ -154,13 +154,13 @@ func (l line) at(i int) string {
 
 func (l line) text(names ...string) string { return l.at(l.t.find(names...)) }
 
-// num is a finite number of 0 or more; false if there is none.
+// num returns a finite number of 0 or more; false if there is none.
 func (l line) num(names ...string) (float64, bool) {
 	v, _, ok := number(l.text(names...))
 	return v, ok && v >= 0
 }
 
-// count is num as a whole number within what Features may hold.
+// count is num as an integer within the range of Features.
 func (l line) count(names ...string) int64 {
 	v, _ := l.num(names...)
 	return whole(v)
@@ -175,8 +175,8 @@ func (l line) flag(names ...string) bool {
 	return false
 }
 
-// mib reads memory by the unit of the cell, else of the column, else guess:
-// figures below 200 are of GiB, larger ones of MiB. decimal reads GB as 10^9.
+// mib parses memory by the unit of the cell, else of the column, else by a guess:
+// figures below 200 are GiB, larger ones MiB. decimal takes GB as 10^9.
 func (l line) mib(decimal bool, names ...string) (float64, bool) {
 	i := l.t.find(names...)
 	v, unit, ok := number(l.at(i))
@@ -198,8 +198,8 @@ func (l line) mib(decimal bool, names ...string) (float64, bool) {
 	return v * scale / (1 << 20), true
 }
 
-// seconds reads a duration by the unit of the cell, else of the column, else
-// in seconds.
+// seconds parses a duration by the unit of the cell, else of the column, else in
+// seconds.
 func (l line) seconds(names ...string) (float64, bool) {
 	i := l.t.find(names...)
 	v, unit, ok := number(l.at(i))
@@ -215,7 +215,7 @@ func (l line) seconds(names ...string) (float64, bool) {
 	return v, true
 }
 
-// id is the same for the same line in the same data set.
+// id is the same for equal lines in the same data set.
 func (l line) id(dataset string) uint64 {
 	h := fnv.New64a()
 	for _, s := range append([]string{dataset}, l.cells...) {
@@ -225,8 +225,8 @@ func (l line) id(dataset string) uint64 {
 	return h.Sum64()
 }
 
-// number reads "1,572,864", "93.9 %", "16.69 GB" or "2.36 min": a finite
-// number and the word behind it, in lower case.
+// number parses "1,572,864", "93.9 %", "16.69 GB" or "2.36 min": a finite number
+// and the word after it, in lower case.
 func number(s string) (v float64, unit string, ok bool) {
 	s = strings.ReplaceAll(strings.TrimSpace(s), ",", "")
 	end := strings.IndexFunc(s, func(r rune) bool {

@@ -11,12 +11,12 @@ import (
 	"github.com/berth-scheduler/berth/model"
 )
 
-// layerTable is what a printed summary of a PyTorch model says.
+// layerTable is the content of a printed summary of a PyTorch model.
 type layerTable struct {
-	batch  int64 // that the shapes are of; 0 when they are of one sample
+	batch  int64 // batch of the shapes; 0 if they are of one sample
 	layers []layer
 	params int64
-	// actBytes is what all layers put out, flops the multiply-adds twice, both of
+	// actBytes is the output of all layers, flops twice the multiply-adds, both of
 	// the whole batch, for tables that name only the upper layers.
 	actBytes, inputBytes float64
 	flops                float64
@@ -24,8 +24,8 @@ type layerTable struct {
 	transformer          *transformer
 }
 
-// transformer is the shape of a language model in a table that has modules and
-// parameters only.
+// transformer is the shape of a language model in a table that has only modules and
+// parameters.
 type transformer struct {
 	kind                       string // "bert", "gpt2", "xlnet"
 	hidden, blocks, ffn, vocab int64
@@ -38,7 +38,7 @@ const (
 	maxTableLine  = 4 << 10
 )
 
-// parseLayerTable reads the tables that torchsummary ("Conv2d-1 [-1, 64, …]"),
+// parseLayerTable parses the tables that torchsummary ("Conv2d-1 [-1, 64, …]"),
 // torchinfo ("├─Conv2d: 1-1 …") and modelsummary ("(fc): Linear(…), 10 params")
 // print.
 func parseLayerTable(r io.Reader) (*layerTable, error) {
@@ -71,9 +71,8 @@ func parseLayerTable(r io.Reader) (*layerTable, error) {
 	return t, nil
 }
 
-// footer reads the totals below the layers. torchinfo counts a batch in 10^6
-// bytes, torchsummary in MiB; both count activations twice, for the backward
-// pass.
+// footer parses the totals below the layers. torchinfo counts a batch in 10^6
+// bytes, torchsummary in MiB; both count activations twice, for the backward pass.
 func (t *layerTable) footer(s string, tree bool) bool {
 	key, val, ok := strings.Cut(s, ":")
 	if !ok {
@@ -102,8 +101,8 @@ func (t *layerTable) footer(s string, tree bool) bool {
 	return true
 }
 
-// leadingDim is the first dimension of the first shape of a table or of a stack
-// of images in a line, 0 if there is none.
+// leadingDim returns the first dimension of the first shape of a table or of a
+// stack of images in a line, 0 if there is none.
 func leadingDim(s string) int64 {
 	for _, group := range strings.Split(s, "[")[1:] {
 		dims := strings.Split(strings.SplitN(group, "]", 2)[0], ",")
@@ -117,7 +116,7 @@ func leadingDim(s string) int64 {
 	return 0
 }
 
-// multiple reads torchinfo's "(Units.GIGABYTES)" or "(G)".
+// multiple parses torchinfo's "(Units.GIGABYTES)" or "(G)".
 func multiple(key string) float64 {
 	key = strings.ToUpper(key)
 	for _, m := range []struct {
@@ -133,7 +132,7 @@ func multiple(key string) float64 {
 	return 1
 }
 
-// summaryLine reads "Conv2d-1  [-1, 64, 112, 112]  9,408".
+// summaryLine parses "Conv2d-1  [-1, 64, 112, 112]  9,408".
 func (t *layerTable) summaryLine(s string) {
 	name, rest, ok := strings.Cut(s, "[")
 	dims, params, closed := strings.Cut(rest, "]")
@@ -171,7 +170,7 @@ func numberOf(s string) (int64, string, bool) {
 	return whole(v), unit, ok && v >= 0
 }
 
-// module reads "(query): Linear(in_features=768, out_features=768, bias=True),
+// module parses "(query): Linear(in_features=768, out_features=768, bias=True),
 // 590,592 params" of a language model.
 func (t *layerTable) module(s string) bool {
 	open := strings.Index(s, "(")
@@ -210,7 +209,7 @@ func (x *transformer) add(name, kind, args string) {
 		x.vocab, x.hidden = a, b
 	case kind == "Embedding" && x.positions == 0:
 		x.positions = a
-	case name == "c_fc" && x.hidden > 0: // Conv1D says only its parameters
+	case name == "c_fc" && x.hidden > 0: // Conv1D prints only its parameters
 		if _, p, ok := strings.Cut(args, "), "); ok {
 			n, _, _ := numberOf(p)
 			x.ffn = n / (x.hidden + 1)
@@ -220,7 +219,7 @@ func (x *transformer) add(name, kind, args string) {
 	}
 }
 
-// twoNumbers reads "768, 3072" or "in_features=768, out_features=3072".
+// twoNumbers parses "768, 3072" or "in_features=768, out_features=3072".
 func twoNumbers(args string) (a, b int64) {
 	out := [2]int64{}
 	for i, f := range strings.SplitN(args, ",", 3) {
@@ -235,8 +234,8 @@ func twoNumbers(args string) (a, b int64) {
 	return out[0], out[1]
 }
 
-// features computes what a run needs from a table of layers. false when the
-// table has none, but only modules.
+// features computes a run's features from a table of layers. It returns false if
+// the table has only modules.
 func (t *layerTable) features(run model.Run) (model.Features, bool) {
 	f := model.Features{Source: model.SourceGraph, Run: run, Params: t.params, ParamBytes: 4 * t.params}
 	per := float64(run.Batch) / float64(max(1, t.batch)) // from the table's batch to the run's
@@ -249,10 +248,10 @@ func (t *layerTable) features(run model.Run) (model.Features, bool) {
 		f.Params, f.ParamBytes = t.params, 4*t.params
 		return f, true
 	case t.actBytes > 0: // a tree of upper layers
-		// Its total is of the layers that have parameters. What autograd keeps is
-		// as much: a convolution's output for the norm behind it, and the
-		// activation's, which is as large as the norm's; a linear layer's through
-		// the activation behind it.
+		// The total covers the layers that have parameters. Autograd keeps as much:
+		// a convolution's output for the norm after it, and the activation's
+		// output, which is as large as the norm's; a linear layer's through the
+		// activation after it.
 		f.InputBytes, f.SavedBytes, f.ActBytes, f.FLOPs = whole(t.inputBytes*per), whole(t.actBytes*per), whole(1.5*t.actBytes*per), whole(t.flops*per)
 		f.MatrixBytes = f.SavedBytes
 		if t.norms {
@@ -264,9 +263,9 @@ func (t *layerTable) features(run model.Run) (model.Features, bool) {
 	return f, false
 }
 
-// walkTable follows a list that has, unlike parseLayers', containers behind
-// what they contain: one that puts out another size joins branches, one of the
-// same size is no layer.
+// walkTable follows a list that, unlike parseLayers', has containers after their
+// contents: one whose output has another size joins branches, one of the same size
+// is not a layer.
 func walkTable(t *layerTable) walk {
 	in := int64(0)
 	if t.inputBytes > 0 {
@@ -296,7 +295,7 @@ func walkTable(t *layerTable) walk {
 				w.masks += 8 * l.elems
 			}
 			w.plain(l)
-		case l.kind == "basicconv2d": // it ends in a ReLU that is no module
+		case l.kind == "basicconv2d": // it ends in a ReLU that is not a module
 			w.activations++
 			w.put(l, true)
 		case l.elems != w.cur:

@@ -18,30 +18,30 @@ type Trainer interface {
 	Train(samples []model.Sample) (Estimator, error)
 }
 
-// ErrNoSamples is what Train returns when it has too few samples to learn
-// from; the comparison then goes on without it.
+// ErrNoSamples is returned by Train if it has too few samples to learn from; the
+// comparison then goes on without it.
 var ErrNoSamples = errors.New("there are too few samples to learn from")
 
-// Estimator says what a run will need. It must look only at what is known
-// before the run: Features, GPUType, Signature, User.
+// Estimator predicts what a run needs. It must use only what is known before the
+// run: Features, GPUType, Signature, User.
 type Estimator interface {
 	Estimate(s *model.Sample) Estimate
 }
 
-// Estimate is what a run will need; 0 is "no answer".
+// Estimate is what a run is predicted to need; 0 is "no answer".
 type Estimate struct {
 	MemMiB, P95MiB float64 // as NVML shows it, CUDA context included
 	UtilMilli      float64
 	StepSeconds    float64
 }
 
-// TrainerNames lists the trainers that New knows.
+// TrainerNames returns the trainers that New knows.
 func TrainerNames() []string { return []string{"berth", "physics", "mean"} }
 
-// DefaultTrainers are those that a comparison takes when none is named.
+// DefaultTrainers returns those used for a comparison if none is named.
 func DefaultTrainers() []string { return []string{"berth", "physics"} }
 
-// New makes a trainer by its name.
+// New returns a trainer by its name.
 func New(name string) (Trainer, error) {
 	switch strings.ToLower(strings.TrimSpace(name)) {
 	case "berth", "learned":
@@ -81,13 +81,13 @@ func (e predictor) Estimate(s *model.Sample) Estimate {
 	}
 }
 
-// logMean answers with the geometric mean of what ran on the GPU, or on all
-// for a GPU it has not seen: what any model must beat.
+// logMean answers with the geometric mean of all runs on the GPU, or on any for an
+// unseen GPU: the baseline for any model.
 type logMean struct{}
 
 func (logMean) Name() string { return "mean" }
 
-// allGPUs is the key of what ran anywhere.
+// allGPUs is the key of runs on any GPU.
 const allGPUs = ""
 
 func (logMean) Train(samples []model.Sample) (Estimator, error) {
@@ -144,7 +144,7 @@ func geometric(logs []float64) float64 {
 	return math.Exp(sum / float64(len(logs)))
 }
 
-// upper is the 95th percentile, 0 without values.
+// upper returns the 95th percentile, 0 without values.
 func upper(logs []float64) float64 {
 	if len(logs) == 0 {
 		return 0

@@ -17,7 +17,7 @@ import (
 
 // readNeuSight reads end-to-end latencies of Lee et al., "Forecasting GPU
 // performance for deep learning training and inference", ASPLOS 2025: FP32, one
-// GPU; with fused operators too, which the features do not tell apart.
+// GPU; including runs with fused operators, which the features do not distinguish.
 func readNeuSight(b *builder, t *table) error {
 	const dataset = "neusight"
 	step := []string{"e2e_ms", "e2e", "latency"}
@@ -45,9 +45,9 @@ func readNeuSight(b *builder, t *table) error {
 	return nil
 }
 
-// neuSightShape is what a line says of its model; where it is silent, as the
+// neuSightShape returns a line's model shape; where the line is silent, that of the
 // published configurations of opt-1.3b and of Switch Transformers with four
-// experts have it.
+// experts.
 func neuSightShape(l line, name string) (hidden, layers, heads, ffn, vocab int64) {
 	hidden, layers, heads, ffn, vocab = l.count("hidden"), l.count("layers"), l.count("heads"), l.count("ffn"), l.count("vocab")
 	known := [5]int64{0, 0, 0, 4 * hidden, 50257}
@@ -93,7 +93,7 @@ func neuSightFeatures(l line, name string) (model.Features, error) {
 	return configFeatures(shape, run, func(c *hf.Config) { c.Tiled = false })
 }
 
-// configFeatures goes the way of a config.json.
+// configFeatures computes features by way of a config.json.
 func configFeatures(shape map[string]any, run model.Run, change func(*hf.Config)) (model.Features, error) {
 	raw, err := json.Marshal(shape)
 	if err != nil {
@@ -107,7 +107,7 @@ func configFeatures(shape map[string]any, run model.Run, change func(*hf.Config)
 	return c.Features(run)
 }
 
-// features of a language model of which a table tells the modules.
+// features computes the features of a language model whose modules a table lists.
 func (x *transformer) features(run model.Run) (model.Features, bool) {
 	if x == nil || x.hidden == 0 || x.blocks == 0 {
 		return model.Features{}, false
@@ -132,12 +132,12 @@ func (x *transformer) features(run model.Run) (model.Features, bool) {
 	return f, err == nil
 }
 
-// readLitGPT reads the peaks of PyTorch's allocator that LitGPT's tables have,
-// in 10^9 bytes, of runs on one GPU.
+// readLitGPT reads the allocator peaks in LitGPT's tables, in 10^9 bytes, of runs
+// on one GPU.
 func readLitGPT(b *builder, t *table) error {
 	const dataset = "litgpt"
 	name, peak := []string{"model", "model_name", "name", "config", "recipe", "file"}, []string{"peak_gb", "peak_memory", "peak_mem", "max_gpu_ram", "peak_memory_gb", "memory", "mem", "peak"}
-	if t.find(name...) < 0 { // tables of documents often leave the first column's head empty
+	if t.find(name...) < 0 { // tables in documents often leave the first column's heading empty
 		t.names[0], t.bases[0], t.units[0] = "name", "name", ""
 	}
 	if err := t.has(peak); err != nil {
@@ -179,7 +179,7 @@ func readLitGPT(b *builder, t *table) error {
 	return nil
 }
 
-// gigabytes is mib for columns whose unit, if it is not said, is 10^9 bytes.
+// gigabytes is mib for columns whose default unit is 10^9 bytes.
 func (l line) gigabytes(names ...string) (float64, bool) {
 	i := l.t.find(names...)
 	v, unit, ok := number(l.at(i))
@@ -203,8 +203,8 @@ const (
 // severalGPUs finds "4xA10G" and "2 x A100".
 var severalGPUs = regexp.MustCompile(`(?i)(?:^|[^0-9a-z])([2-9]|1\d)\s?x\s?[a-z]+\d+`)
 
-// litRun reads what a line says of its run. Sharded stands for runs on several
-// GPUs, whose memory per GPU is no longer the job's.
+// litRun parses how a line's run was made. Sharded stands for runs on several GPUs,
+// whose memory per GPU is no longer the job's.
 func litRun(l line) (model.Run, method) {
 	section := strings.ToLower(strings.Join([]string{
 		l.text("section"), l.text("config"), l.text("method"), l.text("finetuning", "finetune"), l.text("name"), l.text("recipe", "file"),
@@ -235,7 +235,7 @@ func litRun(l line) (model.Run, method) {
 	case strings.Contains(section, "lora"):
 		run.LoRARank = 8
 		if l.t.find("max_seq_length", "max_seq_len") >= 0 {
-			run.LoRARank = 32 // of LitGPT's collection of configurations
+			run.LoRARank = 32 // from LitGPT's collection of configurations
 		}
 		return run, loraTuning
 	case strings.Contains(section, "adapter"):
@@ -244,9 +244,9 @@ func litRun(l line) (model.Run, method) {
 	return run, fullTuning
 }
 
-// litFeatures looks the model up and settles what its table leaves open: the
-// longest example of the Alpaca data set, which LitGPT's runs begin with, by
-// tokenizer as its tables say.
+// litFeatures looks up the model and fills in what its table leaves open: the
+// longest example of the Alpaca data set, with which LitGPT's runs begin, by
+// tokenizer as in its tables.
 func litFeatures(l line, run model.Run, m method) (model.Features, error) {
 	name, _, _ := strings.Cut(l.text("model", "model_name", "name", "config", "recipe", "file"), "/") // falcon-7b/lora.yaml
 	c, err := litModel(name, l.text("size"))
@@ -299,7 +299,7 @@ func litModel(name, size string) (hf.Config, error) {
 	return hf.Config{}, fmt.Errorf("model %q: %w", name, errNoModel)
 }
 
-// litGPU is the card: what the line says, else what the file's name says.
+// litGPU returns the GPU named in the line, else in the file's name.
 func litGPU(l line, file string) string {
 	s := strings.ToLower(l.text("machine", "gpu", "hardware") + " " + file)
 	switch {

@@ -14,7 +14,7 @@ const mib = 1 << 20
 
 // readSchedTune reads the runs of Albahar et al., "SchedTune: A heterogeneity-
 // aware GPU scheduler for deep learning", CCGrid 2022. Rows that the authors
-// interpolated because the job did not fit are taken as that: out of memory.
+// interpolated because the job did not fit count as out of memory.
 func readSchedTune(b *builder, t *table) error {
 	peak := []string{"peak_mem_mib", "peak_mem", "peak_memory", "max_memory", "memory"}
 	if err := t.has([]string{"model"}, []string{"gpu"}, peak, []string{"activations_mb", "activations"}); err != nil {
@@ -40,7 +40,7 @@ func readSchedTune(b *builder, t *table) error {
 	return nil
 }
 
-// row is what all readers fill alike.
+// row returns a Row with the fields that all readers fill alike.
 func (b *builder) row(l line, dataset, gpu string) Row {
 	name := l.text("model", "name", "model_name")
 	family := l.text("family", "arch")
@@ -53,7 +53,7 @@ func (b *builder) row(l line, dataset, gpu string) Row {
 	}
 }
 
-// familyOf is the letters that a model's name begins with.
+// familyOf returns the letters at the beginning of a model's name.
 func familyOf(name string) string {
 	name = strings.ToLower(name)
 	if i := strings.IndexFunc(name, func(r rune) bool { return r < 'a' || r > 'z' }); i > 0 {
@@ -67,8 +67,8 @@ func mibBytes(l line, names ...string) int64 {
 	return whole(v * mib)
 }
 
-// readTimmMemory reads peaks of timm's models with what a shape-only trace of
-// each step said, twice: with the trace, and with the model card alone.
+// readTimmMemory reads memory peaks of timm's models together with a shape-only
+// trace of each step, twice: with the trace, and with the model card alone.
 func readTimmMemory(b *builder, t *table) error {
 	const dataset = "timm_mem_a100"
 	if err := t.has([]string{"model"}, []string{"batch_size", "batch"}, []string{"peak_mem_mib", "peak_mem", "peak_memory"}, []string{"params_m", "params"}); err != nil {
@@ -107,7 +107,7 @@ func readTimmMemory(b *builder, t *table) error {
 }
 
 // card fills in the figures of timm's tables: millions of parameters, 10^9
-// multiply-adds and millions of outputs of convolutions and matrix products a
+// multiply-adds and millions of outputs of convolutions and matrix products per
 // sample, with activations of the given width.
 func card(l line, f *model.Features, width float64) {
 	params, _ := l.num("params_m", "param_count", "params")
@@ -147,7 +147,7 @@ func readTimmSpeed(b *builder, t *table) error {
 	return nil
 }
 
-// precisionOf reads the names that data sets use; FP32 when there is none.
+// precisionOf parses the names that data sets use; FP32 if there is none.
 func precisionOf(s string) model.Precision {
 	switch plain(s) {
 	case "amp", "mixed", "16mixed", "bf16mixed":
@@ -164,9 +164,9 @@ func precisionOf(s string) model.Precision {
 	return graph.FP32
 }
 
-// readGPUMemNet reads the generated networks of Yousefzadeh-Asl-Miandoab et
-// al., "GPUMemNet", arXiv:2602.17817: FP32, Adam, layers that are not in place,
-// as their generators have it.
+// readGPUMemNet reads the generated networks of Yousefzadeh-Asl-Miandoab et al.,
+// "GPUMemNet", arXiv:2602.17817: FP32, Adam, layers that are not in place, as in
+// their generators.
 func readGPUMemNet(b *builder, t *table) error {
 	peak := []string{"peak_mem_mib", "peak_mem", "peak_memory"}
 	if err := t.has([]string{"layers"}, []string{"arch"}, []string{"batch_size", "batch"}, []string{"input_size"}, peak); err != nil {
@@ -208,7 +208,7 @@ func readGPUMemNet(b *builder, t *table) error {
 	return nil
 }
 
-// networkHash tells networks apart, whatever their batch.
+// networkHash identifies a network, whatever its batch.
 func networkHash(l line) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(l.text("layers") + "\x00" + l.text("input_size") + "\x00" + l.text("in_channels")))
@@ -239,7 +239,7 @@ func networkFeatures(l line, ls []layer, family, name string) model.Features {
 	return f
 }
 
-// fill turns figures per sample into features in FP32 at the run's batch.
+// fill converts per-sample figures to features in FP32 at the run's batch.
 func (w *walk) fill(f *model.Features, input int64) {
 	n := float64(f.Batch)
 	at := func(elems int64) int64 { return whole(4 * n * float64(elems)) }

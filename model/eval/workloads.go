@@ -11,11 +11,11 @@ type known struct {
 	model, family string
 	seqLen        int64
 	optimizer     model.Optimizer
-	// area is the feature maps' size as a share of the catalogue's; 0 is 1.
+	// area is the feature maps' size relative to the catalogue's; 0 is 1.
 	area float64
 }
 
-// siaModels are the workloads of Sia (SOSP 2023) and Pollux (OSDI 2021). Its
+// siaModels returns the workloads of Sia (SOSP 2023) and Pollux (OSDI 2021). Their
 // CIFAR-10 network begins at 32×32 where ResNet-18 has 56×56.
 func siaModels() map[string]known {
 	return map[string]known{
@@ -25,7 +25,7 @@ func siaModels() map[string]known {
 	}
 }
 
-// lambdaModels are those of Lambda's benchmark that the catalogue has.
+// lambdaModels returns those of Lambda's benchmark that are in the catalogue.
 func lambdaModels() map[string]known {
 	return map[string]known{
 		"resnet50":       {"resnet50", "resnet", 0, graph.Momentum, 0},
@@ -48,8 +48,8 @@ func (k known) features(run model.Run) (model.Features, error) {
 	return f, nil
 }
 
-// readSia reads step times by batch and placement. Rows of several GPUs are
-// left out: a sample does not say how many its job had.
+// readSia reads step times by batch and placement. Rows of several GPUs are left
+// out: a sample does not record how many its job had.
 func readSia(b *builder, t *table) error {
 	batch, step := []string{"local_bsz", "batch_size", "batch"}, []string{"step_time_s", "step_time"}
 	if err := t.has([]string{"model"}, []string{"gpu"}, batch, step); err != nil {
@@ -80,8 +80,8 @@ func readSia(b *builder, t *table) error {
 	return nil
 }
 
-// readLambda reads Lambda's benchmark. Memory is no target: its batches were
-// tuned to fill the card.
+// readLambda reads Lambda's benchmark. Memory is not a target: its batches were
+// tuned to fill the GPU.
 func readLambda(b *builder, t *table) error {
 	const dataset = "lambda_bench"
 	if err := t.has([]string{"model"}, []string{"gpu"}, []string{"batch_size", "batch"}, []string{"throughput"}); err != nil {
@@ -123,7 +123,7 @@ func readLambda(b *builder, t *table) error {
 	return nil
 }
 
-// containerPrecision is what FP32 means in NVIDIA's containers: TF32 on cards
+// containerPrecision returns what FP32 means in NVIDIA's containers: TF32 on GPUs
 // that have it.
 func containerPrecision(s, gpu string) model.Precision {
 	p := precisionOf(s)
