@@ -12,31 +12,30 @@ import (
 type Options struct {
 	Trees   int     // 150
 	Depth   int     // 4, at most MaxDepth
-	MinLeaf int     // rows a leaf must have: 15
-	Rate    float64 // how much of each tree counts: 0.07
-	Sample  float64 // share of the rows that each tree sees, at most 1: 0.6
+	MinLeaf int     // minimum rows per leaf: 15
+	Rate    float64 // learning rate: 0.07
+	Sample  float64 // fraction of the rows that each tree sees, at most 1: 0.6
 	Loss    Loss
 	Seed    uint64
 }
 
-// Loss is what Boost makes small.
+// Loss is what Boost minimizes.
 type Loss uint8
 
-// The losses: Absolute aims at the median and does not mind outliers, Squared
-// at the mean.
+// The losses: Absolute aims at the median and tolerates outliers, Squared at the
+// mean.
 const (
 	Absolute Loss = iota
 	Squared
 )
 
-// MaxDepth bounds Options.Depth, MaxColumns how many numbers a row may have.
+// MaxDepth bounds Options.Depth, MaxColumns the numbers per row.
 const (
 	MaxDepth   = 8
 	MaxColumns = 256
 )
 
-// maxLabel bounds what Boost learns: leaves hold float32, and their squares are
-// summed up.
+// maxLabel bounds the labels: leaves hold float32, and their squares are summed.
 const maxLabel = 1e15
 
 func (o Options) withDefaults() Options {
@@ -54,13 +53,12 @@ func (o Options) withDefaults() Options {
 const maxBins = 96
 
 // Boost fits a forest to y by gradient boosting: with the absolute error as its
-// loss each tree is grown on the signs of what is left and puts out medians,
-// with the squared error on what is left itself, and puts out means (Friedman
-// 2001, Greedy Function Approximation, algorithms 3 and 2), each on a random
-// part of the rows (Friedman 2002). Thresholds are quantiles of the columns.
-// weights, not negative, say how many rows each row counts like; nil means one
-// each. A forest that comes to MaxNodes has fewer trees than were asked for.
-// Errors wrap ErrData.
+// loss each tree is grown on the signs of the residuals and outputs medians, with
+// the squared error on the residuals and outputs means (Friedman 2001, Greedy
+// Function Approximation, algorithms 3 and 2), each on a random part of the rows
+// (Friedman 2002). Thresholds are quantiles of the columns. weights, not negative,
+// say how many rows each row counts for; nil means one each. A forest that reaches
+// MaxNodes has fewer trees than requested. Errors wrap ErrData.
 func Boost(rows [][]float64, y, weights []float64, opt Options) (*Forest, error) {
 	n, err := columns(rows, y)
 	if err != nil {
@@ -82,7 +80,7 @@ func Boost(rows [][]float64, y, weights []float64, opt Options) (*Forest, error)
 	return f, nil
 }
 
-// checkLabels checks what only Boost minds.
+// checkLabels checks the requirements of Boost alone.
 func checkLabels(y, weights []float64, n int) error {
 	if n > MaxColumns {
 		return fmt.Errorf("%w: %d columns, at most %d are allowed", ErrData, n, MaxColumns)
@@ -109,7 +107,7 @@ type grower struct {
 	n       int
 	bins    [][]uint8   // per column, per row
 	cuts    [][]float64 // per column: bin b holds values ≤ cuts[b]
-	left    []float64   // what the trees so far do not explain
+	left    []float64   // residuals of the trees so far
 	weights []float64   // nil: all 1
 	rng     *rand.Rand
 	order   []int32
@@ -147,7 +145,7 @@ func newGrower(rows [][]float64, y, weights []float64, n int, opt Options) *grow
 }
 
 // thresholds returns at most maxBins−1 values between neighbours of the sorted
-// column, in rising order. They are float32, as the forest keeps them.
+// column, in increasing order. They are float32, as the forest stores them.
 func thresholds(column []float64) []float64 {
 	v := slices.Clone(column)
 	slices.Sort(v)
@@ -181,7 +179,7 @@ func (g *grower) sample() {
 	slices.Sort(g.rows)
 }
 
-// tree grows one tree onto nodes, and takes what it says off g.left.
+// tree grows one tree onto nodes, and subtracts its output from g.left.
 func (g *grower) tree(nodes []node) []node {
 	root := int32(len(nodes))
 	for _, i := range g.rows {
@@ -222,8 +220,8 @@ func (g *grower) grow(nodes []node, rows []int32, depth int) []node {
 	return g.grow(nodes, rows[k:], depth+1)
 }
 
-// partition moves the rows of the left child to the front, keeping the order,
-// and returns how many they are.
+// partition moves the rows of the left child to the front, keeping the order, and
+// returns their number.
 func (g *grower) partition(rows []int32, column, cut int) int {
 	bins, k := g.bins[column], 0
 	g.right = g.right[:0]
@@ -239,8 +237,8 @@ func (g *grower) partition(rows []int32, column, cut int) int {
 	return k
 }
 
-// split finds the column and cut that explain most of the signs; the first
-// among equals; −1 when none explains any.
+// split finds the column and cut that explain most of the residuals; the first
+// among equals; −1 if none explains any.
 func (g *grower) split(rows []int32) (column, cut int) {
 	var total, weight float64
 	g.here = g.here[:0]
@@ -280,8 +278,8 @@ func (g *grower) split(rows []int32) (column, cut int) {
 	return column, cut
 }
 
-// pulled is a row of the node being split, bin what the rows in one bin of a
-// column come to.
+// pulled is a row of the node being split, bin the totals of the rows in one bin of
+// a column.
 type (
 	pulled struct {
 		pull, weight float64
@@ -300,7 +298,7 @@ func (g *grower) weight(i int32) float64 {
 	return g.weights[i]
 }
 
-// slope is how much, or only in which direction, what is left of row i pulls.
+// slope is the residual of row i, or only its sign.
 func (g *grower) slope(i int32) float64 {
 	if g.opt.Loss == Squared {
 		return g.left[i]
@@ -308,7 +306,7 @@ func (g *grower) slope(i int32) float64 {
 	return sign(g.left[i])
 }
 
-// center is what a leaf of rows puts out.
+// center returns the output of a leaf of rows.
 func (g *grower) center(rows []int32) float64 {
 	if g.opt.Loss == Absolute {
 		return g.median(rows)
@@ -333,7 +331,7 @@ func sign(v float64) float64 {
 	}
 }
 
-// median of what is left of rows, by weight.
+// median returns the weighted median of the residuals of rows.
 func (g *grower) median(rows []int32) float64 {
 	if g.weights == nil {
 		g.scratch = g.scratch[:0]

@@ -1,13 +1,11 @@
-// Package fit holds the numerical methods behind the predictor: non-negative
-// least squares, boosted regression trees, quantiles. It knows nothing of jobs
-// or GPUs.
+// Package fit holds the numerical methods behind the predictor: non-negative least
+// squares, boosted regression trees, quantiles. It knows nothing of jobs or GPUs.
 //
-// Everything is a function of its arguments: equal data give equal results, to
-// the bit, on every processor. So products are rounded before they are added
-// (float64(a*b)+c: the compiler may otherwise fuse the two on some
-// architectures), sums run in the order of the rows, and what comes out of the
-// mathematical library goes through Log and Exp, which drop the bits that differ
-// between its implementations.
+// Everything is a function of its arguments: equal data give equal results, to the
+// bit, on every processor. Therefore products are rounded before they are added
+// (float64(a*b)+c: the compiler may otherwise fuse the two on some architectures),
+// sums run in the order of the rows, and results of the math library go through Log
+// and Exp, which drop the bits that differ between its implementations.
 package fit
 
 import (
@@ -16,8 +14,8 @@ import (
 	"slices"
 )
 
-// logGrid is the step of Log's results: far below any error that matters, far
-// above the last bits in which implementations of the logarithm differ.
+// logGrid is the step of Log's results: far below any relevant error, far above the
+// last bits in which implementations of the logarithm differ.
 const logGrid = 1 << 24
 
 // Log is the natural logarithm of v, rounded to a grid of 2^-24. v ≤ 0 counts
@@ -29,7 +27,7 @@ func Log(v float64) float64 {
 // Exp is e^v, rounded to a float32 for the same reason.
 func Exp(v float64) float64 { return float64(float32(math.Exp(v))) }
 
-// tiny stands for quantities of nothing where a logarithm is taken.
+// tiny replaces quantities of zero before a logarithm is taken.
 const tiny = 1e-6
 
 // Quantile is the q-quantile (0 to 1) of values by linear interpolation
@@ -47,8 +45,8 @@ func Quantile(values []float64, q float64) float64 {
 	return values[i] + float64((at-float64(i))*(values[i+1]-values[i]))
 }
 
-// Median of values that count by weights, which are not negative; Quantile's
-// where all weigh the same. 0 when there are none.
+// Median returns the weighted median of values; weights are not negative. If all
+// weigh the same it is Quantile's; 0 if there are no values.
 func Median(values, weights []float64) float64 {
 	pairs, total := byValue(values, weights)
 	sum := 0.0
@@ -64,11 +62,11 @@ func Median(values, weights []float64) float64 {
 	return 0
 }
 
-// Conformal is the bound that a new value, exchangeable with values, stays
-// under with probability q: the ⌈(n+1)·q⌉-th smallest of n, the largest when
-// there are too few (Vovk et al. 2005; Lei et al. 2018, arXiv:1604.04173). With
-// weights, nil for equal ones, values count by them, and the new one like the
-// weightiest (Tibshirani et al. 2019, arXiv:1904.06019). 0 when there are none.
+// Conformal returns the bound below which a new value, exchangeable with values,
+// stays with probability q: the ⌈(n+1)·q⌉-th smallest of n, the largest if there
+// are too few (Vovk et al. 2005; Lei et al. 2018, arXiv:1604.04173). With weights,
+// nil for equal ones, values are weighted by them, and the new one like the
+// heaviest (Tibshirani et al. 2019, arXiv:1904.06019). 0 when there are none.
 func Conformal(values, weights []float64, q float64) float64 {
 	pairs, total := byValue(values, weights)
 	most := 0.0
@@ -85,8 +83,8 @@ func Conformal(values, weights []float64, q float64) float64 {
 	return bound
 }
 
-// byValue pairs values with their weights, leaves out those without any, and
-// sorts the pairs. A nil weights means 1 each.
+// byValue pairs values with their weights, drops those without any, and sorts the
+// pairs. nil weights mean 1 each.
 func byValue(values, weights []float64) (pairs []weighted, total float64) {
 	pairs = make([]weighted, 0, len(values))
 	for i, v := range values {

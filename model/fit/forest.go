@@ -6,30 +6,30 @@ import (
 	"math"
 )
 
-// MaxNodes bounds a forest: what is read from elsewhere must not take more.
+// MaxNodes bounds a forest: one read from elsewhere must not take more.
 const MaxNodes = 1 << 15
 
 // nodeBytes is the size of one encoded node.
 const nodeBytes = 1 + 2 + 4
 
-// Forest is a sum of regression trees over rows of Columns numbers. It is
-// immutable and safe for concurrent use; the nil Forest says 0.
+// Forest is a sum of regression trees over rows of Columns numbers. It is immutable
+// and safe for concurrent use; a nil Forest predicts 0.
 type Forest struct {
 	Columns int
 	nodes   []node
 	starts  []int32 // first node of each tree
 }
 
-// node is a leaf when right is 0, and value then what it puts out. Else the
-// left child, the next node, is for rows whose column is at most value, and the
-// right child lies right nodes further on.
+// node is a leaf if right is 0, and value is then its output. Otherwise the left
+// child, the next node, is for rows whose column is at most value, and the right
+// child is right nodes further on.
 type node struct {
 	value  float32
 	right  uint16
 	column uint8
 }
 
-// Trees is how many trees the forest has, Nodes how many nodes they have.
+// Trees returns the number of trees in the forest.
 func (f *Forest) Trees() int {
 	if f == nil {
 		return 0
@@ -37,7 +37,7 @@ func (f *Forest) Trees() int {
 	return len(f.starts)
 }
 
-// Nodes is how many nodes all trees have together.
+// Nodes returns the number of nodes of all trees.
 func (f *Forest) Nodes() int {
 	if f == nil {
 		return 0
@@ -56,7 +56,7 @@ func (f *Forest) First(k int) *Forest {
 	return &Forest{Columns: f.Columns, nodes: f.nodes[:f.starts[k]], starts: f.starts[:k]}
 }
 
-// Predict sums up what the trees say of row, which has Columns numbers.
+// Predict returns the sum of the trees' outputs for row, which has Columns numbers.
 func (f *Forest) Predict(row []float64) float64 { return f.Range(row, 0, f.Trees()) }
 
 // Range sums up the trees from (inclusive) to to (exclusive).
@@ -80,8 +80,8 @@ func (f *Forest) Range(row []float64, from, to int) float64 {
 	return sum
 }
 
-// Append encodes f behind b: columns, trees, nodes, then each tree's length and
-// each node, little-endian.
+// Append appends to b the encoding of f: columns, trees, nodes, then each tree's
+// length and each node, little-endian.
 func (f *Forest) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(f.columns()))
 	b = binary.LittleEndian.AppendUint16(b, uint16(f.Trees()))
@@ -111,10 +111,10 @@ func (f *Forest) columns() int {
 	return f.Columns
 }
 
-// ReadForest decodes what Append wrote for rows of the given number of columns
+// ReadForest decodes the result of Append for rows of the given number of columns
 // and returns what follows it. It refuses what could make Predict fail or never
-// end: children outside their tree, columns that do not exist, numbers that are
-// not finite. Errors wrap ErrData.
+// end: children outside their tree, columns that do not exist, numbers that are not
+// finite. Errors wrap ErrData.
 func ReadForest(b []byte, columns int) (*Forest, []byte, error) {
 	if len(b) < 8 {
 		return nil, nil, fmt.Errorf("%w: forest cut short", ErrData)
@@ -149,8 +149,8 @@ func ReadForest(b []byte, columns int) (*Forest, []byte, error) {
 	return f, b, f.check()
 }
 
-// check makes sure that every walk ends at a leaf of its own tree. Children lie
-// behind their parents, so a walk cannot run in circles.
+// check makes sure that every walk ends at a leaf of its own tree. Children come
+// after their parents, so a walk cannot cycle.
 func (f *Forest) check() error {
 	for t, start := range f.starts {
 		end := int32(len(f.nodes))

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// ErrData is wrapped by the errors of data that cannot be fitted: no rows, rows
-// of different lengths, numbers that are not finite or too large.
+// ErrData is wrapped by the errors for data that cannot be fitted: no rows, rows of
+// different lengths, numbers that are not finite or too large.
 var ErrData = errors.New("data cannot be fitted")
 
 // largest bounds the numbers that can be fitted, so that the squares of many
@@ -20,14 +20,14 @@ const ridge = 1e-6
 // Box is the range that a coefficient may have.
 type Box struct{ Low, High float64 }
 
-// Bounded finds the c within boxes that minimizes Σ((rows·c − y)²) plus
+// Bounded returns the c within boxes that minimizes Σ((rows·c − y)²) plus
 // pull·Σ(scale·(c − prior))², in which scale is each column's root mean square:
-// pull counts like that many rows that say "the prior is right". With boxes from
-// 0 it is non-negative least squares. It descends along the coordinates of the
-// normal equations, which for a convex problem in a box leads to the minimum
-// (Bertsekas, Nonlinear Programming, 1999, section 2.7), for at most a few dozen
-// columns. A column of zeros keeps its prior, or what is nearest to it in its
-// box. Boxes may be infinite. Errors wrap ErrData.
+// pull counts like that many rows in favour of the prior. With boxes from 0 it is
+// non-negative least squares. It uses coordinate descent on the normal equations,
+// which for a convex problem in a box leads to the minimum (Bertsekas, Nonlinear
+// Programming, 1999, section 2.7), for at most a few dozen columns. A column of
+// zeros keeps its prior, or the nearest value in its box. Boxes may be infinite.
+// Errors wrap ErrData.
 func Bounded(rows [][]float64, y, prior []float64, boxes []Box, pull float64) ([]float64, error) {
 	n, err := columns(rows, y)
 	if err != nil {
@@ -67,16 +67,16 @@ func Bounded(rows [][]float64, y, prior []float64, boxes []Box, pull float64) ([
 		if c[j] /= scale[j]; scale[j] == 0 {
 			c[j] = prior[j]
 		}
-		// Scaling there and back may round across an edge.
+		// Scaling there and back may round across a bound.
 		c[j] = min(max(c[j], boxes[j].Low), boxes[j].High)
 	}
 	return c, nil
 }
 
-// sweeps bounds the descent; most end within some dozens.
+// sweeps bounds the descent; most end within a few dozen.
 const sweeps = 5000
 
-// checkPriors checks what Bounded gets beside the rows of n columns.
+// checkPriors checks Bounded's arguments besides the rows of n columns.
 func checkPriors(prior []float64, boxes []Box, n int, pull float64) error {
 	if len(prior) != n || len(boxes) != n {
 		return fmt.Errorf("%w: %d priors and %d boxes for %d columns", ErrData, len(prior), len(boxes), n)
@@ -92,10 +92,10 @@ func checkPriors(prior []float64, boxes []Box, n int, pull float64) error {
 	return nil
 }
 
-// usable tells that v is finite, and not so large that its square is not.
+// usable reports whether v is finite, and small enough for its square to be so.
 func usable(v float64) bool { return v >= -largest && v <= largest }
 
-// columns checks the data and tells how many columns there are.
+// columns checks the data and returns the number of columns.
 func columns(rows [][]float64, y []float64) (int, error) {
 	if len(rows) == 0 || len(rows) != len(y) {
 		return 0, fmt.Errorf("%w: %d rows for %d values", ErrData, len(rows), len(y))

@@ -1,16 +1,16 @@
 package fit
 
-// Split is a forest whose trees are told apart by whether they ask for columns
-// from a certain one on: where only those columns change from row to row, as
-// they do for one job on many types of GPU, the others are summed up once. It is
-// immutable and safe for concurrent use; the nil Split is of no trees.
+// Split is a forest that separates trees by whether they use columns from a certain
+// one on: where only those columns change from row to row, as they do for one job
+// on many types of GPU, the other trees are summed once. It is immutable and safe
+// for concurrent use; a nil Split has no trees.
 type Split struct {
 	f    *Forest
-	late []int32 // trees that ask for late columns, rising
+	late []int32 // trees that use late columns, rising
 	is   []bool  // by tree
 }
 
-// Split tells the trees apart; column is the first of the late ones.
+// Split separates the trees; column is the first of the late ones.
 func (f *Forest) Split(column int) *Split {
 	if f == nil {
 		return nil
@@ -33,7 +33,7 @@ func (f *Forest) Split(column int) *Split {
 	return s
 }
 
-// Trees is how many trees the forest has.
+// Trees returns the number of trees in the forest.
 func (s *Split) Trees() int {
 	if s == nil {
 		return 0
@@ -41,8 +41,8 @@ func (s *Split) Trees() int {
 	return len(s.is)
 }
 
-// Early appends to sums, for each k from 0 to the number of trees, what the
-// first k trees say of row, those left out that ask for late columns.
+// Early appends to sums, for each k from 0 to the number of trees, the output for
+// row of the first k trees, without those that use late columns.
 func (s *Split) Early(row, sums []float64) []float64 {
 	total := 0.0
 	sums = append(sums, total)
@@ -58,8 +58,7 @@ func (s *Split) Early(row, sums []float64) []float64 {
 	return sums
 }
 
-// Late sums up what those of the first k trees say of row that ask for late
-// columns.
+// Late returns the sum for row of those of the first k trees that use late columns.
 func (s *Split) Late(row []float64, k int) float64 {
 	total := 0.0
 	if s == nil {

@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// userShare is how much of the whole weight one user's samples may have, where
-// there are enough other users; userLeast how many they may weigh like in any
+// userShare is the fraction of the total weight that one user's samples may have,
+// if there are enough other users; userLeast the weight that they may have in any
 // case.
 const userShare, userLeast = 0.25, 20
 
-// UserCap is the most that one user's samples may weigh together, given how much
-// each user's do: the cap at which those who reach it have a quarter of what all
-// weigh under it, or as much as each other where there are fewer than four; 20 in any
-// case.
+// UserCap returns the maximum total weight of one user's samples, given each user's
+// weight: the cap at which those who reach it have a quarter of the capped total,
+// or equal parts if there are fewer than four users; 20 in any case.
 func UserCap(perUser map[string]float64) float64 {
 	weights := slices.Sorted(maps.Values(perUser))
 	share := max(userShare, 1/float64(len(weights)))
