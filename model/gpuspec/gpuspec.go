@@ -1,6 +1,6 @@
-// Package gpuspec knows the published characteristics of GPU types: memory,
-// speed, power, the size of a CUDA context. It is a table of facts, with an
-// estimate for types that are not in it.
+// Package gpuspec knows the published characteristics of GPU types: memory, speed,
+// power, the size of a CUDA context. It is a table of facts, with an estimate for
+// types that are not in it.
 package gpuspec
 
 import (
@@ -13,7 +13,7 @@ import (
 
 // Spec is one GPU type.
 type Spec struct {
-	// Name is the normal form of the type's name, such as "A100-SXM4-80GB".
+	// Name is the normalized name of the type, such as "A100-SXM4-80GB".
 	Name string
 	// Arch is the vendor's architecture name; empty for an estimate.
 	Arch string
@@ -24,24 +24,24 @@ type Spec struct {
 	MemMiB int64
 	// SMs is the number of streaming multiprocessors.
 	SMs int64
-	// BoostMHz is the highest clock that the vendor names, which a power limit
-	// may not let it hold; 0 for an estimate.
+	// BoostMHz is the highest clock that the vendor specifies, which a power limit
+	// may prevent; 0 for an estimate.
 	BoostMHz int64
-	// FP32TFLOPS is the peak without tensor cores, in 10^12 operations a second.
+	// FP32TFLOPS is the peak without tensor cores, in 10^12 operations per second.
 	FP32TFLOPS float64
 	// TensorTFLOPS is the dense FP16 or BF16 peak with FP32 accumulation; 0
 	// without tensor cores.
 	TensorTFLOPS float64
-	// BandwidthGBs is the peak memory bandwidth in 10^9 bytes a second.
+	// BandwidthGBs is the peak memory bandwidth in 10^9 bytes per second.
 	BandwidthGBs float64
 	// TDPWatt is the board's power limit.
 	TDPWatt int64
-	// ContextMiB is what a CUDA process takes before its first tensor.
+	// ContextMiB is the memory of a CUDA process before its first tensor.
 	ContextMiB int64
 }
 
-// MatrixTFLOPS is the peak of matrix products: on tensor cores when tensor is
-// asked for and the type has them.
+// MatrixTFLOPS returns the peak of matrix products: on tensor cores if tensor is
+// set and the type has them.
 func (s Spec) MatrixTFLOPS(tensor bool) float64 {
 	if tensor && s.TensorTFLOPS > 0 {
 		return s.TensorTFLOPS
@@ -52,10 +52,10 @@ func (s Spec) MatrixTFLOPS(tensor bool) float64 {
 // All returns a copy of the table, slowest type first.
 func All() []Spec { return slices.Clone(table[:]) }
 
-// Normalize turns the names that NVML, users and vendors write into one
-// spelling: "NVIDIA GeForce RTX 3090" and "rtx_3090" are both "RTX-3090". A
-// name it does not know keeps its own words, in capitals, joined by dashes;
-// remarks in parentheses do not count.
+// Normalize converts the names that NVML, users and vendors write to one spelling:
+// "NVIDIA GeForce RTX 3090" and "rtx_3090" are both "RTX-3090". An unknown name
+// keeps its words, in capitals, joined by dashes; remarks in parentheses are
+// dropped.
 func Normalize(name string) string {
 	n := strings.ToUpper(strings.Join(strings.FieldsFunc(dropRemark(name), func(r rune) bool {
 		return r == ' ' || r == '_' || r == '-' || r == '\t'
@@ -69,9 +69,9 @@ func Normalize(name string) string {
 	return n
 }
 
-// Lookup finds a type by any of the spellings that Normalize knows. For an
-// unknown type, a MIG slice included, it returns an estimate from the memory
-// size in the name (16 GiB when there is none) and false.
+// Lookup finds a type by any of the spellings that Normalize knows. For an unknown
+// type, a MIG slice included, it returns an estimate from the memory size in the
+// name (16 GiB if there is none) and false.
 func Lookup(name string) (Spec, bool) {
 	n := Normalize(name)
 	for i := range table {
@@ -82,7 +82,7 @@ func Lookup(name string) (Spec, bool) {
 	return Estimate(n, sizeInName(n)), false
 }
 
-// dropRemark leaves out what stands in parentheses, as in "Tesla K80 (per GPU)".
+// dropRemark drops remarks in parentheses, as in "Tesla K80 (per GPU)".
 func dropRemark(name string) string {
 	open, end := strings.IndexByte(name, '('), strings.LastIndexByte(name, ')')
 	if open < 0 || end < open {
@@ -91,8 +91,8 @@ func dropRemark(name string) string {
 	return name[:open] + " " + name[end+1:]
 }
 
-// memSize finds "80GB", "5GB", "24GIB" in a normal name; the last one counts,
-// since MIG names carry the slice's size behind the card's.
+// memSize finds "80GB", "5GB", "24GIB" in a normalized name; the last one counts,
+// since MIG names have the slice's size after the GPU's.
 var memSize = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(\d{1,4})GI?B`) })
 
 func sizeInName(n string) int64 {
@@ -107,10 +107,9 @@ func sizeInName(n string) int64 {
 	return gib << 10
 }
 
-// Estimate describes a type of which only the memory is known. Speed grows
-// with memory across the data-centre cards of the last generations, so the
-// estimate scales between them, on the slow side: about 19 GB/s of bandwidth
-// and 0.4 TFLOPS of FP32 for each GiB.
+// Estimate describes a type of which only the memory is known. Speed grows with
+// memory across recent data-centre GPUs, so the estimate interpolates between them,
+// on the slow side: about 19 GB/s of bandwidth and 0.4 TFLOPS of FP32 per GiB.
 func Estimate(name string, memMiB int64) Spec {
 	memMiB = min(max(memMiB, 1<<10), 1<<20)
 	gib := float64(memMiB) / 1024
