@@ -11,16 +11,16 @@ import (
 const (
 	roundBlock    = 512
 	smallRequest  = 1 << 20  // up to here from the small pool
-	smallSegment  = 2 << 20  // which the small pool asks the driver for
+	smallSegment  = 2 << 20  // size of small segments
 	middleRequest = 10 << 20 // below this a large segment is taken
 	largeSegment  = 20 << 20
 	roundLarge    = 2 << 20 // above, requests are rounded to this
 )
 
-// Peak replays events through a model of PyTorch's caching allocator and
-// returns the most memory, in bytes, that it held from the driver: what NVML
-// shows for the process less the CUDA context. Freed blocks stay cached, as
-// they do there. Events that free unknown blocks are ignored.
+// Peak replays events through a model of PyTorch's caching allocator and returns
+// the peak memory, in bytes, that it held from the driver: what NVML shows for the
+// process less the CUDA context. As in PyTorch, freed blocks stay cached. Events
+// that free unknown blocks are ignored.
 func Peak(events []Event) int64 {
 	a := newAllocator()
 	for i := range events {
@@ -37,7 +37,7 @@ func Peak(events []Event) int64 {
 
 // block is a piece of a segment. prev and next are its neighbours there.
 type block struct {
-	seq        int64 // order of creation: total order among equal sizes
+	seq        int64 // order of creation, for a total order among equal sizes
 	size       int64
 	used       bool
 	small      bool
@@ -94,7 +94,7 @@ func (a *allocator) alloc(id int32, bytes int64) {
 	a.used[id] = b
 }
 
-// take removes the smallest cached block that fits, nil if none does.
+// take removes the smallest cached block that fits, or returns nil.
 func (a *allocator) take(size int64, small bool) *block {
 	p := a.pool(small)
 	i, _ := slices.BinarySearchFunc(*p, size, func(b *block, size int64) int { return cmp.Compare(b.size, size) })
@@ -106,7 +106,7 @@ func (a *allocator) take(size int64, small bool) *block {
 	return b
 }
 
-// segment asks the driver for more.
+// segment requests more from the driver.
 func (a *allocator) segment(size int64, small bool) *block {
 	n := roundUp(size, roundLarge)
 	switch {
@@ -133,7 +133,7 @@ func (a *allocator) drop(b *block) {
 	}
 }
 
-// release gives a block back to its pool, joined with its free neighbours.
+// release returns a block to its pool, merged with its free neighbours.
 func (a *allocator) release(id int32) {
 	b, ok := a.used[id]
 	if !ok {

@@ -11,7 +11,7 @@ type ctx struct {
 
 var noTensor = tensor{dtype: Float, role: roleConstant}
 
-// in returns the i-th input; an empty scalar when it is missing.
+// in returns the i-th input, or an empty scalar if it is missing.
 func (c *ctx) in(i int) tensor {
 	if i >= len(c.s.in) || c.s.in[i] < 0 {
 		return noTensor
@@ -21,7 +21,7 @@ func (c *ctx) in(i int) tensor {
 
 func (c *ctx) has(i int) bool { return i < len(c.s.in) && c.s.in[i] >= 0 }
 
-// set gives the i-th output its shape; dims beyond the limits are refused.
+// set sets the shape of the i-th output; dims beyond the limits are refused.
 func (c *ctx) set(i int, dims []int64) bool {
 	if len(dims) > MaxRank {
 		return false
@@ -37,14 +37,14 @@ func (c *ctx) set(i int, dims []int64) bool {
 	return true
 }
 
-// ints returns the value of the i-th input when it is known.
+// ints returns the value of the i-th input if it is known.
 func (c *ctx) ints(i int) ([]int64, bool) {
 	t := c.in(i)
 	return t.ints, t.known
 }
 
-// intsOrAttr reads a list that older opsets keep in an attribute and newer
-// ones in an input.
+// intsOrAttr returns a list that older opsets keep in an attribute and newer ones
+// in an input.
 func (c *ctx) intsOrAttr(input int, attr string) (vals []int64, ok bool) {
 	if a := c.n.attr(attr); a != nil {
 		return a.Ints, true
@@ -55,11 +55,11 @@ func (c *ctx) intsOrAttr(input int, attr string) (vals []int64, ok bool) {
 	return nil, false
 }
 
-// maxValues bounds the constant values that one analysis keeps, so that many
-// small constants do not add up to gigabytes.
+// maxValues bounds the constant values that one analysis keeps, so that many small
+// constants do not add up to gigabytes.
 const maxValues = 1 << 20
 
-// value records that the output's content is known.
+// value records the output's known content.
 func (c *ctx) value(v []int64) {
 	if len(v) <= maxConstInts && c.p.values64+len(v) <= maxValues {
 		c.p.values64 += len(v)
@@ -67,7 +67,7 @@ func (c *ctx) value(v []int64) {
 	}
 }
 
-// axis resolves a possibly negative axis of a tensor of that rank.
+// axis resolves a possibly negative axis of a tensor of the given rank.
 func axis(a int64, rank int) (int, bool) {
 	if a < 0 {
 		a += int64(rank)
@@ -75,8 +75,8 @@ func axis(a int64, rank int) (int, bool) {
 	return int(a), a >= 0 && a < int64(rank)
 }
 
-// guess gives the outputs of an operator that no rule covers the shapes that
-// the exporter wrote down, else that of the first input.
+// guess gives the outputs of an operator without a rule the shapes that the
+// exporter declared, else that of the first input.
 func (c *ctx) guess() {
 	for i := range c.outs {
 		c.outs[i].dims = c.in(0).dims
@@ -98,7 +98,7 @@ func (c *ctx) guess() {
 	}
 }
 
-// declared finds what the file says about a value's shape.
+// declared returns what the file says about a value's shape.
 func (p *plan) declared(name string) *Value {
 	if p.values == nil {
 		p.values = make(map[string]*Value, len(p.g.Values)+len(p.g.Outputs))
@@ -113,8 +113,8 @@ func (p *plan) declared(name string) *Value {
 	return p.values[name]
 }
 
-// alias makes output id share its input's memory where the rule says so. A
-// view of a weight or a constant is none: it costs nothing.
+// alias makes output id share its input's memory where the rule says so. A view of
+// a weight or a constant does not count: it costs nothing.
 func (c *ctx) alias(id int32) {
 	if !c.s.rule.view || !c.has(0) {
 		return
@@ -146,7 +146,7 @@ func broadcast(a, b []int64) ([]int64, bool) {
 	return out, true
 }
 
-// sameShape is the rule of element-wise operators with one data input.
+// sameShape returns the rule of element-wise operators with one data input.
 func sameShape(flopsPerElem int64) func(*ctx) bool {
 	return func(c *ctx) bool {
 		t := c.in(0)
@@ -155,8 +155,8 @@ func sameShape(flopsPerElem int64) func(*ctx) bool {
 	}
 }
 
-// fixed reports whether the node's result does not depend on the run's input:
-// an exporter could have computed it.
+// fixed reports whether the node's result is independent of the run's input: an
+// exporter could have computed it.
 func (c *ctx) fixed() bool {
 	for _, id := range c.s.in {
 		if id >= 0 && c.p.act(id) {
@@ -166,7 +166,7 @@ func (c *ctx) fixed() bool {
 	return len(c.s.in) > 0 || c.n.Op == "Constant"
 }
 
-// constantRole reports whether a value computed from constants is one of the
+// constantRole returns whether a value computed from constants is one of the
 // model's weights, which some exporters write as constants, or a by-product.
 func constantRole(op string, t *tensor) role {
 	if (op == "Constant" || op == "ConstantOfShape") && t.dtype.IsFloat() && t.elems() > maxConstFloats {

@@ -1,12 +1,12 @@
-// Package graph reads what a neural network costs out of its ONNX file without
-// running it and without reading its weights: parameter bytes, forward FLOPs,
-// the activations that training keeps, the largest tensors. It also turns a
-// graph into the allocate, free and compute events of one step, which simulated
-// workloads replay.
+// Package graph computes the cost of a neural network from its ONNX file without
+// running it and without reading its weights: parameter bytes, forward FLOPs, the
+// activations that training keeps, the largest tensors. It also turns a graph into
+// the allocate, free and compute events of one step, which simulated workloads
+// replay.
 //
-// The wire format is onnx.proto of https://github.com/onnx/onnx (IR version 3
-// and later). Everything here treats the file as hostile: memory is bounded,
-// products saturate, and nothing panics.
+// The wire format is onnx.proto of https://github.com/onnx/onnx (IR version 3 and
+// later). Everything here treats the file as hostile: memory is bounded, products
+// saturate, and nothing panics.
 package graph
 
 import (
@@ -20,7 +20,7 @@ const (
 	// MaxKeptBytes bounds the graph description kept in memory (names,
 	// attributes, shapes; weights do not count, they are skipped).
 	MaxKeptBytes = 4 << 20
-	// MaxNodes bounds the operators, those of subgraphs included.
+	// MaxNodes bounds the operators, including those of subgraphs.
 	MaxNodes = 50_000
 	// MaxDepth bounds how deeply graphs nest in the attributes of If and Loop.
 	MaxDepth = 64
@@ -52,8 +52,8 @@ const (
 	BFloat16 DType = 16
 )
 
-// Bytes is the size of one element: 4 for types it does not know, 1 for
-// four-bit types (rounded up).
+// Bytes returns the size of one element: 4 for unknown types, 1 for four-bit types
+// (rounded up).
 func (d DType) Bytes() int64 {
 	switch d {
 	case Uint8, Int8, Bool, 17, 18, 19, 20, 21, 22, 23:
@@ -74,8 +74,8 @@ func (d DType) IsFloat() bool {
 	return d == Float || d == Float16 || d == Double || d == BFloat16
 }
 
-// Dim is one dimension as the file states it: a number, a name to be bound
-// (Param), or unknown (Value < 0 and no Param).
+// Dim is one dimension as the file states it: a number, a name to be bound (Param),
+// or unknown (Value < 0 and no Param).
 type Dim struct {
 	Value int64
 	Param string
@@ -86,11 +86,11 @@ type Value struct {
 	Name  string
 	Type  DType
 	Dims  []Dim
-	Known bool // the file gives a shape, be it of rank 0
+	Known bool // the file gives a shape, even of rank 0
 }
 
-// Tensor is an initializer or a constant. Values are kept only where they are
-// small, because only shape arithmetic needs them.
+// Tensor is an initializer or a constant. Only small values are kept, because only
+// shape arithmetic needs them.
 type Tensor struct {
 	Name   string
 	Type   DType
@@ -99,7 +99,7 @@ type Tensor struct {
 	Floats []float32
 }
 
-// Elems is the number of elements, saturating at MaxInt64.
+// Elems returns the number of elements, saturating at MaxInt64.
 func (t *Tensor) Elems() int64 { return product(t.Dims) }
 
 // Attr is one attribute of a node. Only the field of its kind is set.
@@ -124,15 +124,15 @@ type Node struct {
 	Attrs   []Attr
 }
 
-// Graph is the part of an ONNX model that decides what it costs.
+// Graph is the part of an ONNX model that determines its cost.
 type Graph struct {
 	Name         string
-	Opset        int64 // of the default domain; 0 when the file does not say
+	Opset        int64 // of the default domain; 0 if the file does not say
 	Nodes        []Node
 	Initializers []Tensor
 	Inputs       []Value
 	Outputs      []Value
-	Values       []Value // shapes the exporter wrote down for intermediate results
+	Values       []Value // declared shapes of intermediate results
 }
 
 func (n *Node) attr(name string) *Attr {
@@ -165,7 +165,7 @@ func (n *Node) attrString(name string) string {
 	return ""
 }
 
-// satAdd adds two non-negative numbers and stops at MaxInt64.
+// satAdd adds two non-negative numbers, saturating at MaxInt64.
 func satAdd(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -173,7 +173,7 @@ func satAdd(a, b int64) int64 {
 	return a + b
 }
 
-// satMul multiplies two non-negative numbers and stops at MaxInt64.
+// satMul multiplies two non-negative numbers, saturating at MaxInt64.
 func satMul(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return 0
@@ -184,8 +184,8 @@ func satMul(a, b int64) int64 {
 	return a * b
 }
 
-// product multiplies dimensions, saturating; a negative one counts as unknown,
-// that is 1.
+// product multiplies dimensions, saturating; a negative one is unknown and counts
+// as 1.
 func product(dims []int64) int64 {
 	p := int64(1)
 	for _, d := range dims {
@@ -197,7 +197,7 @@ func product(dims []int64) int64 {
 	return p
 }
 
-// Precision says in which number format a job computes.
+// Precision is the number format in which a job computes.
 type Precision string
 
 // The precisions that the cost rules know. PrecisionFile takes each tensor as
@@ -213,10 +213,11 @@ const (
 	INT8          Precision = "int8"
 )
 
-// Precisions lists the names that users may give.
+// Precisions returns the names that users may give.
 func Precisions() []Precision { return []Precision{FP32, TF32, FP16, BF16, AMP, INT8} }
 
-// ActivationBytes is the size of one activation element, given its size in the file.
+// ActivationBytes returns the size of one activation element, given its size in the
+// file.
 func (p Precision) ActivationBytes(file int64) int64 {
 	switch p {
 	case FP32, TF32:
@@ -230,7 +231,7 @@ func (p Precision) ActivationBytes(file int64) int64 {
 	}
 }
 
-// WeightBytes is the size of one weight element, given its size in the file.
+// WeightBytes returns the size of one weight element, given its size in the file.
 func (p Precision) WeightBytes(file int64) int64 {
 	if p == AMP {
 		return 4
@@ -259,13 +260,13 @@ const (
 	Adafactor     Optimizer = "adafactor"
 )
 
-// Optimizers lists the names that users may give.
+// Optimizers returns the names that users may give.
 func Optimizers() []Optimizer {
 	return []Optimizer{SGD, Momentum, Adam, AdamW, RMSProp, Adagrad, Adafactor}
 }
 
-// States is how many values the optimizer keeps beside each parameter.
-// Adafactor's row and column sums are small enough to count as none.
+// States returns how many values the optimizer keeps per parameter. Adafactor's row
+// and column sums are small enough to count as none.
 func (o Optimizer) States() int64 {
 	switch o {
 	case Adam, AdamW:
@@ -277,5 +278,5 @@ func (o Optimizer) States() int64 {
 	}
 }
 
-// defaultDomain reports whether an operator is ONNX's own.
+// defaultDomain reports whether an operator is one of ONNX's own.
 func defaultDomain(d string) bool { return d == "" || strings.EqualFold(d, "ai.onnx") }

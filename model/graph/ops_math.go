@@ -143,7 +143,7 @@ func inferDropout(c *ctx) bool {
 	return c.has(0) && c.set(0, d) && c.set(1, d)
 }
 
-// reduceAxes lists which axes an operator takes away; empty means all.
+// reduceAxes returns which axes an operator removes; empty means all.
 func (c *ctx) reduceAxes(rank int) (drop []bool, ok bool) {
 	vals, given := c.intsOrAttr(1, "axes")
 	if !given && c.has(1) {

@@ -15,7 +15,7 @@ type spatial struct {
 	ceil                             bool
 }
 
-// readSpatial reads them; kernel is the window where no attribute names one.
+// readSpatial reads them; kernel is the window if no attribute gives one.
 func readSpatial(n *Node, rank int, kernel []int64) (spatial, bool) {
 	s := spatial{
 		kernel: n.attrInts("kernel_shape"), strides: n.attrInts("strides"),
@@ -49,7 +49,7 @@ func readSpatial(n *Node, rank int, kernel []int64) (spatial, bool) {
 
 func bad(v, low int64) bool { return v < low || v > MaxDim }
 
-// out is the size of one axis after the window moved over it.
+// out returns the size of one axis after the window has moved over it.
 func (s *spatial) out(in int64, i int) (int64, bool) {
 	rank := len(s.kernel)
 	reach := satMul(s.dilations[i], s.kernel[i]-1) + 1
@@ -225,7 +225,7 @@ func inferMatMul(c *ctx) bool {
 	return c.set(0, out)
 }
 
-// inferEinsum covers equations with an arrow and without an ellipsis.
+// inferEinsum supports equations with an arrow and without an ellipsis.
 func inferEinsum(c *ctx) bool {
 	eq := c.n.attrString("equation")
 	size := map[byte]int64{}
@@ -272,7 +272,7 @@ func (c *ctx) einsumOut(letters string, size map[byte]int64, total int64) bool {
 	return c.set(0, out)
 }
 
-// inferRNN covers LSTM, GRU and RNN, which have 4, 3 and 1 gates.
+// inferRNN supports LSTM, GRU and RNN, which have 4, 3 and 1 gates.
 func inferRNN(gates int64) func(*ctx) bool {
 	return func(c *ctx) bool {
 		x, w := c.in(0).dims, c.in(1).dims
@@ -294,7 +294,7 @@ func inferRNN(gates int64) func(*ctx) bool {
 	}
 }
 
-// inferAttention covers ONNX's Attention of opset 23 with inputs of rank 3 or 4.
+// inferAttention supports ONNX's Attention of opset 23 with inputs of rank 3 or 4.
 func inferAttention(c *ctx) bool {
 	q, k, v := c.in(0).dims, c.in(1).dims, c.in(2).dims
 	if len(q) != len(k) || len(k) != len(v) {

@@ -36,7 +36,7 @@ func inferReshape(c *ctx) bool {
 		}
 		out[at] = total / rest
 	} else if rest != total {
-		// A shape with the batch written in, although the input's is symbolic.
+		// A shape with a literal batch, although the input's is symbolic.
 		if len(out) == 0 || rest == 0 || total%(rest/out[0]) != 0 {
 			return false
 		}
@@ -228,7 +228,7 @@ func inferSlice(c *ctx) bool {
 		switch st := steps[i]; {
 		case st > 0 && st <= MaxDim:
 			out[a] = max(0, (to-from+st-1)/st)
-		case st >= -MaxDim: // backwards; an end before the first means through it
+		case st >= -MaxDim: // backwards; an end before the first element includes it
 			from = min(from, n-1)
 			if ends[i] < -n {
 				to = -1
@@ -292,7 +292,7 @@ func inferPad(c *ctx) bool {
 	return c.set(0, out)
 }
 
-// inferResize takes the sizes when they are known, else the scales.
+// inferResize uses the sizes if they are known, else the scales.
 func inferResize(c *ctx) bool {
 	d := c.in(0).dims
 	if sizes, ok := c.ints(3); ok && len(sizes) == len(d) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Options say for which run the costs of a graph are wanted.
+// Options selects the run whose cost is computed.
 type Options struct {
 	// Batch binds the symbolic batch dimension, 1 to 1<<20.
 	Batch int64
@@ -38,7 +38,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// role tells what a tensor is to the memory of a run.
+// role is what a tensor is to the memory of a run.
 type role uint8
 
 const (
@@ -73,8 +73,8 @@ type step struct {
 	flops int64
 	conv  *convShape // of convolutions
 	saved []int32    // roots that training keeps from this step
-	// mask is what the step keeps for training beside its tensors: dropout
-	// masks, pooling indices, normalization statistics.
+	// mask is what the step keeps for training besides its tensors: dropout masks,
+	// pooling indices, normalization statistics.
 	mask int64
 }
 
@@ -85,14 +85,14 @@ type plan struct {
 	tensors  []tensor
 	steps    []step
 	names    map[string]int32
-	values   map[string]*Value // what the file declares, built when first needed
+	values   map[string]*Value // what the file declares, built on first use
 	unknown  map[string]int
-	fixed    int64 // batch written into the file, 0 when symbolic
+	fixed    int64 // literal batch in the file, 0 if symbolic
 	values64 int   // constant values kept so far, all tensors together
 	unbound  bool  // a symbolic dimension had no value
 }
 
-// newPlan binds g to a run. It fails on bad options only: what it cannot
+// newPlan binds g to a run. It fails only on bad options: what it does not
 // understand in the graph is counted in unknown.
 func newPlan(g *Graph, opt Options) (*plan, error) {
 	if err := opt.check(); err != nil {
@@ -139,8 +139,8 @@ func (p *plan) addInitializers(g *Graph) {
 	}
 }
 
-// addNested counts the weights inside If and Loop bodies; what these compute
-// stays unknown.
+// addNested counts the weights inside If and Loop bodies; their computation stays
+// unknown.
 func (p *plan) addNested(g *Graph, depth int) {
 	if depth > MaxDepth {
 		return
@@ -191,7 +191,7 @@ func (p *plan) addInputs(g *Graph) {
 	}
 }
 
-// bind gives a symbolic dimension its value, and reports whether it is the batch.
+// bind returns the value of a symbolic dimension, and whether it is the batch.
 func (p *plan) bind(param string, axis int) (int64, bool) {
 	name := strings.ToLower(param)
 	has := func(parts ...string) bool {
@@ -223,7 +223,7 @@ func (p *plan) addNode(n *Node) {
 			continue
 		}
 		id, ok := p.names[name]
-		if !ok { // an outer scope's or an unsorted graph's value
+		if !ok { // a value of an outer scope or of an unsorted graph
 			id = p.add(name, tensor{dtype: Float, role: roleConstant})
 			p.unknown[n.Op]++
 		}
@@ -257,7 +257,7 @@ func (p *plan) addNode(n *Node) {
 	p.steps = append(p.steps, s)
 }
 
-// markBuffers takes running means and variances out of the trained weights.
+// markBuffers excludes running means and variances from the trained weights.
 func (p *plan) markBuffers() {
 	for i := range p.steps {
 		s := &p.steps[i]
@@ -272,8 +272,8 @@ func (p *plan) markBuffers() {
 	}
 }
 
-// size gives every tensor its bytes at the run's precision, and scales what
-// was exported with a fixed batch.
+// size computes every tensor's bytes at the run's precision, and rescales graphs
+// exported with a fixed batch.
 func (p *plan) size() {
 	num, den := int64(1), int64(1)
 	if p.fixed > 0 && p.fixed != p.opt.Batch {
@@ -308,7 +308,7 @@ func (p *plan) size() {
 	}
 }
 
-// scale is v×num/den for non-negative numbers, saturating.
+// scale returns v×num/den for non-negative numbers, saturating.
 func scale(v, num, den int64) int64 {
 	if num == den {
 		return v
@@ -322,8 +322,8 @@ func (p *plan) act(id int32) bool {
 	return id >= 0 && (p.tensors[id].role == roleActivation || p.tensors[id].role == roleInput)
 }
 
-// rootAct is the tensor whose memory id shares, or -1 when that is none of a
-// step's own (a weight, a constant).
+// rootAct returns the tensor whose memory id shares, or -1 if that does not belong
+// to a step (a weight, a constant).
 func (p *plan) rootAct(id int32) int32 {
 	if id < 0 {
 		return -1
@@ -335,7 +335,7 @@ func (p *plan) rootAct(id int32) int32 {
 	return r
 }
 
-// keepForBackward applies the rule's statement of what autograd saves.
+// keepForBackward applies the rule for what autograd saves.
 func (p *plan) keepForBackward(s *step) {
 	keep := func(ids []int32) {
 		for _, id := range ids {
@@ -343,7 +343,7 @@ func (p *plan) keepForBackward(s *step) {
 				s.saved = append(s.saved, r)
 			}
 		}
-		slices.Sort(s.saved) // a hostile node may name a hundred thousand
+		slices.Sort(s.saved) // a hostile node may list a hundred thousand
 		s.saved = slices.Compact(s.saved)
 	}
 	switch s.rule.saves {
@@ -361,7 +361,7 @@ func (p *plan) keepForBackward(s *step) {
 	}
 }
 
-// operandsKept are the operands of a product or division that the gradients of
+// operandsKept returns the operands of a product or division that the gradients of
 // the other one need: scaling by a constant keeps nothing.
 func (p *plan) operandsKept(s *step) []int32 {
 	if len(s.in) != 2 {
@@ -382,11 +382,11 @@ func (p *plan) operandsKept(s *step) []int32 {
 	return nil
 }
 
-// siluRule stands in for both halves of x·sigmoid(x), which exporters take
-// apart: the framework's one kernel keeps only x.
+// siluRule stands in for both halves of x·sigmoid(x), which exporters split: the
+// framework's single kernel keeps only x.
 var siluRule = rule{class: ClassActivation, infer: sameShape(1), saves: savesInput}
 
-// fuseSilu finds a Sigmoid whose result is multiplied with its own argument.
+// fuseSilu finds a Sigmoid whose result is multiplied by its own argument.
 func (p *plan) fuseSilu() {
 	sigmoid := make(map[int32]*step)
 	for i := range p.steps {

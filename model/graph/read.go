@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Tensors with more values than these keep only their shape.
+// Tensors with more values than this keep only their shape.
 const (
 	maxConstInts   = 1024
 	maxConstFloats = 64
@@ -17,9 +17,9 @@ const (
 	maxAttrInts    = 4096
 )
 
-// Read takes the graph out of an ONNX model. It reads r once, forward, seeks
-// past weights where r can seek, never opens external data, and needs memory
-// for the description only. Errors wrap ErrMalformed, ErrLimit or r's own.
+// Read reads the graph of an ONNX model. It reads r once, forward, seeks past
+// weights if r can seek, never opens external data, and needs memory for the
+// description only. Errors wrap ErrMalformed, ErrLimit or r's own.
 func Read(r io.Reader) (*Graph, error) {
 	d := &reader{w: newWire(r)}
 	var g *Graph
@@ -139,7 +139,7 @@ func (d *reader) node(end int64, depth int) (Node, error) {
 			n.Attrs = append(n.Attrs, a)
 		case 7:
 			n.Domain, err = d.w.string(end)
-		default: // the node's own name and doc string decide nothing
+		default: // the node's own name and doc string do not matter
 			return false, nil
 		}
 		return true, err
@@ -185,7 +185,7 @@ func (d *reader) attr(end int64, depth int) (Attr, error) {
 	return a, err
 }
 
-// tensor reads an initializer: its dims and type, and its values only when few.
+// tensor reads an initializer: its dims and type, and its values only if few.
 func (d *reader) tensor(end int64) (Tensor, error) {
 	var t Tensor
 	var raw []byte
@@ -236,7 +236,7 @@ func (d *reader) tensor(end int64) (Tensor, error) {
 	return t, nil
 }
 
-// raw reads raw_data when it is small and seeks past it when it is not.
+// raw reads raw_data if it is small and seeks past it otherwise.
 func (d *reader) raw(end int64) ([]byte, error) {
 	b, err := d.w.br.Peek(protobufVarintMax)
 	if n, used := protowire.ConsumeVarint(b); used > 0 && n <= maxConstRaw {

@@ -18,8 +18,8 @@ const (
 	ClassNorm
 )
 
-// saves is what autograd keeps of an operator until the backward pass, as
-// PyTorch's derivatives.yaml states it for the operator's usual kernel.
+// saves is what autograd keeps of an operator until the backward pass, as PyTorch's
+// derivatives.yaml states for the operator's usual kernel.
 type saves uint8
 
 const (
@@ -41,12 +41,11 @@ type rule struct {
 	mask  func(*plan, *step) int64
 }
 
-// unknownRule is for operators we never heard of: what they keep is guessed
-// on the safe side.
+// unknownRule is for unknown operators: what they keep is guessed on the safe side.
 var unknownRule = rule{saves: savesInputs}
 
-// lookupRule finds the rule of an operator of ONNX's own domain, or of a
-// contributed one of the same name and meaning.
+// lookupRule returns the rule of an operator of ONNX's own domain, or of a
+// contributed one with the same name and meaning.
 func lookupRule(n *Node) *rule {
 	if !defaultDomain(n.Domain) && !strings.EqualFold(n.Domain, "com.microsoft") {
 		return &unknownRule
@@ -67,7 +66,7 @@ func buildRules() map[string]rule {
 	return m
 }
 
-// computeRules are of operators that compute on what they read.
+// computeRules returns the rules of operators that compute.
 func computeRules() map[string]rule {
 	return map[string]rule{
 		"Conv":          {class: ClassConv, infer: inferConv, saves: savesInput},
@@ -102,7 +101,7 @@ func computeRules() map[string]rule {
 	}
 }
 
-// shapeRules are of operators that move, cut and describe tensors.
+// shapeRules returns the rules of operators that move, cut and describe tensors.
 func shapeRules() map[string]rule {
 	return map[string]rule{
 		"Identity":  {infer: inferIdentity, view: true},
@@ -143,7 +142,7 @@ func shapeRules() map[string]rule {
 	}
 }
 
-// addFamilies adds the operators that share a rule with others.
+// addFamilies adds operators that share a rule with others.
 func addFamilies(m map[string]rule) {
 	add := func(r rule, ops string) {
 		for _, op := range strings.Fields(ops) {
@@ -173,13 +172,13 @@ func addFamilies(m map[string]rule) {
 		"ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare")
 }
 
-// maskIndices: pooling keeps where each maximum was, as int64.
+// maskIndices: pooling keeps the position of each maximum, as int64.
 func maskIndices(p *plan, s *step) int64 { return satMul(p.outElems(s), 8) }
 
 // maskBytes: dropout and where keep a byte per element.
 func maskBytes(p *plan, s *step) int64 { return p.outElems(s) }
 
-// maskStats: norms keep mean and inverse deviation, two floats a row or channel.
+// maskStats: norms keep mean and inverse deviation, two floats per row or channel.
 func maskStats(p *plan, s *step) int64 {
 	dims := p.tensors[s.out[0]].dims
 	if len(dims) == 0 {

@@ -6,25 +6,25 @@ import (
 	"slices"
 )
 
-// Summary is what a graph costs for one run. Bytes follow Options.Precision;
-// all figures are for the whole batch and saturate at MaxInt64.
+// Summary is the cost of a graph for one run. Bytes follow Options.Precision; all
+// figures are for the whole batch and saturate at MaxInt64.
 type Summary struct {
 	Params     int64 // trained values
 	ParamBytes int64
-	// BufferBytes is what the model keeps beside trained weights, such as
-	// running statistics of batch normalization.
+	// BufferBytes is what the model keeps besides trained weights, such as running
+	// statistics of batch normalization.
 	BufferBytes int64
 	FLOPs       int64 // forward, a multiply-add counts as two
 	MovedBytes  int64 // forward traffic if nothing stays in cache
-	// ActBytes is what all operators put out in one forward pass, views left
-	// out; MatrixBytes the part of convolutions and matrix products.
+	// ActBytes is the output of all operators in one forward pass, without views;
+	// MatrixBytes that of convolutions and matrix products.
 	ActBytes, MatrixBytes int64
 	// SavedBytes is what autograd keeps from the forward pass for the backward
 	// pass: each tensor once, however many operators need it.
 	SavedBytes  int64
 	InputBytes  int64
 	OutputBytes int64
-	// LiveBytes is the most that inference holds at once beside the weights.
+	// LiveBytes is the peak that inference holds besides the weights.
 	LiveBytes    int64
 	LargestBytes int64 // largest single activation
 	// WorkspaceBytes estimates the largest scratch buffer of a convolution or
@@ -33,18 +33,18 @@ type Summary struct {
 
 	Convs, Linears, Activations, Norms, Others int
 
-	// Partial says that part of the graph was not understood: operators that no
-	// rule covers, or symbolic dimensions without a value.
+	// Partial means that part of the graph was not understood: operators without a
+	// rule, or symbolic dimensions without a value.
 	Partial bool
 	// Unknown lists those operators, most frequent first, at most 16.
 	Unknown []string
-	// FixedBatch is the batch size written into the file when it is not
-	// symbolic; figures are then scaled from it. 0 otherwise.
+	// FixedBatch is the batch size written into the file if it is not symbolic;
+	// figures are then scaled from it. 0 otherwise.
 	FixedBatch int64
 }
 
-// Summarize adds up what g costs for the run that opt describes. The only
-// errors are those of opt.
+// Summarize computes the cost of g for the run that opt describes. The only errors
+// are those of opt.
 func Summarize(g *Graph, opt Options) (Summary, error) {
 	p, err := newPlan(g, opt)
 	if err != nil {
@@ -98,7 +98,7 @@ func (p *plan) sumTensors(s *Summary) {
 	}
 }
 
-// sumOutputs adds what one operator puts out.
+// sumOutputs adds the outputs of one operator.
 func (p *plan) sumOutputs(st *step, s *Summary) {
 	if st.rule.view {
 		return
@@ -128,7 +128,7 @@ func (s *Summary) count(st *step) {
 	}
 }
 
-// moved is the traffic of one step: everything read and written once.
+// moved returns the traffic of one step: everything read and written once.
 func (p *plan) moved(st *step) int64 {
 	if st.rule.view {
 		return 0
@@ -149,7 +149,7 @@ func (p *plan) moved(st *step) int64 {
 const (
 	// unfoldCap: beyond it cuDNN's heuristics prefer an implicit product.
 	unfoldCap = 512 << 20
-	// winogradCap keeps hostile shapes in range; no card offers more.
+	// winogradCap keeps hostile shapes in range; no GPU offers more.
 	winogradCap = 16 << 30
 )
 
@@ -172,7 +172,7 @@ func (p *plan) workspace(st *step) int64 {
 	return min(satMul(cols, elem), unfoldCap)
 }
 
-// live walks the graph as inference does: a value dies after its last use.
+// live walks the graph as inference does: a value is freed after its last use.
 func (p *plan) live() int64 {
 	last := p.lastUse()
 	var now, most int64
@@ -200,8 +200,8 @@ func (p *plan) live() int64 {
 	return most
 }
 
-// lastUse maps each tensor that owns memory to the last step that reads it; a
-// result nobody reads lives until its own step, an output of the graph for ever.
+// lastUse maps each tensor that owns memory to the last step that reads it; an
+// unread result lives until its own step, an output of the graph forever.
 func (p *plan) lastUse() map[int32]int {
 	last := make(map[int32]int, len(p.tensors))
 	for i := range p.steps {
@@ -223,7 +223,7 @@ func (p *plan) lastUse() map[int32]int {
 	return last
 }
 
-// maxUnknown bounds the list of operators that no rule covers.
+// maxUnknown bounds the list of operators without a rule.
 const maxUnknown = 16
 
 func (p *plan) unknownOps() []string {

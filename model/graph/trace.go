@@ -2,7 +2,7 @@ package graph
 
 import "slices"
 
-// Kind tells what an Event does.
+// Kind is what an Event does.
 type Kind uint8
 
 // The kinds of events.
@@ -12,18 +12,18 @@ const (
 	Compute
 )
 
-// Event is one thing that a training or inference process does to the GPU.
+// Event is one action of a training or inference process on the GPU.
 type Event struct {
 	Kind   Kind
 	Op     string // operator, or "weights", "gradients", "optimizer", "loss", "workspace"
-	Tensor int32  // names the block that Alloc and Free speak of
+	Tensor int32  // the block of Alloc and Free
 	Bytes  int64  // size of the block
 	FLOPs  int64  // of Compute
 	Moved  int64  // bytes that Compute reads and writes
 }
 
-// tracer plays one step. It knows PyTorch's habits (what autograd keeps, when
-// it lets go, cuBLAS's workspace) and nothing of the predictor's formulas.
+// tracer plays one step. It models PyTorch's behaviour (what autograd keeps, when
+// it frees, cuBLAS's workspace) and uses none of the predictor's formulas.
 type tracer struct {
 	p      *plan
 	ev     []Event
@@ -40,10 +40,10 @@ type tracer struct {
 // at the first matrix product and kept: 8 blocks of 16 KiB and 2 of 4 MiB.
 const cublasWorkspace = 2*4096<<10 + 8*16<<10
 
-// Trace lists what one step of g does, in execution order: weights, gradients
-// and optimizer states first, then the forward pass, and for training the
-// backward pass and the update. The errors are those of opt. Replay it with
-// Peak, or with an allocator of your own.
+// Trace returns the events of one step of g, in execution order: weights, gradients
+// and optimizer states first, then the forward pass, and for training the backward
+// pass and the update. The errors are those of opt. Replay it with Peak, or with
+// another allocator.
 func Trace(g *Graph, opt Options) ([]Event, error) {
 	p, err := newPlan(g, opt)
 	if err != nil {
@@ -83,7 +83,7 @@ func (t *tracer) compute(op string, flops, moved int64) {
 	t.ev = append(t.ev, Event{Kind: Compute, Op: op, FLOPs: flops, Moved: moved})
 }
 
-// setup places what lives as long as the process, parameter by parameter.
+// setup allocates what lives as long as the process, parameter by parameter.
 func (t *tracer) setup() {
 	each := func(op string, times int64) {
 		for i := range t.p.tensors {
@@ -191,8 +191,8 @@ func (t *tracer) scratch(s *step) int64 {
 	return min(satMul(slice, min(c.batch, 8)), 256<<20)
 }
 
-// loss is cross entropy over the outputs: its log-softmax is kept, and its
-// gradient starts the backward pass.
+// loss is cross entropy over the outputs: its log-softmax is kept, and its gradient
+// starts the backward pass.
 func (t *tracer) loss() {
 	for i := range t.p.g.Outputs {
 		id, ok := t.p.names[t.p.g.Outputs[i].Name]
@@ -213,8 +213,8 @@ func (t *tracer) loss() {
 	}
 }
 
-// backward runs the steps in reverse. A gradient is born when the first step
-// that used the tensor is undone, and dies when the step that made it is.
+// backward runs the steps in reverse. A gradient is allocated when the first step
+// that used the tensor is undone, and freed when the step that made it is.
 func (t *tracer) backward() {
 	p := t.p
 	for i := len(p.steps) - 1; i >= 0; i-- {

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// window is the read buffer: large enough for any varint and short string,
-// small enough that reading a model of any size costs kilobytes.
+// window is the size of the read buffer: large enough for any varint and short
+// string, small enough that reading a model of any size costs kilobytes.
 const window = 32 << 10
 
 // wire walks protobuf fields over a stream. end arguments are absolute offsets
@@ -122,8 +122,7 @@ func (w *wire) length(end int64) (int64, error) {
 	return w.off + int64(n), nil
 }
 
-// skipTo drops everything up to the absolute offset to, without reading it
-// where the source can seek.
+// skipTo skips to the absolute offset to, without reading if the source can seek.
 func (w *wire) skipTo(to int64) error {
 	n := to - w.off
 	if buffered := int64(w.br.Buffered()); w.seek != nil && n > buffered {
@@ -149,7 +148,7 @@ func (w *wire) skipTo(to int64) error {
 	return nil
 }
 
-// skip drops one field of the given type.
+// skip skips one field of the given type.
 func (w *wire) skip(typ protowire.Type, end int64) error {
 	switch typ {
 	case protowire.VarintType:
@@ -219,8 +218,8 @@ func (w *wire) fixed32(end int64) (uint32, error) {
 	return v, nil
 }
 
-// varints appends the numbers of a repeated field, packed or not, to dst. It
-// keeps at most limit numbers; the rest is read past, and full says so.
+// varints appends the numbers of a repeated field, packed or not, to dst. It keeps
+// at most limit numbers; full reports whether more were skipped.
 func (w *wire) varints(dst []int64, typ protowire.Type, end int64, limit int) (out []int64, full bool, err error) {
 	to := end
 	single := typ == protowire.VarintType
@@ -290,8 +289,8 @@ func (w *wire) floats(dst []float32, typ protowire.Type, end int64, limit int) (
 	return dst, false, nil
 }
 
-// fields walks the message that stops at end. visit returns false for a field
-// it does not want, which is then skipped.
+// fields walks the message that stops at end. visit returns false for a field it
+// does not want, which is then skipped.
 func (w *wire) fields(end int64, visit func(num protowire.Number, typ protowire.Type) (bool, error)) error {
 	for {
 		done, err := w.atEnd(end)
