@@ -10,10 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// NodeToAPI converts n with what the ledger says is taken of it; led may be
-// nil. What only the coordinator's loops know (last contact, gossip, measured
-// values, jobs) is the caller's to add; until then measured values are -1. Cards
-// are in the order of their index.
+// NodeToAPI converts n, with its use from the ledger; led may be nil. The caller
+// adds what only the coordinator's loops know (last contact, gossip, measured
+// values, jobs); until then measured values are -1. GPUs are ordered by index.
 func NodeToAPI(n *cluster.Node, led *dispatch.Ledger) *apiv1.Node {
 	m := &apiv1.Node{
 		Id: string(n.ID), Address: n.Address, State: n.State.String(), Drain: n.Drain, DrainReason: n.DrainReason,
@@ -42,13 +41,13 @@ func NodeToAPI(n *cluster.Node, led *dispatch.Ledger) *apiv1.Node {
 		if led != nil {
 			if u, ok := led.GPU(g.ID); ok {
 				o.LedgerUsedMib, o.LedgerUsedMilli = u.UsedMiB, u.UsedMilli
-				o.SellableMib = max(o.SellableMib, u.UsedMiB) // what is given is sold
+				o.SellableMib = max(o.SellableMib, u.UsedMiB) // what is allocated is sold
 				o.Shares, o.Exclusive = uint32(max(0, u.Shares)), u.Exclusive
 			}
 		}
 		m.Gpus = append(m.Gpus, o)
 	}
-	// People count cards as the driver does.
+	// People number GPUs as the driver does.
 	slices.SortStableFunc(m.Gpus, func(a, b *apiv1.GPU) int { return cmp.Compare(a.Index, b.Index) })
 	return m
 }

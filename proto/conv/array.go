@@ -16,7 +16,7 @@ func arrayToLog(a *cluster.Array) *logv1.Array {
 	return &logv1.Array{Runs: RunsToLog(&a.Tasks), Throttle: uint32(a.Throttle)}
 }
 
-// RunsToLog is a set of tasks as first, last and step of each run.
+// RunsToLog converts a set of tasks to the first, last and step of each run.
 func RunsToLog(t *cluster.Tasks) []uint32 {
 	var out []uint32
 	for _, r := range t.Runs() {
@@ -25,7 +25,7 @@ func RunsToLog(t *cluster.Tasks) []uint32 {
 	return out
 }
 
-// RunsFromLog reads it back.
+// RunsFromLog converts back.
 func RunsFromLog(runs []uint32) (cluster.Tasks, error) {
 	if len(runs)%3 != 0 {
 		return cluster.Tasks{}, fmt.Errorf("tasks of %d numbers", len(runs))
@@ -51,8 +51,8 @@ func arrayFromLog(m *logv1.Array) (*cluster.Array, error) {
 	return &cluster.Array{Tasks: t, Throttle: int(m.GetThrottle())}, nil
 }
 
-// taskToLog adds what makes j a task of an array. Spec and estimates are its
-// array's, unless estimates were made anew.
+// taskToLog sets what makes j a task of an array. Spec and estimates are its
+// array's, unless estimates were recomputed.
 func taskToLog(m *logv1.Job, j *cluster.Job) {
 	if !j.InArray() {
 		return
@@ -70,8 +70,8 @@ func taskToLog(m *logv1.Job, j *cluster.Job) {
 	}
 }
 
-// TaskFromLog converts the stored task of an array, whose spec and estimates
-// are given, back.
+// TaskFromLog converts back the stored task of an array, whose spec and estimates
+// are given.
 func TaskFromLog(m *logv1.Job, spec *cluster.Spec, estimates []cluster.Estimate) (*cluster.Job, error) {
 	var own *time.Duration
 	if m.OwnLimitUs != nil {
@@ -119,8 +119,8 @@ func TaskFromLog(m *logv1.Job, spec *cluster.Spec, estimates []cluster.Estimate)
 	return j, nil
 }
 
-// JobsOf is how many jobs one of a submit makes: an array, as many as it has
-// tasks.
+// JobsOf returns how many jobs a submitted one makes: for an array as many as it
+// has tasks.
 func JobsOf(m *logv1.NewJob) int {
 	a := m.GetSpec().GetArray()
 	if a == nil {

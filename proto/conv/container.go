@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// ContainerFromNode converts what an agent is told of a job's container.
+// ContainerFromNode converts the container options that an agent is sent.
 func ContainerFromNode(m *nodev1.Container) cluster.Container { return apiconv.ContainerFrom(m) }
 
 func containerToLog(c *cluster.Container) *logv1.Container {

@@ -6,23 +6,24 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// Bounds on what is kept of what an agent tells of a card for people.
+// Bounds on the GPU details that agents report for display.
 const (
 	maxDetailText = 128
 	maxInstances  = 16
 	maxStrays     = 16
 )
 
-// sellable is what the ledger may give away of a card: not what strangers
-// hold. That may be less than is given already, which stays given: then the
-// ledger gives nothing more, and the difference goes first when shares end.
+// sellable returns how much of a GPU the ledger may allocate: all except what
+// foreign processes hold. That may be less than is already allocated, which stays
+// so: then the ledger allocates nothing more, and the difference is settled as
+// shares end.
 func sellable(g *nodev1.GPU, headroomMiB int64) int64 {
 	stray := min(max(0, g.StrayMib), g.MemMib)
 	return cluster.Sellable(g.MemMib, g.ReservedMib+stray, headroomMiB)
 }
 
-// DetailFromHello returns what is kept of g's detail, nil when there is none:
-// it is shown to people and bounded, whatever an agent says.
+// DetailFromHello returns g's detail as stored, nil if there is none: it is for
+// display and bounded, whatever an agent reports.
 func DetailFromHello(g *nodev1.GPU) *apiv1.GPUDetail {
 	d := g.GetDetail()
 	if d == nil {

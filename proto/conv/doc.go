@@ -1,5 +1,5 @@
-// Package conv converts between wire messages and the types of package
-// cluster. With package apiconv, for what users send and see, it is the only place
-// that knows both, so that a change of storage or of the public API is made here
-// and nowhere else.
+// Package conv converts between wire messages and the types of package cluster.
+// Together with package apiconv, for what users send and see, it is the only place
+// that knows both, so that changes of storage or of the public API are confined to
+// it.
 package conv

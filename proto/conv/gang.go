@@ -58,7 +58,7 @@ func gangToLog(g *cluster.Gang) *logv1.Gang {
 	return m
 }
 
-// gangFromLog converts back; nil stays nil. Parts and nodes must be as many.
+// gangFromLog converts back; nil stays nil. There must be as many parts as nodes.
 func gangFromLog(m *logv1.Gang) (*cluster.Gang, error) {
 	if m == nil {
 		return nil, nil
@@ -81,8 +81,8 @@ func gangFromLog(m *logv1.Gang) (*cluster.Gang, error) {
 	return g, nil
 }
 
-// ranks say which processes of an attempt are on the node of a rank, nil when it
-// has but one in all. Where they meet is the coordinator's to add.
+// ranks returns which processes of an attempt are on the node at rank, nil if the
+// attempt has only one process. The coordinator adds where they meet.
 func ranks(s *cluster.Spec, a *cluster.Attempt, rank int) *nodev1.Ranks {
 	if !s.Ranked() {
 		return nil
@@ -121,17 +121,18 @@ func changesFromLog(ms []*logv1.SizeChange) (out []cluster.SizeChange) {
 	return out
 }
 
-// Grow is the command that gives an attempt further nodes.
+// Grow returns the command that gives an attempt further nodes.
 func Grow(id cluster.AttemptID, berths []cluster.Berth, why string) *logv1.Command {
 	return &logv1.Command{Kind: &logv1.Command_GrowAttempt{GrowAttempt: &logv1.GrowAttempt{
 		Job: uint64(id.Job), Attempt: id.No, Berths: berthsToLog(berths), Why: clip(why, maxDetail),
 	}}}
 }
 
-// GrownBerths are those that a command gives.
+// GrownBerths returns the berths that a command gives.
 func GrownBerths(c *logv1.GrowAttempt) []cluster.Berth { return berthsFromLog(c.Berths) }
 
-// Shrink is the command that has an attempt give up nodes, for a job or for nobody.
+// Shrink returns the command that makes an attempt give up nodes, for a job or for
+// none in particular.
 func Shrink(id cluster.AttemptID, nodes []cluster.NodeID, of cluster.JobID, why string) *logv1.Command {
 	c := &logv1.ShrinkAttempt{Job: uint64(id.Job), Attempt: id.No, For: uint64(of), Why: clip(why, maxDetail), Nodes: apiconv.Texts[string](nodes)}
 	return &logv1.Command{Kind: &logv1.Command_ShrinkAttempt{ShrinkAttempt: c}}

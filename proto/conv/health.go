@@ -11,15 +11,15 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// maxCapReason is how much of why a card has no better way to enforce shares
-// is kept, in bytes.
+// maxCapReason bounds the stored reason why a GPU has no better way to enforce
+// shares, in bytes.
 const maxCapReason = 512
 
-// maxStateReason is how much of why a card is not sound is kept, in bytes.
+// maxStateReason bounds the stored reason why a GPU is unhealthy, in bytes.
 const maxStateReason = 256
 
-// gpuState reads what an agent says of a card. A state that is not known here
-// keeps jobs away, whatever it means.
+// gpuState converts an agent's GPU state. An unknown state keeps jobs away,
+// whatever it means.
 func gpuState(g *nodev1.GPU) (cluster.GPUState, string) {
 	why := strings.TrimSpace(clip(g.StateReason, maxStateReason))
 	switch g.State {
@@ -95,7 +95,7 @@ func historyToAPI(n *cluster.Node) []*apiv1.NodeEvent {
 	return out
 }
 
-// healthToAPI fills in the state of a card, and what administrators made of it.
+// healthToAPI sets the state of a GPU, and the administrators' orders for it.
 func healthToAPI(o *apiv1.GPU, n *cluster.Node, g *cluster.GPU) {
 	o.State, o.StateReason = g.State.String(), g.StateReason
 	if order := n.Order(g.ID); order != nil && order.Drain {

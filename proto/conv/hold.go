@@ -23,7 +23,7 @@ func dependsFromLog(ms []*logv1.Dependency) []cluster.Dependency {
 	return out
 }
 
-// holdToLog adds what keeps j from starting.
+// holdToLog sets what keeps j from starting.
 func holdToLog(m *logv1.Job, j *cluster.Job) {
 	if h := j.Hold; h != nil {
 		m.Hold = &logv1.Hold{AtUs: int64(h.At), By: uint32(h.By), Admin: h.Admin}
@@ -34,13 +34,13 @@ func holdToLog(m *logv1.Job, j *cluster.Job) {
 	}
 }
 
-// holdFromLog reads it back.
+// holdFromLog converts back.
 func holdFromLog(j *cluster.Job, m *logv1.Job) error {
 	if h := m.GetHold(); h != nil {
 		j.Hold = &cluster.Hold{At: cluster.Time(h.GetAtUs()), By: cluster.UID(h.GetBy()), Admin: h.GetAdmin()}
 	}
-	// Jobs that were told to wait for nobody kept these states before entries of
-	// version 11; they are read as they are, so that the state's hash stays.
+	// Jobs whose dependencies were cleared before entries of version 11 kept these
+	// states; they are read as they are, so that the state's hash stays the same.
 	if len(m.GetDepend()) != len(j.Spec.Depends) && len(j.Spec.Depends) > 0 {
 		return fmt.Errorf("job %d: %d states of %d dependencies", j.ID, len(m.GetDepend()), len(j.Spec.Depends))
 	}

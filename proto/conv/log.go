@@ -22,7 +22,7 @@ func OwnerFromLog(m *logv1.Owner) cluster.Owner {
 	return cluster.Owner{UID: cluster.UID(m.GetUid()), GID: m.GetGid(), Name: m.GetName()}
 }
 
-// SpecToLog converts a spec, with what of it lies elsewhere.
+// SpecToLog converts a spec, including parts stored elsewhere.
 func SpecToLog(s *cluster.Spec) *logv1.Spec {
 	m := specToLog(s)
 	env, script := s.Large()
@@ -30,7 +30,7 @@ func SpecToLog(s *cluster.Spec) *logv1.Spec {
 	return m
 }
 
-// SpecNaming converts a spec; what of it lies elsewhere is named by its hash.
+// SpecNaming converts a spec; parts stored elsewhere are named by their hash.
 func SpecNaming(s *cluster.Spec) *logv1.Spec {
 	if s.Bulk == nil {
 		return SpecToLog(s)
@@ -40,7 +40,7 @@ func SpecNaming(s *cluster.Spec) *logv1.Spec {
 	return m
 }
 
-// specToLog leaves environment and script out.
+// specToLog leaves out environment and script.
 func specToLog(s *cluster.Spec) *logv1.Spec {
 	return &logv1.Spec{
 		Name: s.Name, Command: apiconv.Texts[[]byte](s.Command), Dir: []byte(s.Dir), Image: s.Image,
@@ -67,11 +67,11 @@ func specToLog(s *cluster.Spec) *logv1.Spec {
 
 func us(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// ErrNoBulk is matched by the error of a spec that names what is not there.
+// ErrNoBulk is matched by the error of a spec that names missing parts.
 var ErrNoBulk = errors.New("its environment and script are not there")
 
-// SpecNamed converts back a spec that may name what it has that is large. find
-// returns that by its hash, nil when it is not there.
+// SpecNamed converts back a spec that may name its large parts. find returns them
+// by hash, nil if they are missing.
 func SpecNamed(m *logv1.Spec, find func(sum []byte) cluster.Bulk) (*cluster.Spec, error) {
 	s, err := specFromLog(m)
 	switch {
@@ -86,13 +86,13 @@ func SpecNamed(m *logv1.Spec, find func(sum []byte) cluster.Bulk) (*cluster.Spec
 	return s, nil
 }
 
-// SpecFromLog converts back a spec that has all that is its own. A spec that is
-// missing, or holds a number that a spec cannot have, is an error.
+// SpecFromLog converts back a spec that is complete in itself. A missing spec, or
+// one with an impossible number, is an error.
 func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 	return SpecNamed(m, func([]byte) cluster.Bulk { return nil })
 }
 
-// maxStoredUs is the longest time that a duration holds.
+// maxStoredUs is the longest time that fits a duration.
 const maxStoredUs = math.MaxInt64 / int64(time.Microsecond)
 
 func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
@@ -110,7 +110,7 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		m.GetWarning().GetBeforeUs() < 0 || m.GetContainer().GetTmpMib() < 0 || m.GetContainer().GetShmMib() < 0 || m.IdleOkUs < 0 || m.DeferUs < 0:
 		return nil, errors.New("spec with a negative amount")
 	case max(m.DurationUs, m.TimeLimitUs, m.CheckpointGraceUs, m.GetWarning().GetBeforeUs(), m.IdleOkUs, m.DeferUs) > maxStoredUs:
-		return nil, errors.New("spec with a time beyond all") // as a duration it would be negative
+		return nil, errors.New("spec with a time beyond all") // it would be negative as a duration
 	}
 	array, err := arrayFromLog(m.GetArray())
 	if err != nil {
@@ -209,13 +209,13 @@ func gpuSharesFromLog(m []*logv1.GPUShare) []cluster.GPUShare {
 	return out
 }
 
-// PreemptToLog makes the command of a proposed preemption.
+// PreemptToLog returns the command for a proposed preemption.
 func PreemptToLog(p *dispatch.Preemption) *logv1.PreemptAttempt {
 	return &logv1.PreemptAttempt{Job: uint64(p.Job), Attempt: p.Attempt, For: uint64(p.For), Why: clip(p.Why, maxDetail)}
 }
 
-// PlanToLog converts a plan; what is unplaced is not stored, and preemptions
-// are commands of their own, see PreemptToLog.
+// PlanToLog converts a plan; unplaced jobs are not stored, and preemptions are
+// separate commands, see PreemptToLog.
 func PlanToLog(p *dispatch.Plan) *logv1.ApplyPlan {
 	m := &logv1.ApplyPlan{BaseIndex: p.BaseIndex}
 	for i := range p.Starts {
@@ -250,7 +250,7 @@ func PlanFromLog(m *logv1.ApplyPlan) dispatch.Plan {
 	return p
 }
 
-// UsageToLog converts what was measured.
+// UsageToLog converts measurements.
 func UsageToLog(u cluster.Usage) *logv1.Usage {
 	return &logv1.Usage{
 		GpuMemPeakMib: u.GPUMemPeakMiB, Milli: u.Milli, HostMemPeakMib: u.HostMemPeakMiB, CpuMilli: u.CPUMilli,
@@ -280,11 +280,11 @@ func ReasonFromLog(m *logv1.Reason) cluster.Reason {
 	return cluster.Reason{Code: cluster.ReasonCode(m.GetCode()), Detail: m.GetDetail()}
 }
 
-// JobToLog converts a job with its attempts. That of a task has neither spec nor
+// JobToLog converts a job with its attempts. A task's has neither spec nor
 // estimates: they are its array's.
 func JobToLog(j *cluster.Job) *logv1.Job { return jobToLog(j, SpecToLog) }
 
-// JobNaming is JobToLog with a spec that SpecNaming converts.
+// JobNaming is JobToLog with the spec converted by SpecNaming.
 func JobNaming(j *cluster.Job) *logv1.Job { return jobToLog(j, SpecNaming) }
 
 func jobToLog(j *cluster.Job, spec func(*cluster.Spec) *logv1.Spec) *logv1.Job {
@@ -325,13 +325,13 @@ func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
 	return m
 }
 
-// JobFromLog converts back. A job without id or spec, or in a state that does
-// not exist, is an error.
+// JobFromLog converts back. A job without id or spec, or in a state that does not
+// exist, is an error.
 func JobFromLog(m *logv1.Job) (*cluster.Job, error) {
 	return JobNamed(m, func([]byte) cluster.Bulk { return nil })
 }
 
-// JobNamed is JobFromLog of a job whose spec SpecNamed converts.
+// JobNamed is JobFromLog with the spec converted by SpecNamed.
 func JobNamed(m *logv1.Job, find func(sum []byte) cluster.Bulk) (*cluster.Job, error) {
 	spec, err := SpecNamed(m.GetSpec(), find)
 	if err != nil {
@@ -416,8 +416,8 @@ func NodeToLog(n *cluster.Node) *logv1.Node {
 	return m
 }
 
-// NodeFromLog converts back. A node without a name, with a negative amount,
-// or with GPUs that are not sorted by id, each once, is an error.
+// NodeFromLog converts back. A node without a name, with a negative amount, or with
+// GPUs that are not sorted by id or not unique, is an error.
 func NodeFromLog(m *logv1.Node) (*cluster.Node, error) {
 	n := &cluster.Node{
 		ID: cluster.NodeID(m.GetId()), Revision: m.GetRevision(), Address: m.GetAddress(), BootID: m.GetBootId(), State: nodeState(m.GetState()),

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// Bounds on what an agent may say of its node.
+// Bounds on an agent's description of its node.
 const (
 	maxGPUsPerNode  = 64
 	maxRuntimes     = 8
@@ -24,9 +24,9 @@ const (
 	maxNodeCPUMilli = 1 << 20
 )
 
-// NodeFromHello reads how an agent describes its node. Every GPU sells its
+// NodeFromHello converts an agent's description of its node. Every GPU sells its
 // memory less the driver's reserve and headroomMiB, to at most maxShares jobs.
-// Faults are *cluster.Error of CodeInvalid.
+// Errors are *cluster.Error of CodeInvalid.
 func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.Node, error) {
 	if err := cluster.CheckName("node", h.Node); err != nil {
 		return nil, err
@@ -82,8 +82,8 @@ func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.
 	return n, nil
 }
 
-// attemptStates maps the link's states to ours; LOST is settled by the state
-// machine, which knows whether the job may run again.
+// attemptStates maps the link's states to those of package cluster; LOST is settled
+// by the state machine, which knows whether the job may be rerun.
 var attemptStates = map[nodev1.AttemptState]cluster.JobState{
 	nodev1.AttemptState_ATTEMPT_STATE_STARTING:      cluster.JobStarting,
 	nodev1.AttemptState_ATTEMPT_STATE_RUNNING:       cluster.JobRunning,
@@ -99,7 +99,7 @@ var attemptStates = map[nodev1.AttemptState]cluster.JobState{
 
 const maxDetail = 512
 
-// ReportToLog makes the command that records what node says of an attempt. An
+// ReportToLog returns the command that records a node's report on an attempt. An
 // unknown state becomes 0, which the state machine refuses.
 func ReportToLog(node cluster.NodeID, r *nodev1.Report) *logv1.ReportAttempt {
 	out := &logv1.ReportAttempt{
@@ -139,7 +139,7 @@ func ReportToLog(node cluster.NodeID, r *nodev1.Report) *logv1.ReportAttempt {
 	return out
 }
 
-// clip cuts s to n bytes, and not in the middle of a character.
+// clip cuts s to n bytes, never within a character.
 func clip(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
@@ -147,8 +147,8 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// AttemptOf names the attempt that a message of the agents' link is about; none
-// is what a nil one is about.
+// AttemptOf returns the attempt that a message of the agents' link is about; no
+// attempt for a nil message.
 func AttemptOf(m interface {
 	GetJob() uint64
 	GetAttempt() uint32
@@ -156,8 +156,8 @@ func AttemptOf(m interface {
 	return cluster.AttemptID{Job: cluster.JobID(m.GetJob()), No: m.GetAttempt()}
 }
 
-// Assignment tells an agent to run its part of attempt a of j: that of the node
-// with the given rank.
+// Assignment returns the message that tells an agent to run its part of attempt a
+// of j: that of the node at rank.
 func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment {
 	s, b := j.Spec, a.BerthAt(rank)
 	env, script := slurmPartition(s)

@@ -45,7 +45,7 @@ func accessToLog(a cluster.Access) (out []*logv1.AccessList) {
 	return out
 }
 
-// accessFrom converts back; lists that are not known are for Access.Check.
+// accessFrom converts back; unknown lists are left to Access.Check.
 func accessFrom[L interface {
 	GetList() string
 	GetNames() []string
@@ -57,7 +57,7 @@ func accessFrom[L interface {
 	return out
 }
 
-// PartitionFromLog converts back. One that Partition.Check refuses is an
+// PartitionFromLog converts back. A partition that Partition.Check refuses is an
 // error.
 func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 	nodes, err := cluster.ParseHostList(m.GetNodes())
@@ -77,8 +77,8 @@ func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 	return p, p.Check()
 }
 
-// PartitionToAPI converts a partition for users; what is there now and the
-// policy are the caller's to add.
+// PartitionToAPI converts a partition for users; the caller adds its current use
+// and the policy.
 func PartitionToAPI(p *cluster.Partition) *apiv1.Partition {
 	m := &apiv1.Partition{Name: p.Name, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default, Down: p.Down, Networks: apiconv.Texts[string](p.Networks), Idle: p.Idle.String(), Resize: string(p.Resize), MaxGpus: p.MaxGPUs, Preempt: string(p.Preempt), PowerCap: string(p.Power.Cap), GpuFreq: string(p.Power.Freq)}
 	for _, list := range cluster.AccessLists() {
@@ -106,8 +106,8 @@ func PartitionToAPI(p *cluster.Partition) *apiv1.Partition {
 
 const slurmPartitionVar = "SLURM_JOB_PARTITION="
 
-// slurmPartition is the environment and the script of a job. A batch script is told its
-// partition as Slurm's would be, also when the cluster chose it.
+// slurmPartition returns the environment and the script of a job. A batch script is
+// told its partition as Slurm would, even if the cluster chose it.
 func slurmPartition(s *cluster.Spec) (env []string, script []byte) {
 	env, script = s.Large()
 	if len(script) == 0 || s.Partition == "" {

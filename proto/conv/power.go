@@ -8,8 +8,7 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// powerToLog converts the power of a node; that of one to which nothing was ever done is
-// not stored.
+// powerToLog converts the power state of a node; the zero state is not stored.
 func powerToLog(p cluster.Power) *logv1.NodePower {
 	if p == (cluster.Power{}) {
 		return nil
@@ -29,7 +28,7 @@ func powerFromLog(node string, m *logv1.NodePower) (cluster.Power, error) {
 	}, nil
 }
 
-// CapSearchToLog converts what came of the search for a power cap; nil stays nil.
+// CapSearchToLog converts the result of the search for a power cap; nil stays nil.
 func CapSearchToLog(s *cluster.CapSearch) *logv1.CapSearch {
 	if s == nil {
 		return nil
@@ -40,7 +39,7 @@ func CapSearchToLog(s *cluster.CapSearch) *logv1.CapSearch {
 	}
 }
 
-// CapSearchFromLog reads what CapSearchToLog wrote; nil stays nil.
+// CapSearchFromLog converts back; nil stays nil.
 func CapSearchFromLog(m *logv1.CapSearch) *cluster.CapSearch {
 	if m == nil {
 		return nil
@@ -51,7 +50,7 @@ func CapSearchFromLog(m *logv1.CapSearch) *cluster.CapSearch {
 	}
 }
 
-// CapSearchToNode converts what came of the search for a power cap; nil stays nil.
+// CapSearchToNode converts the result of the search for a power cap; nil stays nil.
 func CapSearchToNode(s *cluster.CapSearch) *nodev1.CapSearch {
 	if s == nil {
 		return nil
@@ -62,7 +61,7 @@ func CapSearchToNode(s *cluster.CapSearch) *nodev1.CapSearch {
 	}
 }
 
-// CapSearchFromNode reads what CapSearchToNode wrote; nil stays nil.
+// CapSearchFromNode converts back; nil stays nil.
 func CapSearchFromNode(m *nodev1.CapSearch) *cluster.CapSearch {
 	if m == nil {
 		return nil

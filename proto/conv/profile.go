@@ -9,11 +9,11 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// spanNumbers is how many numbers the log keeps of one NeighbourSpan.
+// spanNumbers is how many numbers the log keeps per NeighbourSpan.
 const spanNumbers = 4
 
-// reportedProfile makes what the log keeps of a profile that an agent
-// reported. The state machine bounds it.
+// reportedProfile converts an agent's profile for the log. The state machine bounds
+// it.
 func reportedProfile(p *nodev1.Profile) *logv1.Profile {
 	if p == nil {
 		return nil
@@ -48,7 +48,7 @@ func profileToLog(p *cluster.Profile) *logv1.Profile {
 	return m
 }
 
-// profileFromLog converts back; numbers that make no whole span are dropped.
+// profileFromLog converts back; numbers that do not form a whole span are dropped.
 func profileFromLog(m *logv1.Profile) *cluster.Profile {
 	if m == nil {
 		return nil

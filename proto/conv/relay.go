@@ -8,14 +8,14 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// RefusalToNode is err as an agent sends it. It may quote paths, which are
-// bytes: what is not UTF-8 could not be sent.
+// RefusalToNode converts err for an agent to send. It may quote paths, which are
+// bytes: text that is not UTF-8 could not be sent.
 func RefusalToNode(err *cluster.Error) *nodev1.Refusal {
 	return &nodev1.Refusal{Reason: apiconv.Reason(err.Code), Message: strings.ToValidUTF8(err.Msg, "?")}
 }
 
-// RefusalFromNode is the error that an agent refused with. A reason that is
-// not known is CodeConflict: the agent is newer.
+// RefusalFromNode returns the error with which an agent refused. An unknown reason
+// is CodeConflict: the agent is newer.
 func RefusalFromNode(r *nodev1.Refusal) *cluster.Error {
 	if code, known := apiconv.ClassOf(r.GetReason()); known {
 		return &cluster.Error{Code: code, Msg: r.GetMessage()}
@@ -23,8 +23,8 @@ func RefusalFromNode(r *nodev1.Refusal) *cluster.Error {
 	return &cluster.Error{Code: cluster.CodeConflict, Msg: r.GetMessage()}
 }
 
-// VisitOf is what an agent must know of an attempt to show its output after it
-// was forgotten there.
+// VisitOf returns what an agent must know of an attempt to show its output after
+// having forgotten it.
 func VisitOf(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment {
 	as := Assignment(j, a, rank)
 	return &nodev1.Assignment{
@@ -34,6 +34,6 @@ func VisitOf(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment {
 	}
 }
 
-// KeepUnread is how many bytes of output of a kept command may be on the way that its
-// user has not said to have.
+// KeepUnread is how many bytes of a kept command's output may be in flight that its
+// user has not acknowledged.
 const KeepUnread = 256 << 10

@@ -36,7 +36,7 @@ func serviceFromLog(m *logv1.Service) *service.Service {
 	}
 }
 
-// LoadToLog converts what is known of the load of a service; nil stays nil.
+// LoadToLog converts the load history of a service; nil stays nil.
 func LoadToLog(h *service.History) *logv1.LoadHistory {
 	if h == nil {
 		return nil
@@ -52,7 +52,7 @@ func LoadFromLog(m *logv1.LoadHistory) *service.History {
 	return &service.History{First: m.First, Loads: m.Loads, Each: m.Each}
 }
 
-// ServingToLog converts how a replica stands; nil stays nil.
+// ServingToLog converts the state of a replica; nil stays nil.
 func ServingToLog(s *cluster.Serving) *logv1.Serving {
 	if s == nil {
 		return nil
@@ -68,7 +68,7 @@ func ServingFromLog(m *logv1.Serving) *cluster.Serving {
 	return &cluster.Serving{State: service.State(m.State), Since: cluster.Time(m.SinceUs), Why: m.Why, First: cluster.Time(m.FirstUs)}
 }
 
-// ProbeFromNode is what an agent found out about the health of a replica, nil for nothing.
+// ProbeFromNode converts an agent's health check of a replica, nil for none.
 func ProbeFromNode(m *nodev1.Probe) *service.Probe {
 	if m == nil {
 		return nil
@@ -76,8 +76,8 @@ func ProbeFromNode(m *nodev1.Probe) *service.Probe {
 	return &service.Probe{OK: m.Ok, Fails: int(min(m.Fails, 1<<20)), Why: service.ClipWhy(m.Why)}
 }
 
-// replica makes an assignment that of a replica, which finds in its environment where it
-// takes requests.
+// replica makes an assignment that of a replica, which finds in its environment
+// where to accept requests.
 func replica(as *nodev1.Assignment, j *cluster.Job, a *cluster.Attempt) []string {
 	s := j.Spec.Service
 	as.Replica = &nodev1.Replica{Service: s.Name, PortName: s.Port, Port: uint32(a.Port), Health: s.Health, Every: durationpb.New(s.Every.Round(time.Microsecond))}

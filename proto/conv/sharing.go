@@ -15,7 +15,7 @@ func SharingOffToLog(o *sharing.Off) *logv1.SharingOff {
 	}
 }
 
-// SharingOffFromLog converts a stored switch; its Check is the caller's to ask.
+// SharingOffFromLog converts a stored switch; the caller must call its Check.
 func SharingOffFromLog(m *logv1.SharingOff) *sharing.Off {
 	return &sharing.Off{
 		GPU: cluster.GPUID(m.GetGpu()), Node: cluster.NodeID(m.GetNode()), Partition: m.GetPartition(),

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// Ruling is one rule of who goes before whom, and who may have how much: an
-// *Account, *Member, *QOS, *Quota or *AccountPolicy of package cluster.
+// Ruling is a rule of priority or limits: an *Account, *Member, *QOS, *Quota or
+// *AccountPolicy of package accounting.
 type Ruling interface{ Check() error }
 
 // RulingToLog converts a rule.
@@ -81,7 +81,7 @@ func RulingFromLog(m *logv1.Standing) (Ruling, error) {
 	return r, r.Check()
 }
 
-// RulingToAPI converts a rule for users; what is used is the caller's to add.
+// RulingToAPI converts a rule for users; the caller adds its use.
 func RulingToAPI(r Ruling) *apiv1.Standing {
 	switch x := r.(type) {
 	case *accounting.Account:
@@ -185,7 +185,7 @@ func weightsToAPI(ws []accounting.GPUWeight) (out []*apiv1.GPUWeight) {
 	return out
 }
 
-// weightsFrom converts back from either, in order of type.
+// weightsFrom converts back from either form, sorted by type.
 func weightsFrom[W interface {
 	GetGpuType() string
 	GetMilli() int64

@@ -39,7 +39,7 @@ func studyFromLog(m *logv1.Study) *study.Study {
 	return s
 }
 
-// CopyToLog converts from where a trial goes on; nil stays nil.
+// CopyToLog converts a trial's restart from another; nil stays nil.
 func CopyToLog(c *study.Copy) *logv1.TrialCopy {
 	if c == nil {
 		return nil
@@ -55,8 +55,9 @@ func CopyFromLog(m *logv1.TrialCopy) *study.Copy {
 	return &study.Copy{From: m.From, Generation: m.Generation, FromGeneration: m.FromGeneration, Values: m.Values}
 }
 
-// trialEnv is where a trial of a population keeps its state, and what it goes on from while
-// there is none yet: each generation has a folder of its own in the job's.
+// trialEnv returns where a trial of a population keeps its state, and what it
+// continues from while there is none yet: each generation has its own directory in
+// the job's.
 func trialEnv(j *cluster.Job) []string {
 	if j.Spec.Study.Rule != study.RulePBT {
 		return nil
@@ -95,8 +96,8 @@ func seenFromLog(m *logv1.Seen) *study.Seen {
 	return s
 }
 
-// paramEnv is what a trial finds its values in: BERTH_PARAM_NAME each, and BERTH_PARAMS
-// all, as JSON.
+// paramEnv returns the variables that hold a trial's values: BERTH_PARAM_NAME each,
+// and BERTH_PARAMS all, as JSON.
 func paramEnv(params []study.Param) []string {
 	all := map[string]any{}
 	var out []string
@@ -109,7 +110,7 @@ func paramEnv(params []study.Param) []string {
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		return out // never: values are text, or JSON that was found to be valid
+		return out // never: values are text, or JSON checked before
 	}
 	return append(out, "BERTH_PARAMS="+string(text))
 }

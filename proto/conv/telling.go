@@ -42,18 +42,18 @@ func resizeFromLog(m *logv1.ResizeMark) *cluster.ResizeMark {
 	return &cluster.ResizeMark{At: cluster.Time(m.AtUs), Was: gpuSharesFromLog(m.Was), Cuts: m.Cuts}
 }
 
-// Resize is the command that gives an attempt other shares.
+// Resize returns the command that gives an attempt other shares.
 func Resize(id cluster.AttemptID, shares []cluster.GPUShare) *logv1.Command {
 	return &logv1.Command{Kind: &logv1.Command_ResizeAttempt{ResizeAttempt: &logv1.ResizeAttempt{
 		Job: uint64(id.Job), Attempt: id.No, Gpus: gpuSharesToLog(shares),
 	}}}
 }
 
-// ResizedShares are those that a command gives.
+// ResizedShares returns the shares that a command gives.
 func ResizedShares(c *logv1.ResizeAttempt) []cluster.GPUShare { return gpuSharesFromLog(c.Gpus) }
 
-// ProgressFromNode is how far an attempt is by what its node says at a time; nil when
-// it said nothing.
+// ProgressFromNode converts the progress that an attempt's node reports at now; nil
+// for none.
 func ProgressFromNode(m *nodev1.Steps, now cluster.Time) *cluster.Progress {
 	if m == nil {
 		return nil
@@ -68,18 +68,18 @@ func ProgressFromNode(m *nodev1.Steps, now cluster.Time) *cluster.Progress {
 	return &p
 }
 
-// NoteProgress is the command that keeps what an attempt says of how far it is, more
-// of which may be put into one.
+// NoteProgress returns one attempt's entry for the command that records progress,
+// which may hold several.
 func NoteProgress(id cluster.AttemptID, p *cluster.Progress) *logv1.AttemptProgress {
 	return &logv1.AttemptProgress{Job: uint64(id.Job), Attempt: id.No, Progress: progressToLog(p)}
 }
 
-// NoteServing keeps how a replica stands, as NoteProgress does.
+// NoteServing is NoteProgress for the state of a replica.
 func NoteServing(id cluster.AttemptID, s cluster.Serving) *logv1.AttemptProgress {
 	return &logv1.AttemptProgress{Job: uint64(id.Job), Attempt: id.No, Serving: ServingToLog(&s)}
 }
 
-// PullFromNode is how far an image is by what a node says, nil for nothing.
+// PullFromNode converts a node's report on an image pull, nil for none.
 func PullFromNode(m *nodev1.Pull) *cluster.Pull {
 	if m == nil {
 		return nil
@@ -88,12 +88,12 @@ func PullFromNode(m *nodev1.Pull) *cluster.Pull {
 	return &p
 }
 
-// PullToNode is how far an image is, as a node says it.
+// PullToNode converts the progress of an image pull for a node to send.
 func PullToNode(p cluster.Pull) *nodev1.Pull {
 	return &nodev1.Pull{Layers: p.Layers, LayersDone: p.Done, Bytes: p.Bytes, BytesDone: p.Got}
 }
 
-// NotePull keeps how far an image is, as NoteProgress does.
+// NotePull is NoteProgress for an image pull.
 func NotePull(id cluster.AttemptID, p *cluster.Pull) *logv1.AttemptProgress {
 	return &logv1.AttemptProgress{Job: uint64(id.Job), Attempt: id.No, Waits: reasonToLog(cluster.Reason{Code: cluster.ReasonPulling, Detail: p.String()})}
 }
@@ -105,7 +105,7 @@ func progressToLog(p *cluster.Progress) *logv1.Progress {
 	return &logv1.Progress{AtUs: int64(p.At), Step: p.Step, Total: p.Total, StepUs: p.StepTime.Microseconds(), Seen: seenToLog(p.Seen)}
 }
 
-// ProgressFromLog reads what progressToLog wrote; nil stays nil.
+// ProgressFromLog converts back; nil stays nil.
 func ProgressFromLog(m *logv1.Progress) *cluster.Progress {
 	if m == nil {
 		return nil
@@ -120,7 +120,7 @@ func cardPowerToLog(cards []cluster.CardPower) (out []*logv1.CardPower) {
 	return out
 }
 
-// CardPowerFromLog converts what was done to the power and clock of cards.
+// CardPowerFromLog converts power and clock changes to GPUs.
 func CardPowerFromLog(cards []*logv1.CardPower) (out []cluster.CardPower) {
 	for _, p := range cards {
 		out = append(out, cluster.CardPower{GPU: cluster.GPUID(p.GetGpu()), CapW: p.GetCapW(), ClockMHz: p.GetClockMhz(), Why: p.GetWhy()})

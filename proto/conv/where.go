@@ -32,8 +32,8 @@ func ReservationToLog(r *dispatch.Reservation) *logv1.Reservation {
 	}
 }
 
-// ReservationFromLog converts back. One that Reservation.Check refuses is an
-// error.
+// ReservationFromLog converts back. A reservation that Reservation.Check refuses is
+// an error.
 func ReservationFromLog(m *logv1.Reservation) (*dispatch.Reservation, error) {
 	nodes, err := cluster.ParseHostList(m.GetNodes())
 	if err != nil {
@@ -47,8 +47,8 @@ func ReservationFromLog(m *logv1.Reservation) (*dispatch.Reservation, error) {
 	return r, r.Check()
 }
 
-// ReservationToAPI converts a reservation for users, as of a time; what of it is
-// there now is the caller's to add.
+// ReservationToAPI converts a reservation for users, as of now; the caller adds its
+// current use.
 func ReservationToAPI(r *dispatch.Reservation, now cluster.Time) *apiv1.Reservation {
 	start, end, ok := r.Window(now)
 	return &apiv1.Reservation{
@@ -57,7 +57,7 @@ func ReservationToAPI(r *dispatch.Reservation, now cluster.Time) *apiv1.Reservat
 	}
 }
 
-// storedFeatures reads back what was stored of them.
+// storedFeatures converts stored features back.
 func storedFeatures(node string, has []string) ([]string, error) {
 	if err := cluster.CheckFeatures(has); err != nil {
 		return nil, fmt.Errorf("node %s: %w", node, err)
