@@ -11,9 +11,9 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// SpecFromAPI converts what a client sent and checks it with Spec.Check. The
-// error is a *cluster.Error of CodeInvalid that names the field. Signature
-// stays empty: the coordinator derives it.
+// SpecFromAPI converts what a client sent and checks it with Spec.Check. The error
+// is a *cluster.Error of CodeInvalid that names the field. Signature stays empty:
+// the coordinator derives it.
 func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	if m == nil {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "job: is missing")
@@ -32,10 +32,11 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		Truncate: m.GetTruncate(), Container: ContainerFrom(m.GetContainer()),
 		Depends: DependsFromAPI(m.GetDepends()),
 	}
-	if m.GetGpus() > cluster.MaxGPUsPerJob { // before it is narrowed
+	if m.GetGpus() > cluster.MaxGPUsPerJob { // before narrowing
 		return nil, cluster.Errorf(cluster.CodeInvalid, "gpus: %d is outside 0 to %d on each node; --nodes asks for several", m.GetGpus(), cluster.MaxGPUsPerJob)
 	}
-	// One more than there can be is refused in words, as all that is larger.
+	// Everything too large becomes one more than the maximum, which Spec.Check
+	// refuses in words.
 	s.GPURange = cluster.GPURange{Min: int(min(m.GetLeastGpus(), cluster.MaxGPUsPerJob+1)), Max: int(min(m.GetMostGpus(), cluster.MaxGPUsPerJob+1))}
 	s.NodeRange = cluster.NodeRange{Min: int(min(m.GetLeastNodes(), cluster.MaxNodes+1)), Max: int(min(m.GetMostNodes(), cluster.MaxNodes+1))}
 	s.BatchScaling, s.Power, s.InPlace = cluster.BatchScaling(m.GetBatchScaling()), PowerFrom(m), m.GetInPlace()
@@ -82,7 +83,7 @@ func orNil(b []byte) []byte {
 	return b
 }
 
-// checkpointFromAPI reads the hook; a signal without a grace has the default.
+// checkpointFromAPI converts the hook; a signal without a grace gets the default.
 func checkpointFromAPI(m *apiv1.JobSpec) (cluster.Checkpoint, error) {
 	c := cluster.Checkpoint{Signal: m.GetCheckpointSignal()}
 	var err error
@@ -98,7 +99,7 @@ func checkpointFromAPI(m *apiv1.JobSpec) (cluster.Checkpoint, error) {
 	return c, nil
 }
 
-// moment reads a time, 0 for none.
+// moment converts a time, 0 for none.
 func moment(field string, t *timestamppb.Timestamp) (cluster.Time, error) {
 	if t == nil {
 		return 0, nil
@@ -109,7 +110,7 @@ func moment(field string, t *timestamppb.Timestamp) (cluster.Time, error) {
 	if at := cluster.TimeOf(t.AsTime()); at > 0 {
 		return at, nil
 	}
-	return -1, nil // 0 would be none; Spec.Check refuses it
+	return -1, nil // 0 would mean none; Spec.Check refuses -1
 }
 
 func duration(field string, d *durationpb.Duration) (time.Duration, error) {
@@ -122,8 +123,8 @@ func duration(field string, d *durationpb.Duration) (time.Duration, error) {
 	return d.AsDuration(), nil
 }
 
-// SpecToAPI is the reverse of SpecFromAPI; Signature is left out, and so is an
-// environment and script that lie outside of the spec.
+// SpecToAPI is the reverse of SpecFromAPI; it leaves out Signature, and an
+// environment and script stored outside of the spec.
 func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 	return &apiv1.JobSpec{
 		Name: s.Name, Command: Texts[[]byte](s.Command), Env: Texts[[]byte](s.Env),
@@ -151,43 +152,42 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 	}
 }
 
-// GPULookup says which type of GPU a card is and its index on its node now.
-// For a card that is gone it returns "" and 0. The node may be empty, when
-// only the card is known.
+// GPULookup returns a GPU's type and its current index on its node, or "" and 0 for
+// a GPU that is gone. The node may be empty if only the GPU is known.
 type GPULookup func(cluster.NodeID, cluster.GPUID) (typ string, index int)
 
-// JobDetail is what JobToAPI cannot read from the job itself, and how much of
-// the job to tell.
+// JobDetail is what JobToAPI cannot read from the job itself, and how much of the
+// job to include.
 type JobDetail struct {
 	// GPU may be nil; then shares carry no type.
 	GPU GPULookup
 	// QueuePosition is the job's place in its GPU's queue from 1, 0 for none.
 	QueuePosition int
-	// Host is where the processes of a node are reached; nil for nowhere.
+	// Host returns where the processes of a node are reached; nil for nowhere.
 	Host func(cluster.NodeID) string
-	// Reason replaces the stored reason when its code is set: the planner
-	// keeps the numbers of why a job waits outside the state.
+	// Reason replaces the stored reason if its code is set: the planner keeps the
+	// detailed reasons for waiting outside the state.
 	Reason cluster.Reason
 	// Throttle is how many tasks of the job's array may run at once now.
 	Throttle int
-	// Brief leaves out spec, attempts and predictions. Whole reads an environment
-	// that lies outside of the spec, which lists and watches leave out.
+	// Brief leaves out spec, attempts and predictions. Whole includes an
+	// environment stored outside of the spec, which lists and watches leave out.
 	Brief, Whole bool
-	// Served tells what is measured of a service of a user, nil for nothing.
+	// Served returns the measurements of a user's service; nil means none.
 	Served func(owner cluster.UID, name string) Served
 	// Redact leaves out what only the owner and administrators may see: the
-	// command, environment, image, mounts, paths, comment and features, and
-	// the details of reasons.
+	// command, environment, image, mounts, paths, comment and features, and the
+	// details of reasons.
 	Redact bool
-	// Now is until when what runs has used its GPUs.
+	// Now is the time up to which running jobs have used their GPUs.
 	Now cluster.Time
 	// Apart leaves out what CommonToAPI has.
 	Apart bool
 }
 
-// JobToAPI converts j for users. The prediction is that of the last attempt,
-// or for a waiting job the one for the GPU type it waits for, the type it asks
-// for, or the first.
+// JobToAPI converts j for users. The prediction is that of the last attempt, or for
+// a waiting job the one for the GPU type it waits for, the type it asks for, or the
+// first.
 func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 	if d.GPU == nil {
 		d.GPU = func(cluster.NodeID, cluster.GPUID) (string, int) { return "", 0 }
@@ -239,8 +239,8 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 	return m
 }
 
-// redact leaves of each reason its code alone: a detail may quote what the job
-// printed, or name its image and its files.
+// redact reduces each reason to its code: a detail may quote what the job printed,
+// or name its image and its files.
 func redact(m *apiv1.Job) {
 	for _, a := range m.Attempts {
 		a.ReasonDetail = ""
@@ -272,7 +272,7 @@ func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {
 	return m
 }
 
-// PowerFrom is what a message asks of the power and clock of GPUs.
+// PowerFrom converts a message's settings for the power and clock of GPUs.
 func PowerFrom(m interface {
 	GetPowerCap() string
 	GetGpuFreq() string
@@ -290,8 +290,8 @@ func capSearchToAPI(s *cluster.CapSearch) *apiv1.CapSearch {
 	}
 }
 
-// cardPowerToAPI is what was done to the power and clock of an attempt's cards, by the
-// rank of their nodes.
+// cardPowerToAPI converts the power and clock changes to an attempt's GPUs, ordered
+// by the rank of their nodes.
 func cardPowerToAPI(a *cluster.Attempt, gpu GPULookup) (out []*apiv1.CardPower) {
 	for _, b := range a.Berths() {
 		for _, g := range b.GPUs {
@@ -306,7 +306,7 @@ func cardPowerToAPI(a *cluster.Attempt, gpu GPULookup) (out []*apiv1.CardPower) 
 	return out
 }
 
-// attemptShares are the shares of an attempt on its first node.
+// attemptShares converts the shares of an attempt on its first node.
 func attemptShares(a *cluster.Attempt, gpu GPULookup) []*apiv1.GPUShare {
 	out := sharesToAPI(&a.Berth, gpu)
 	for i, s := range out {
@@ -335,8 +335,8 @@ func exitToAPI(e *cluster.Exit) (code *int32, signal int32) {
 	return &c, e.Signal
 }
 
-// EstimateToAPI converts a prediction; the parts of the memory estimate are
-// the caller's to add.
+// EstimateToAPI converts a prediction; the caller adds the parts of the memory
+// estimate.
 func EstimateToAPI(e cluster.Estimate) *apiv1.Prediction {
 	return &apiv1.Prediction{
 		GpuType: e.GPUType, GpuMemMib: e.GPUMemMiB, GpuMemP95Mib: e.GPUMemP95MiB, GpuUtilMilli: e.Milli,
@@ -345,7 +345,7 @@ func EstimateToAPI(e cluster.Estimate) *apiv1.Prediction {
 	}
 }
 
-// MeasuredToAPI converts what was measured, nil when nothing was.
+// MeasuredToAPI converts measurements, nil if there are none.
 func MeasuredToAPI(u cluster.Usage) *apiv1.Measured {
 	if u == (cluster.Usage{}) {
 		return nil
@@ -373,7 +373,7 @@ func ToDuration(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-// IDs converts numbers of jobs and the like; nil for none.
+// IDs converts job numbers and the like; nil for none.
 func IDs[To, From ~uint64](in []From) (out []To) {
 	for _, id := range in {
 		out = append(out, To(id))
@@ -383,7 +383,8 @@ func IDs[To, From ~uint64](in []From) (out []To) {
 
 type text interface{ ~string | ~[]byte }
 
-// Texts converts names and texts, of which those in bytes need not be UTF-8; nil for none.
+// Texts converts names and texts; those in bytes need not be UTF-8. It returns nil
+// for none.
 func Texts[To, From text](in []From) (out []To) {
 	for _, s := range in {
 		out = append(out, To(s))
@@ -394,8 +395,8 @@ func Texts[To, From text](in []From) (out []To) {
 // MaxStored bounds small counts in stored messages.
 const MaxStored = 1 << 20
 
-// Granted is how much memory an attempt may have of its GPU i where its share was cut
-// to what it uses, else 0. What an idle policy cut is fenced at that.
+// Granted returns how much memory an attempt may have of its GPU i if its share was
+// cut to what it uses, else 0. A share cut by an idle policy is enforced as cut.
 func Granted(a *cluster.Attempt, i int) int64 {
 	if !a.WasCut() || a.Idle != nil && len(a.Idle.Was) > 0 {
 		return 0

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// ErrorDomain marks the ErrorInfo details that are ours.
+// ErrorDomain marks ErrorInfo details made by Berth.
 const ErrorDomain = "berth"
 
 // Keys and values of the ErrorInfo's metadata: whether a change was made.
@@ -21,9 +21,9 @@ const (
 	OutcomeNotDone = "NOT_DONE"
 )
 
-// errorTable pairs each class of error with its status code and the reason by
-// which clients find the class again: several classes may share a status code
-// with errors that gRPC itself makes.
+// errorTable pairs each class of error with its status code and the reason by which
+// clients recover the class: several classes may share a status code with errors
+// that gRPC itself makes.
 var errorTable = [...]struct {
 	code   codes.Code
 	reason string
@@ -41,7 +41,7 @@ var errorTable = [...]struct {
 	cluster.CodeOutOfRange:      {codes.OutOfRange, "OUT_OF_RANGE"},
 }
 
-// Reason is the word by which clients find a class of errors again.
+// Reason returns the word by which clients recover a class of errors.
 func Reason(code cluster.Code) string {
 	if int(code) >= len(errorTable) {
 		code = cluster.CodeInternal
@@ -49,7 +49,7 @@ func Reason(code cluster.Code) string {
 	return errorTable[code].reason
 }
 
-// ClassOf is the class that a reason names; false when none is of that name.
+// ClassOf returns the class named by a reason; false if there is none.
 func ClassOf(reason string) (cluster.Code, bool) {
 	for code, row := range errorTable {
 		if row.reason == reason {
@@ -59,13 +59,13 @@ func ClassOf(reason string) (cluster.Code, bool) {
 	return 0, false
 }
 
-// internalMsg is all that users learn of an error that is ours to mend.
+// internalMsg is all that users learn of an internal error.
 const internalMsg = "internal error; see the coordinator's log"
 
-// Status turns err into what goes over the wire: its class as status code and
-// as ErrorInfo, with the outcome UNKNOWN for CodeUnknown, none for
-// CodeInternal and NOT_DONE for all others. The cause err.Err never leaves the
-// process, and of CodeInternal the message does not either.
+// Status converts err for the wire: its class as status code and as ErrorInfo, with
+// the outcome UNKNOWN for CodeUnknown, none for CodeInternal and NOT_DONE for all
+// others. The cause err.Err never leaves the process, nor does the message of
+// CodeInternal.
 func Status(err *cluster.Error) *status.Status {
 	code := err.Code
 	if int(code) >= len(errorTable) {
@@ -88,8 +88,8 @@ func Status(err *cluster.Error) *status.Status {
 	return st
 }
 
-// StatusAfter is Status of a request that certainly was not done, and may be made
-// again after a while.
+// StatusAfter returns the Status of a request that was certainly not done, and may
+// be retried after a while.
 func StatusAfter(err *cluster.Error, after time.Duration) *status.Status {
 	st := Status(err)
 	if with, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)}); err == nil {
@@ -98,8 +98,8 @@ func StatusAfter(err *cluster.Error, after time.Duration) *status.Status {
 	return st
 }
 
-// RetryAfter reads after how long a server wants a request to be made again; false
-// when it does not say so.
+// RetryAfter returns after how long a server wants a request to be retried; false
+// if it does not say.
 func RetryAfter(err error) (time.Duration, bool) {
 	for _, d := range status.Convert(err).Details() {
 		if info, ok := d.(*errdetails.RetryInfo); ok && info.GetRetryDelay().CheckValid() == nil {
@@ -109,10 +109,10 @@ func RetryAfter(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// FromStatus reads an error of a call on the client's side; nil for nil. The
-// message is the server's. An error that did not come from a Berth server but
-// from the connection, a deadline or a cancellation is CodeUnknown: the request
-// may have arrived. Callers that know it was never sent make it CodeUnavailable.
+// FromStatus converts an error of a call on the client's side; nil for nil. The
+// message is the server's. An error that did not come from a Berth server but from
+// the connection, a deadline or a cancellation is CodeUnknown: the request may have
+// arrived. Callers that know it was never sent make it CodeUnavailable.
 func FromStatus(err error) *cluster.Error {
 	if err == nil {
 		return nil
@@ -126,14 +126,14 @@ func FromStatus(err error) *cluster.Error {
 		if code, known := ClassOf(info.GetReason()); known {
 			return &cluster.Error{Code: code, Msg: st.Message()}
 		}
-		if info.GetMetadata()[OutcomeKey] == OutcomeUnknown { // of a newer server
+		if info.GetMetadata()[OutcomeKey] == OutcomeUnknown { // from a newer server
 			return &cluster.Error{Code: cluster.CodeUnknown, Msg: st.Message()}
 		}
 	}
 	return &cluster.Error{Code: bareCode(st.Code()), Msg: st.Message()}
 }
 
-// bareCode classes a status without our details.
+// bareCode classifies a status without Berth's details.
 func bareCode(c codes.Code) cluster.Code {
 	switch c {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:

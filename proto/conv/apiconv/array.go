@@ -19,7 +19,7 @@ func arrayToAPI(a *cluster.Array) string {
 	return a.String()
 }
 
-// taskToAPI adds which task of which array j is.
+// taskToAPI sets which task of which array j is.
 func taskToAPI(m *apiv1.Job, j *cluster.Job, throttle int) {
 	if !j.InArray() {
 		return

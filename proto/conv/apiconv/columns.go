@@ -10,8 +10,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// JobColumns is what tables show of jobs, which are in the order of ids. It
-// holds nothing that only some may see.
+// JobColumns returns what tables show of jobs, which are ordered by id. It holds
+// nothing that only some may see.
 func JobColumns(jobs []*cluster.Job) *apiv1.JobColumns {
 	b := columns{out: &apiv1.JobColumns{Texts: []string{""}}, at: map[string]uint32{"": 0}, n: len(jobs)}
 	m := b.out
@@ -43,7 +43,7 @@ func JobColumns(jobs []*cluster.Job) *apiv1.JobColumns {
 	return m
 }
 
-// spec adds what was asked for.
+// spec sets what was asked for.
 func (b *columns) spec(i int, j *cluster.Job) {
 	s, m := j.Spec, b.out
 	if s == nil {
@@ -78,7 +78,7 @@ func (b *columns) spec(i int, j *cluster.Job) {
 	set(&m.Requeues, i, s.RequeueOnLoss, b.n)
 }
 
-// attempt adds where it is or was.
+// attempt sets where the job is or was.
 func (b *columns) attempt(i int, j *cluster.Job) {
 	a := j.Last()
 	if a == nil || j.State.Waiting() {
@@ -95,14 +95,14 @@ func (b *columns) attempt(i int, j *cluster.Job) {
 	}
 }
 
-// columns gathers the columns of n jobs.
+// columns builds the columns of n jobs.
 type columns struct {
 	out *apiv1.JobColumns
 	at  map[string]uint32
 	n   int
 }
 
-// set puts a value into a column, which stays empty as long as all are zero.
+// set sets a value in a column, which stays empty as long as all are zero.
 func set[T comparable](col *[]T, i int, v T, n int) {
 	var zero T
 	if *col == nil {
@@ -114,7 +114,7 @@ func set[T comparable](col *[]T, i int, v T, n int) {
 	(*col)[i] = v
 }
 
-// text puts a text into a column; neighbours mostly have the same.
+// text sets a text in a column; adjacent jobs mostly have the same.
 func (b *columns) text(col *[]uint32, i int, s string) {
 	if s == "" {
 		return
@@ -132,11 +132,10 @@ func (b *columns) text(col *[]uint32, i int, s string) {
 	set(col, i, k, b.n)
 }
 
-// Columns reads columns as they came; whatever they hold, it reads no further
-// than they go.
+// Columns reads received columns; whatever they hold, it stays within their bounds.
 type Columns struct{ M *apiv1.JobColumns }
 
-// Cell is an entry of a column, zero where it has none.
+// Cell returns an entry of a column, zero if it has none.
 func Cell[T any](col []T, i int) T {
 	if i < len(col) {
 		return col[i]
@@ -145,10 +144,10 @@ func Cell[T any](col []T, i int) T {
 	return zero
 }
 
-// Text is an entry of a column of text.
+// Text returns an entry of a text column.
 func (c Columns) Text(col []uint32, i int) string { return Cell(c.M.GetTexts(), int(Cell(col, i))) }
 
-// Job is the job in a row, in brief.
+// Job returns the job in a row, in brief.
 func (c Columns) Job(i int) *apiv1.Job {
 	m := c.M
 	j := &apiv1.Job{

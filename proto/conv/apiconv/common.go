@@ -8,7 +8,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// headToAPI is what all jobs of a spec have, also in the brief form.
+// headToAPI sets what all jobs of a spec have in common, also in the brief form.
 func headToAPI(m *apiv1.Job, j *cluster.Job) {
 	m.User, m.Uid = j.Owner.Name, uint32(j.Owner.UID)
 	if j.Spec == nil {
@@ -21,7 +21,7 @@ func headToAPI(m *apiv1.Job, j *cluster.Job) {
 	}
 }
 
-// specToAPI is what all jobs of a spec and of its estimates have.
+// specToAPI sets what all jobs with the same spec and estimates have in common.
 func specToAPI(m *apiv1.Job, j *cluster.Job, d JobDetail) {
 	if at := predictedBy(j, d.GPU); at >= 0 {
 		m.Predicted = EstimateToAPI(j.Estimates[at])
@@ -40,8 +40,8 @@ func specToAPI(m *apiv1.Job, j *cluster.Job, d JobDetail) {
 	}
 }
 
-// Common is what jobs must have the same of to have all that CommonToAPI says. It is for
-// comparing jobs that are there at one time.
+// Common is a key: jobs with equal ones have all in common that CommonToAPI
+// returns. It is for comparing jobs that exist at the same time.
 type Common struct {
 	spec      *cluster.Spec
 	estimates *cluster.Estimate // the first of them
@@ -50,7 +50,7 @@ type Common struct {
 	redact    bool
 }
 
-// CommonOf is what a job has in common with others that were submitted alike.
+// CommonOf returns what a job has in common with others that were submitted alike.
 func CommonOf(j *cluster.Job, d JobDetail) Common {
 	c := Common{spec: j.Spec, owner: j.Owner, predicted: predictedBy(j, d.GPU), redact: d.Redact}
 	if len(j.Estimates) > 0 {
@@ -59,7 +59,8 @@ func CommonOf(j *cluster.Job, d JobDetail) Common {
 	return c
 }
 
-// CommonToAPI is what all jobs have that have the same Common, as far as users may see it.
+// CommonToAPI returns what all jobs with the same Common share, as far as users may
+// see it.
 func CommonToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 	m := &apiv1.Job{}
 	headToAPI(m, j)
@@ -70,13 +71,13 @@ func CommonToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 	return m
 }
 
-// byAttempt is the place of an estimate that is an attempt's own, and none that of no estimate.
+// byAttempt is the index of an attempt's own estimate, none that of no estimate.
 const (
 	byAttempt = -1
 	none      = -2
 )
 
-// predictedBy is which of a job's estimates is its prediction.
+// predictedBy returns which of a job's estimates is its prediction.
 func predictedBy(j *cluster.Job, gpu GPULookup) int {
 	if a := j.Last(); a != nil && !j.State.Waiting() {
 		return byAttempt
@@ -102,8 +103,8 @@ func predictedBy(j *cluster.Job, gpu GPULookup) int {
 	return 0
 }
 
-// Join gives jobs of an answer what they have in common with others of it, which is then
-// shared and not to be changed.
+// Join gives jobs of an answer what they have in common with others of it, which is
+// then shared and must not be modified.
 func Join(resp *apiv1.ListJobsResponse) {
 	common := resp.GetCommon()
 	for _, m := range resp.GetJobs() {

@@ -5,14 +5,14 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// mount is what the three wires' mounts have in common.
+// mount is the common interface of the three protocols' mounts.
 type mount interface {
 	GetSource() []byte
 	GetTarget() []byte
 	GetReadOnly() bool
 }
 
-// container is what the three wires' containers have in common.
+// container is the common interface of the three protocols' containers.
 type container[M mount] interface {
 	GetNetwork() string
 	GetMounts() []M
@@ -43,7 +43,7 @@ func containerToAPI(c *cluster.Container) *apiv1.Container {
 	return m
 }
 
-// warningFromAPI reads a warning; a signal without a time has the default.
+// warningFromAPI converts a warning; a signal without a time gets the default.
 func warningFromAPI(m *apiv1.Warning) (cluster.Warning, error) {
 	if m == nil {
 		return cluster.Warning{}, nil

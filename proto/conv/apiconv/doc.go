@@ -1,4 +1,4 @@
-// Package apiconv maps what users send and see to the vocabulary of package cluster,
-// and back. It is apart from package conv, which knows the log and the agents' link,
-// too: a command links what users see and no more.
+// Package apiconv maps what users send and see to the types of package cluster, and
+// back. It is separate from package conv, which also knows the log and the agents'
+// link, so that commands link only what users see.
 package apiconv

@@ -5,7 +5,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// partsToAPI tells of each node of an attempt on several; nil for one.
+// partsToAPI converts the parts of a multi-node attempt; nil for one node.
 func partsToAPI(a *cluster.Attempt, gpu GPULookup) []*apiv1.Part {
 	if a.Gang == nil {
 		return nil
@@ -23,7 +23,7 @@ func partsToAPI(a *cluster.Attempt, gpu GPULookup) []*apiv1.Part {
 	return out
 }
 
-// changesToAPI tells how nodes came to an attempt and left it.
+// changesToAPI converts how nodes joined and left an attempt.
 func changesToAPI(cs []cluster.SizeChange) (out []*apiv1.SizeChange) {
 	for _, c := range cs {
 		out = append(out, &apiv1.SizeChange{At: ToTime(c.At), From: uint32(max(0, c.From)), To: uint32(max(0, c.To)), Why: c.Why, Took: ToDuration(c.Took)})

@@ -5,7 +5,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// DependsFromAPI converts what users say that jobs wait for.
+// DependsFromAPI converts dependencies from users.
 func DependsFromAPI(ms []*apiv1.Dependency) []cluster.Dependency {
 	var out []cluster.Dependency
 	for _, m := range ms {

@@ -8,7 +8,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// Ms converts milliseconds; what does not fit becomes the longest there is.
+// Ms converts milliseconds; values that do not fit become the longest duration.
 func Ms(n int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond

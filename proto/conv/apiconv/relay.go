@@ -8,31 +8,31 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// Limits on commands that are kept.
+// Limits on kept commands.
 const (
 	maxSessionName = 64
-	// AgainSession is the session of a command that is asked for again, by the same
-	// request id, since the first answer was lost. Agents that know no ids refuse it.
+	// AgainSession is the session of a command that is requested again with the
+	// same request id, since the first answer was lost. Agents that do not know
+	// request ids refuse it.
 	AgainSession = "request"
 )
 
-// Limits of what one frame of an attached stream carries.
+// Limits on one frame of an attached stream.
 const (
 	// MaxFrameData bounds the bytes of one frame.
 	MaxFrameData = 64 << 10
-	// FrameData is what senders put into one: gRPC keeps messages in buffers of
+	// FrameData is how much senders put into one: gRPC keeps messages in buffers of
 	// 32 KiB, and larger ones in buffers of 1 MiB.
 	FrameData = 31 << 10
 	// MaxBefore bounds AttachLogs.before.
 	MaxBefore = 4 << 10
-	// MaxAttachArgs bounds the bytes of a command, with a byte more for each
-	// argument.
+	// MaxAttachArgs bounds the bytes of a command, plus one byte for each argument.
 	MaxAttachArgs = 128 << 10
 	maxWindow     = 1<<16 - 1
 	maxTermName   = 64
 )
 
-// CheckAttach tells what is wrong with the request that opens a stream.
+// CheckAttach returns what is wrong with the request that opens a stream.
 func CheckAttach(o *apiv1.AttachOpen) error {
 	if o.GetJob() == 0 {
 		return cluster.Errorf(cluster.CodeInvalid, "open: the first request must say which job")
@@ -63,13 +63,13 @@ func CheckAttach(o *apiv1.AttachOpen) error {
 	return cluster.Errorf(cluster.CodeInvalid, "open: neither logs nor exec; the other side is newer, or older by too much")
 }
 
-// Lengths of the ids of requests.
+// Lengths of request ids.
 const (
 	minRequestID = 16
 	maxRequestID = 64
 )
 
-// CheckRequestID says what is wrong with an id that a client made; nil is fine.
+// CheckRequestID returns what is wrong with a client-made id, nil for nothing.
 func CheckRequestID(id string) error {
 	if n := len(id); n < minRequestID || n > maxRequestID {
 		return cluster.Errorf(cluster.CodeInvalid, "request_id: %d characters, must have %d to %d; make a random one and keep it for retries", n, minRequestID, maxRequestID)
@@ -82,7 +82,7 @@ func CheckRequestID(id string) error {
 	return nil
 }
 
-// maxSignal is the highest signal that there is.
+// maxSignal is the highest signal.
 const maxSignal = 64
 
 func checkSignal(x *apiv1.AttachSignal) error {
@@ -126,7 +126,7 @@ func checkExec(x *apiv1.AttachExec) error {
 	return checkTerminal(x)
 }
 
-// checkWords returns how many bytes arguments or variables have.
+// checkWords returns the total bytes of arguments or variables.
 func checkWords(list [][]byte) (size int, err error) {
 	for _, arg := range list {
 		size += len(arg) + 1
@@ -149,7 +149,7 @@ func checkTerminal(x *apiv1.AttachExec) error {
 	return CheckWindow(x.GetWindow())
 }
 
-// CheckWindow tells what is wrong with the size of a window; nil is fine.
+// CheckWindow returns what is wrong with the size of a window, nil for nothing.
 func CheckWindow(w *apiv1.WindowSize) error {
 	if w.GetRows() > maxWindow || w.GetColumns() > maxWindow {
 		return cluster.Errorf(cluster.CodeInvalid, "window: %d rows and %d columns, at most %d are allowed", w.GetRows(), w.GetColumns(), maxWindow)

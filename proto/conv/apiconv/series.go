@@ -20,9 +20,9 @@ func SetSeries(m *apiv1.GPUSeries, all []series.Sample) {
 	}
 }
 
-// SeriesOf is the samples that a node says are of the time from one to another, without
-// those that are not, whose times do not rise, or that no card shows; none when its lists
-// are not of one length.
+// SeriesOf returns the samples that a node reports for a period, without those
+// outside it, not increasing in time, or impossible for a GPU; none if its lists
+// differ in length.
 func SeriesOf(m *apiv1.GPUSeries, from, to time.Time) []series.Sample {
 	n := len(m.GetAt())
 	if len(m.GetUsedMib()) != n || len(m.GetUtilMilli()) != n || len(m.GetPowerW()) != n || n > series.FineSteps+series.CoarseSteps {

@@ -25,8 +25,8 @@ func ServiceToAPI(s *service.Service) *apiv1.Service {
 	}
 }
 
-// ServiceFromAPI converts a service, fills in what is not said, and narrows what is too
-// large to what Check refuses in words; nil stays nil.
+// ServiceFromAPI converts a service, fills in defaults, and narrows values that are
+// too large to ones that Check refuses in words; nil stays nil.
 func ServiceFromAPI(m *apiv1.Service) *service.Service {
 	if m == nil {
 		return nil
@@ -55,7 +55,8 @@ func ServiceFromAPI(m *apiv1.Service) *service.Service {
 	return s
 }
 
-// replicaToAPI is how a replica of a service stands and where it is; nil for other jobs.
+// replicaToAPI converts the state and place of a service replica; nil for other
+// jobs.
 func replicaToAPI(j *cluster.Job, d JobDetail) *apiv1.Replica {
 	if j.Spec == nil || j.Spec.Service == nil {
 		return nil
@@ -87,12 +88,14 @@ func replicaToAPI(j *cluster.Job, d JobDetail) *apiv1.Replica {
 	return m
 }
 
-// Served is what is measured of a service, and how soon its replicas take requests.
+// Served holds the measurements of a service, and how soon its replicas accept
+// requests.
 type Served struct {
 	service.Measured
 	ColdStart time.Duration
 	Starts    int
-	// Told is why it has as many replicas as it has, LoadKnown for how long its load is known.
+	// Told is the reason for its number of replicas, LoadKnown for how long its
+	// load is known.
 	Told      service.Told
 	LoadKnown time.Duration
 }

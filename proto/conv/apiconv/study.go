@@ -23,8 +23,8 @@ func StudyToAPI(s *study.Study) *apiv1.Study {
 	return m
 }
 
-// StudyFromAPI converts a study, and narrows what is too large to what Check refuses in
-// words; nil stays nil.
+// StudyFromAPI converts a study, and narrows values that are too large to ones that
+// Check refuses in words; nil stays nil.
 func StudyFromAPI(m *apiv1.Study) *study.Study {
 	if m == nil {
 		return nil
@@ -33,7 +33,7 @@ func StudyFromAPI(m *apiv1.Study) *study.Study {
 		Metric: m.GetMetric(), Maximize: m.GetMaximize(), Rule: study.Rule(m.GetRule()), First: m.GetFirst(), Eta: int(min(m.GetEta(), math.MaxInt16)), Grid: m.GetGrid(), Seed: m.GetSeed(),
 	}
 	if d := m.GetBudget(); d != nil {
-		s.Budget = d.AsDuration() // what does not fit is the longest, which is refused
+		s.Budget = d.AsDuration() // an overflow becomes the longest duration, which is refused
 	}
 	for _, a := range m.GetSpace()[:min(len(m.GetSpace()), study.MaxAxes+1)] {
 		s.Space = append(s.Space, study.Axis{Name: a.GetName(), Kind: study.Kind(a.GetKind()), Low: a.GetLow(), High: a.GetHigh(), Values: a.GetValues()})
@@ -41,8 +41,8 @@ func StudyFromAPI(m *apiv1.Study) *study.Study {
 	return s
 }
 
-// trialToAPI is what a job said of its metric, and the values of a trial of a study; nil
-// for jobs without either.
+// trialToAPI converts what a job reported of its metric, and a trial's parameter
+// values; nil for jobs without either.
 func trialToAPI(j *cluster.Job, now cluster.Time, brief bool) *apiv1.Trial {
 	if j.Spec == nil || j.Spec.Study == nil {
 		return nil

@@ -7,7 +7,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// tellingFromAPI reads whom a job wants written to, and how long it may idle, and wait.
+// tellingFromAPI converts whom to mail about a job, and how long it may idle, and
+// wait.
 func tellingFromAPI(s *cluster.Spec, m *apiv1.JobSpec) (err error) {
 	if t := m.GetMailType(); t != "" {
 		if s.Mail.Events, err = cluster.ParseMailEvents(t); err != nil {

@@ -18,7 +18,7 @@ func whereToAPI(w *cluster.Where) *apiv1.Where {
 	return &apiv1.Where{Nodes: w.Nodes.String(), Exclude: w.Exclude.String(), Features: w.Features.String(), Whole: w.Whole, Reservation: w.Reservation, Switches: w.Switches.String()}
 }
 
-// Features takes over what an agent says that its node has.
+// Features converts the features that an agent reports for its node.
 func Features(node string, has []string) ([]string, error) {
 	out := slices.Compact(slices.Sorted(slices.Values(has)))
 	if err := cluster.CheckFeatures(out); err != nil {
