@@ -1,3 +1,4 @@
-// Package plainconv writes and reads what a submit consists of, as package apiconv does,
-// without protobuf's library: a command that links that needs twice as long to start.
+// Package plainconv encodes and decodes the messages of a submission, as package
+// apiconv does, without the protobuf library: a command that links it takes twice
+// as long to start.
 package plainconv

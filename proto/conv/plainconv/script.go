@@ -9,12 +9,13 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// smallScript is how many bytes a script has that is packed without looking for what
-// repeats: to make the tables for that takes longer than to send what they would save.
+// smallScript is the size in bytes below which a script is stored without
+// compression: building the tables for it takes longer than sending what they would
+// save.
 const smallScript = 2 << 10
 
-// PackScript packs a batch script for the wire, the log and the journals of
-// agents, where it travels with its job. Equal scripts pack equally.
+// PackScript compresses a batch script for the wire, the log and the journals of
+// agents, where it travels with its job. Equal scripts give equal results.
 func PackScript(script []byte) ([]byte, error) {
 	if len(script) > cluster.MaxScript {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "script: %d bytes, at most %d are allowed; keep data in files beside it", len(script), cluster.MaxScript)
@@ -41,8 +42,8 @@ func PackScript(script []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// UnpackScript is the reverse of PackScript. It never gives more than
-// cluster.MaxScript bytes, whatever it is given.
+// UnpackScript is the reverse of PackScript. It never returns more than
+// cluster.MaxScript bytes, whatever its input.
 func UnpackScript(packed []byte) ([]byte, error) {
 	script, whole, err := UnpackHead(packed, cluster.MaxScript)
 	if err == nil && !whole {
@@ -54,8 +55,8 @@ func UnpackScript(packed []byte) ([]byte, error) {
 	return script, nil
 }
 
-// UnpackHead is the first bytes of a packed script, at most most of them. whole reports
-// whether that is all of it; the rest is not looked at.
+// UnpackHead returns the first bytes of a packed script, at most most of them.
+// whole reports whether that is all of it; the rest is not examined.
 func UnpackHead(packed []byte, most int) (head []byte, whole bool, err error) {
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Carries reports whether AppendSubmit can say all of s: it knows no containers,
-// searches and services.
+// Carries reports whether AppendSubmit can encode all of s: it does not support
+// containers, searches and services.
 func Carries(s *cluster.Spec) bool {
 	c := &s.Container
 	return c.Network == "" && len(c.Mounts) == 0 && !c.ReadOnly && c.TmpMiB == 0 && c.ShmMiB == 0 && s.Study == nil && s.Service == nil
 }
 
-// AppendSubmit appends to b an encoded SubmitJobsRequest of the one job s, which
-// Carries. It says what apiconv.SpecToAPI would.
+// AppendSubmit appends to b an encoded SubmitJobsRequest of the one job s, which it
+// must be able to carry. The content is that of apiconv.SpecToAPI.
 func AppendSubmit(b []byte, requestID string, s *cluster.Spec) []byte {
 	m := message(b)
 	m.text(1, requestID)
@@ -73,7 +73,7 @@ func specOf(s *cluster.Spec) (m message) {
 	return m
 }
 
-// rest is what was added to specs later.
+// rest encodes the later additions to specs.
 func (m *message) rest(s *cluster.Spec) {
 	m.text(42, s.Mail.Events.String())
 	m.text(43, s.Mail.To)
@@ -82,7 +82,7 @@ func (m *message) rest(s *cluster.Spec) {
 	m.text(46, s.QOS)
 	if s.Nice != 0 {
 		m.tag(47, varint)
-		*m = binary.AppendVarint(*m, int64(s.Nice)) // zigzag, as sint32 is
+		*m = binary.AppendVarint(*m, int64(s.Nice)) // zigzag, like sint32
 	}
 	if w := s.Where; w != nil {
 		m.nest(50, where(w))
@@ -107,7 +107,7 @@ func (m *message) rest(s *cluster.Spec) {
 func dependency(d *cluster.Dependency) (m message) {
 	m.text(1, string(d.Kind))
 	m.number(2, int64(d.Job)) // #nosec G115 -- varints have no sign
-	if d.OneTask {            // said also of the task 0
+	if d.OneTask {            // present even for task 0
 		m.tag(3, varint)
 		m.varint(uint64(d.Task))
 	}
@@ -132,7 +132,7 @@ func where(w *cluster.Where) (m message) {
 	return m
 }
 
-// message is an encoded message that is being written. What is zero is not said, as in
+// message is an encoded message under construction. Zero values are omitted, as in
 // proto3.
 type message []byte
 
@@ -182,7 +182,7 @@ func (m *message) truth(field int, b bool) {
 	}
 }
 
-// seconds is a Duration or Timestamp.
+// seconds encodes a Duration or Timestamp.
 func (m *message) seconds(field int, s, nanos int64) {
 	var b message
 	b.number(1, s)
@@ -203,10 +203,10 @@ func (m *message) time(field int, t cluster.Time) {
 	}
 }
 
-// errCut is of an answer that is no SubmitJobsResponse.
+// errCut is the error for an answer that is not a SubmitJobsResponse.
 var errCut = errors.New("the answer is malformed")
 
-// ReadSubmitted reads an encoded SubmitJobsResponse: the jobs' ids, and warnings.
+// ReadSubmitted decodes a SubmitJobsResponse: the jobs' ids, and warnings.
 func ReadSubmitted(b []byte) (ids []uint64, warnings []string, err error) {
 	for len(b) > 0 {
 		tag, data, rest, err := next(b)
@@ -217,7 +217,7 @@ func ReadSubmitted(b []byte) (ids []uint64, warnings []string, err error) {
 		case 1<<3 | varint:
 			id, _ := binary.Uvarint(data)
 			ids = append(ids, id)
-		case 1<<3 | sized: // packed, as proto3 does
+		case 1<<3 | sized: // packed, as in proto3
 			for len(data) > 0 {
 				id, n := binary.Uvarint(data)
 				if n <= 0 {
