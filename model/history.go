@@ -7,22 +7,23 @@ import (
 	"github.com/berth-scheduler/berth/model/gpuspec"
 )
 
-// Bounds of a History: beyond them the oldest are forgotten.
+// Bounds of a History, beyond which the oldest entries are dropped.
 const (
 	MaxSignatures   = 4096
 	maxTypesPerJob  = 16
 	maxRunsPerEntry = 16
 )
 
-// Sample is what one finished run showed. Numbers that were not measured are 0.
+// Sample is what one finished run measured. Numbers that were not measured are 0.
 type Sample struct {
-	// Seq numbers the samples of a cluster in the order in which runs ended,
-	// from 1; 0 outside of one.
+	// Seq numbers the samples of a cluster in the order in which runs ended, from
+	// 1; 0 outside a cluster.
 	Seq       uint64
 	Signature string
-	// Program is what Features.Program made of its command, "" for unknown.
+	// Program is the result of Features.Program for its command, "" for unknown.
 	Program string
-	// Numbers are those of its command, as DecodeNumbers reads them; nil for unknown.
+	// Numbers are those of its command, as DecodeNumbers returns them; nil for
+	// unknown.
 	Numbers   []float64
 	GPUType   string
 	PeakMiB   int64 // as NVML showed it, CUDA context included
@@ -31,42 +32,42 @@ type Sample struct {
 	Steps     int64 // that the run took; 0 if unknown
 	HostMiB   int64
 	CPUMilli  int64
-	// PowerW is the mean power of each of its GPUs, the part of those beside it
-	// included. Neighbours is with how many others it shared them.
+	// PowerW is the mean power of each of its GPUs, including its neighbours' part.
+	// Neighbours is the number of others with which it shared them.
 	PowerW     int64
 	Neighbours int
-	// Censored says that a limit ended the run: its true peak is PeakMiB or
-	// more, and its other numbers do not count.
+	// Censored means that a limit ended the run: its true peak is PeakMiB or more,
+	// and its other numbers do not count.
 	Censored bool
-	// HostCensored says that the limit was that of host memory: HostMiB is a lower
+	// HostCensored means that the limit was that of host memory: HostMiB is a lower
 	// bound, and PeakMiB is 0.
 	HostCensored bool
-	// Features describe the job; the zero value means that only its signature
-	// is known.
+	// Features describe the job; the zero value means that only its signature is
+	// known.
 	Features Features
-	// User is who ran it, so that no one user's samples outweigh the others';
+	// User is who ran it, so that no single user's samples outweigh the others';
 	// empty counts as one user.
 	User string
 }
 
-// observed is what the runs of one job on one GPU type showed together.
+// observed is what the runs of one job on one GPU type measured together.
 type observed struct {
-	gpuType    string // normal form
+	gpuType    string // normalized
 	runs       int    // uncensored
 	peakMiB    int64  // largest of them
 	leastMiB   int64  // smallest of those measured
-	measured   int    // whose memory was measured
+	measured   int    // runs with measured memory
 	boundMiB   int64  // largest censored peak: the job needs more
 	hostMiB    int64
 	hostBound  int64 // largest censored one: the job needs more
 	util       mean
 	cpu        mean
-	seconds    mean // of runs whose steps nobody declared
+	seconds    mean // of runs with undeclared steps
 	perStep    mean
 	power      mean // of runs that had their GPUs alone
 	memorySeen bool
-	// commands is how many commands ran, of a program, and trends what its runs say of
-	// the numbers in them; nil without any.
+	// commands is how many commands of a program ran, and trends how their runs
+	// depend on the numbers in them; nil without any.
 	commands int
 	trends   *trends
 }
@@ -86,8 +87,8 @@ func (m *mean) add(v float64) {
 
 func (m mean) value() float64 { return m.sum / float64(max(1, m.n)) }
 
-// History answers from what the same job took before. It is immutable and
-// safe for concurrent use.
+// History answers from earlier runs of the same job. It is immutable and safe for
+// concurrent use.
 type History struct {
 	jobs     map[string][]observed // per signature, by GPU type
 	programs map[string][]observed // per program
@@ -95,8 +96,8 @@ type History struct {
 }
 
 // NewHistory builds a history from samples, oldest first. It keeps the
-// MaxSignatures jobs that ran last and the last 16 runs of each on a GPU type, and as
-// many programs. Equal samples in equal order give an equal history.
+// MaxSignatures jobs that ran last and the last 16 runs of each per GPU type, and
+// as many programs. Equal samples in equal order give an equal history.
 func NewHistory(samples []Sample) *History {
 	h := &History{own: make(map[ownKind][]ownRun)}
 	h.jobs = observe(samples, func(s *Sample) string { return s.Signature }, h.noteOwn)
@@ -104,7 +105,8 @@ func NewHistory(samples []Sample) *History {
 	return h
 }
 
-// observe adds up samples by a name, and says which it takes, newest first.
+// observe adds up samples by a name, and calls takes for those it uses, newest
+// first.
 func observe(samples []Sample, name func(*Sample) string, takes func(*Sample)) map[string][]observed {
 	type key struct{ name, gpu string }
 	type command struct {
@@ -154,11 +156,11 @@ func observe(samples []Sample, name func(*Sample) string, takes func(*Sample)) m
 	return out
 }
 
-// Jobs is the number of jobs that the history knows.
+// Jobs returns the number of jobs in the history.
 func (h *History) Jobs() int { return len(h.jobs) }
 
-// entry is where the runs of one name on a type of GPU are added up; nil when it has too
-// many types already.
+// entry returns where the runs of one name on a GPU type are added up; nil if the
+// name has too many types already.
 func entry(in map[string][]observed, name, gpu string) *observed {
 	job := in[name]
 	i, ok := slices.BinarySearchFunc(job, gpu, func(o observed, g string) int { return cmp.Compare(o.gpuType, g) })
@@ -196,15 +198,15 @@ func (o *observed) add(s *Sample) {
 	if s.Steps > 0 {
 		o.perStep.add(s.Seconds / float64(s.Steps))
 	}
-	if s.Features.Steps == 0 { // those that it took nobody knows before it runs
+	if s.Features.Steps == 0 { // the number of steps is unknown before it runs
 		o.seconds.add(s.Seconds)
 	}
 	o.memorySeen = o.memorySeen || s.PeakMiB > 0
 }
 
-// find returns what is known of a job on a GPU type; exact is false when it is
-// another type's: the one with most runs, the first by name among equals. Runs
-// on cores say nothing about GPUs.
+// find returns what is known of a job on a GPU type; exact is false if it is from
+// another type: the one with most runs, the first by name among equals. Runs on
+// cores say nothing about GPUs.
 func (h *History) find(sig, gpu string) (o *observed, exact bool) {
 	if h == nil {
 		return nil, false
@@ -232,8 +234,8 @@ func find(in map[string][]observed, name, gpu string) (o *observed, exact bool) 
 	return o, false
 }
 
-// hostBound is the largest host memory that was too little for a job, whatever it
-// ran on; 0 when none was.
+// hostBound returns the largest host memory that was too little for a job, whatever
+// it ran on; 0 if none was.
 func (h *History) hostBound(sig string) (mib int64) {
 	if h == nil || sig == "" {
 		return 0

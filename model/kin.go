@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/model/gpuspec"
 )
 
-// KinSignature is what runs under another scheduler have in common with jobs
-// here: nobody kept their commands, only who ran them under what name, on how
+// KinSignature returns what runs under another scheduler have in common with jobs
+// here: their commands were not kept, only who ran them under what name, on how
 // many GPUs of a node.
 func KinSignature(user, name string, gpus int) string {
 	h := sha256.New()
@@ -20,9 +20,9 @@ func KinSignature(user, name string, gpus int) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// How sure imported runs make a prediction. A name is often given to many
-// different runs: only when several took nearly the same is it more than a
-// hint, and a hint alone lets nobody share.
+// Confidences of predictions from imported runs. A name is often given to many
+// different runs: only if several took nearly the same is it more than a hint, and
+// a hint alone permits no sharing.
 const (
 	confidenceKin     = 0.6
 	confidenceKinHint = 0.2
@@ -30,7 +30,7 @@ const (
 	kinSpread         = 1.25
 )
 
-// fromKin fills what nothing better knows from runs that were imported.
+// fromKin fills in from imported runs what no better source knows.
 func (p *Predictor) fromKin(r *Request, spec *gpuspec.Spec, a *answer) {
 	o, exact := p.h.find(r.Kin, spec.Name)
 	if o == nil {
@@ -62,13 +62,13 @@ func (p *Predictor) fromKin(r *Request, spec *gpuspec.Spec, a *answer) {
 	}
 }
 
-// steady tells that several runs took nearly the same memory.
+// steady reports whether several runs took nearly the same memory.
 func (o *observed) steady() bool {
 	return o.measured >= kinRuns && float64(o.peakMiB) <= kinSpread*float64(o.leastMiB)
 }
 
-// carry takes what was observed on another type of card to that of spec: how
-// much more memory a context takes there, and how many times as long a run.
+// carry converts what was observed on another type of GPU to that of spec: how much
+// more memory a context takes there, and by what factor a run is longer.
 func (p *Predictor) carry(r *Request, o *observed, spec *gpuspec.Spec) (mem, speed float64) {
 	from, ok := p.specs[o.gpuType]
 	if !ok {

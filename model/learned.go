@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/model/gpuspec"
 )
 
-// Bounds of what is learned of one target.
+// Bounds of what is learned about one target.
 const (
 	maxGroups    = 64
 	maxGroupKey  = 96
@@ -22,35 +22,34 @@ const (
 	maxMarginLog = 1.5
 )
 
-// Learned is what samples taught about one target: coefficients of the physics
-// for groups of runs, a forest on the logarithm of what the physics misses, and
-// how far the truth lay above in families of models and on types of GPUs that
-// were left out. The zero value is nothing learned. It is immutable.
+// Learned is what samples taught about one target: coefficients of the physics for
+// groups of runs, a forest on the logarithm of what the physics misses, and how far
+// the truth was above for families of models and types of GPUs that were left out.
+// The zero value has learned nothing. It is immutable.
 type Learned struct {
-	// Groups are sorted by key; the first has the empty key and counts for
-	// everybody. None when nothing was learned.
+	// Groups are sorted by key; the first has the empty key and applies to all.
+	// Empty if nothing was learned.
 	Groups []Group
 	// Forest corrects the physics, with as many of its trees as proved helpful.
 	Forest *fit.Forest
-	// Trees is how many trees count for a model whose family was seen, for one
-	// of a new family, and on a new type; the least that applies is used.
+	// Trees is how many trees count for a model of a known family, for one of a new
+	// family, and on a new type; the lowest that applies is used.
 	Trees [3]int
-	// Margins are logarithms of how far the upper quantile lies above the
-	// estimate, for the same three. A group's own margin comes before the first.
+	// Margins are logarithms of how far the upper quantile is above the estimate,
+	// for the same three. A group's own margin takes precedence over the first.
 	Margins [3]float64
-	// Families are FamilyHash of the models of the samples, sorted; Types their
-	// GPU types, normal and sorted.
-	// Kinds are KindHash of their group keys, sorted.
+	// Families are FamilyHash of the models of the samples, sorted; Types their GPU
+	// types, normalized and sorted. Kinds are KindHash of their group keys, sorted.
 	Families, Kinds []uint32
 	Types           []string
-	// Factors are logarithms, one for each type: by how much it takes more than
-	// the physics says.
+	// Factors are logarithms, one per type, of the ratio of actual use to the
+	// physics.
 	Factors []float32
 	// Samples is how many there were.
 	Samples int64
 }
 
-// What a Learned's Trees and Margins are for.
+// Indexes of a Learned's Trees and Margins.
 const (
 	KnownFamily = iota
 	NewFamily
@@ -61,13 +60,13 @@ const (
 type Group struct {
 	Key  string
 	Coef []float32 // one per term of the target, not negative
-	// Margin is as Learned.Margins[KnownFamily]; negative when the group had too
-	// few samples to tell.
+	// Margin is like Learned.Margins[KnownFamily]; negative if the group had too
+	// few samples.
 	Margin float64
 }
 
-// Family is the part of a model's name that its relatives share: the letters
-// that it begins with, in lower case ("resnet" of "ResNet50").
+// Family returns the part of a model's name that its relatives share: its leading
+// letters, in lower case ("resnet" of "ResNet50").
 func Family(name string) string {
 	end := strings.IndexFunc(name, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') })
 	if end >= 0 {
@@ -76,7 +75,7 @@ func Family(name string) string {
 	return strings.ToLower(name)
 }
 
-// FamilyHash is what a Learned remembers of a family: FNV-1a of its name.
+// FamilyHash returns what a Learned stores of a family: FNV-1a of its name.
 func FamilyHash(family string) uint32 {
 	h := uint32(2166136261)
 	for i := range len(family) {
@@ -85,7 +84,7 @@ func FamilyHash(family string) uint32 {
 	return h
 }
 
-// KindHash is what a Learned remembers of a group key: FNV-1a of its first three
+// KindHash returns what a Learned stores of a group key: FNV-1a of its first three
 // parts, which say what kind of run it was.
 func KindHash(key string) uint32 {
 	parts := 0
@@ -100,10 +99,10 @@ func KindHash(key string) uint32 {
 	return FamilyHash(key)
 }
 
-// empty tells that nothing was learned.
+// empty reports whether nothing was learned.
 func (l *Learned) empty() bool { return len(l.Groups) == 0 }
 
-// group finds the most special group for a key.
+// group returns the most special group for a key.
 func (l *Learned) group(key string) *Group {
 	best := &l.Groups[0]
 	for i := range l.Groups {
@@ -126,11 +125,11 @@ type guess struct {
 type scratch struct {
 	terms  [maxTerms]float64
 	cols   [columnCount]float64
-	filled bool                  // cols has the job's columns
-	early  [numTargets][]float64 // what the first k trees say that do not ask for the type
+	filled bool                  // cols holds the job's columns
+	early  [numTargets][]float64 // output of the first k trees that do not use the type
 }
 
-// forest is what the first k trees of a target say of f on a type.
+// forest returns the output for f of the first k trees of a target on a type.
 func (sc *scratch) forest(t Target, split *fit.Split, f *Features, spec *gpuspec.Spec, k int) float64 {
 	if !sc.filled {
 		f.columns(sc.cols[:])
@@ -143,8 +142,8 @@ func (sc *scratch) forest(t Target, split *fit.Split, f *Features, spec *gpuspec
 	return sc.early[t][k] + split.Late(sc.cols[:], k)
 }
 
-// estimate answers for a job on a type; l is not empty, and split is of its
-// forest. It leaves the terms in sc.
+// estimate returns the estimate for a job on a type; l must not be empty, and split
+// must be of its forest. It leaves the terms in sc.
 func (l *Learned) estimate(t Target, split *fit.Split, w *Weights, f *Features, spec *gpuspec.Spec, sc *scratch) guess {
 	terms := sc.terms[:]
 	w.terms(t, f, spec, terms)
@@ -168,7 +167,8 @@ func (l *Learned) estimate(t Target, split *fit.Split, w *Weights, f *Features, 
 		trees, margin = min(trees, l.Trees[NewType]), max(margin, l.Margins[NewType])
 	}
 	if !has(l.Kinds, KindHash(key)) {
-		// Nobody measured such runs: not even those left out say how far off.
+		// Such runs were never measured: not even the left-out groups show the
+		// error.
 		trees, margin = min(trees, l.Trees[NewFamily]), newKind*max(margin, l.Margins[NewFamily])
 	}
 	if trees > 0 {
@@ -178,7 +178,8 @@ func (l *Learned) estimate(t Target, split *fit.Split, w *Weights, f *Features, 
 	return r
 }
 
-// newKind is by how much margins are wider for kinds of runs never measured.
+// newKind is the factor by which margins are wider for kinds of runs never
+// measured.
 const newKind = 1.5
 
 func has[E cmp.Ordered](sorted []E, v E) bool {
@@ -186,8 +187,8 @@ func has[E cmp.Ordered](sorted []E, v E) bool {
 	return ok
 }
 
-// parts lists what the estimate is made of, in MiB; terms of one name count
-// together. What the forest adds or takes away is the correction.
+// parts returns the components of the estimate, in MiB; terms with one name count
+// together. What the forest adds or subtracts is the correction.
 func (g *guess) parts(terms []float64, parts []Part) []Part {
 	first := len(parts)
 	for i, c := range g.coef {
@@ -208,7 +209,7 @@ func (g *guess) parts(terms []float64, parts []Part) []Part {
 	return parts
 }
 
-// check names what is out of range.
+// check returns an error that names what is out of range.
 func (l *Learned) check(t Target) error {
 	if len(l.Groups) > maxGroups || len(l.Types) > maxTypes || len(l.Families) > maxFamilies || len(l.Kinds) > maxKinds || l.Samples < 0 {
 		return fmt.Errorf("%w: %s: %d groups, %d types, %d families, at most %d, %d and %d are allowed",

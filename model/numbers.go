@@ -10,26 +10,25 @@ import (
 const MaxNumbersText = 320
 
 const (
-	// maxNumbers is how many numbers of a command are looked at, and numberDigits how
-	// many digits of each.
+	// maxNumbers is how many numbers of a command are considered, and numberDigits
+	// how many digits of each.
 	maxNumbers   = 16
 	numberDigits = 9
-	// maxNumberName bounds the name of one, in bytes.
+	// maxNumberName bounds the name of a number, in bytes.
 	maxNumberName = 64
 )
 
-// Number is one of those in which the commands of a program may differ.
+// Number is a number in which the commands of a program may differ.
 type Number struct {
-	// Name is of the flag or variable that it is of, "" for none.
+	// Name is that of its flag or variable, "" for none.
 	Name string
-	// Value has nine digits. It is not a number where there are several with commas
-	// between them.
+	// Value has nine digits. It is NaN for several numbers separated by commas.
 	Value float64
-	// Long tells that by its name it says how long a program runs.
+	// Long means that its name suggests that it determines how long a program runs.
 	Long bool
 }
 
-// called is what n is called where its name is none.
+// called returns what to call n if it has no name.
 func (n Number) called() string {
 	if n.Name != "" {
 		return n.Name
@@ -37,9 +36,9 @@ func (n Number) called() string {
 	return "the number " + strconv.FormatFloat(n.Value, 'g', numberDigits, 64)
 }
 
-// Numbers returns the numbers of a command that Program leaves out, those first that by
-// their names say how long it runs, 16 at most. Commands of one program have as many, in
-// the same order.
+// Numbers returns the numbers of a command that Program leaves out, first those
+// whose names suggest how long it runs, at most 16. Commands of one program have
+// equally many, in the same order.
 func Numbers(command []string) []Number {
 	var long, others []Number
 	eachWord(strings.Join(command, " "), func(flag, word string, _ bool) {
@@ -57,8 +56,9 @@ func Numbers(command []string) []Number {
 	return all[:min(len(all), maxNumbers)]
 }
 
-// lengths are parts of the names of flags whose numbers say how long a program runs, and
-// notLengths of those that only sound like it: how often something is saved or told.
+// lengths are parts of the names of flags whose numbers determine how long a
+// program runs, and notLengths parts of those that only sound like it: how often
+// something is saved or logged.
 var (
 	lengths    = []string{"epoch", "step", "iter", "second", "minute", "hour", "time", "duration", "round", "repeat", "episode", "update", "count", "loop", "generation", "cycle", "passes", "sweep"}
 	notLengths = []string{"log", "save", "eval", "warm", "every", "freq", "interval", "patience", "print", "timeout", "decay", "lr", "learning"}
@@ -69,7 +69,7 @@ func isLong(flag string) bool {
 	return holdsOne(flag, lengths) && !holdsOne(flag, notLengths)
 }
 
-// valueOf is the number that a word is, to nine digits.
+// valueOf returns the number that a word is, to nine digits.
 func valueOf(word string) float64 {
 	v, err := strconv.ParseFloat(strings.Trim(word, `"'();,[]`), 64)
 	if err != nil {
@@ -79,8 +79,8 @@ func valueOf(word string) float64 {
 	return v
 }
 
-// EncodeNumbers writes the values of numbers in their only form, at most MaxNumbersText
-// bytes: they go with the job through the log.
+// EncodeNumbers encodes the values of numbers in canonical form, at most
+// MaxNumbersText bytes: they travel with the job through the log.
 func EncodeNumbers(ns []Number) string {
 	var b strings.Builder
 	for i, n := range ns[:min(len(ns), maxNumbers)] {
@@ -96,7 +96,8 @@ func EncodeNumbers(ns []Number) string {
 	return b.String()
 }
 
-// DecodeNumbers reads what EncodeNumbers wrote; of anything else it knows nothing.
+// DecodeNumbers decodes the result of EncodeNumbers; it returns nil for anything
+// else.
 func DecodeNumbers(s string) []float64 {
 	words := strings.Fields(s)
 	if len(s) > MaxNumbersText || len(words) > maxNumbers {

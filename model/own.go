@@ -10,22 +10,23 @@ import (
 	"github.com/berth-scheduler/berth/model/gpuspec"
 )
 
-// What a user's own runs say of the margin. The weights' margins hold for models of
-// everybody; a user's models are alike, and their errors lie closer together, and
-// elsewhere. Among so many of one kind that are of about the size of a job, and that
-// the weights were not trained on, the next one is taken to lie as they do.
+// What a user's own runs say about the margin. The weights' margins hold for models
+// of all users; one user's models are alike, and their errors are less spread, and
+// centred elsewhere. Given enough jobs of one kind that are similar in size to a
+// job, and that the weights were not trained on, the next one's error is assumed to
+// be distributed like theirs.
 const (
-	// ownLeast is how many jobs it takes, ownMost how many are kept of a kind.
+	// ownLeast is how many jobs that takes, ownMost how many are kept per kind.
 	ownLeast = 8
 	ownMost  = 64
 	// ownRange is the factor within which the size of a job may differ from theirs.
 	ownRange = 4
-	// ownPart is the part of the weights' margin that stays in any case: users begin
-	// something new.
+	// ownPart is the part of the weights' margin that is kept in any case: users
+	// begin something new.
 	ownPart = 0.2
 )
 
-// ownKind is of which runs a margin is that a user's runs have earned.
+// ownKind is the kind of runs for which a user's runs have earned a margin.
 type ownKind struct{ user, kind string }
 
 // ownRun is the newest run of one job.
@@ -36,13 +37,13 @@ type ownRun struct {
 	features           *Features
 }
 
-// kindOf names what errors of the memory are alike of.
+// kindOf returns the kind of runs whose memory errors are alike.
 func kindOf(f *Features, spec *gpuspec.Spec) string {
 	return fmt.Sprintf("%s/%t/%s", f.Source, f.Convs > 0, GroupKey(Memory, f, spec))
 }
 
-// noteOwn keeps a run among those of its user; runs come newest first. Of one that a
-// limit ended as much counts as it was seen to need.
+// noteOwn keeps a run among those of its user; runs come newest first. One that a
+// limit ended counts with what it was seen to need.
 func (h *History) noteOwn(s *Sample) {
 	if s.User == "" || s.PeakMiB <= 0 || !s.Features.Known() {
 		return
@@ -60,17 +61,17 @@ func (h *History) noteOwn(s *Sample) {
 	}
 }
 
-// ownErrors are the errors of one kind by the weights in use.
+// ownErrors are the errors of one kind under the weights in use.
 type ownErrors struct {
 	once sync.Once
 	runs []ownError
 }
 
-// ownError is by how much a run took more than its estimate, as logarithms.
+// ownError is the ratio of a run's use to its estimate, as logarithms.
 type ownError struct{ size, miss float64 }
 
-// ownMargin is the logarithm of the margin that a user's runs have earned for a job
-// that is estimated to take so much; ok is false while they are too few.
+// ownMargin returns the logarithm of the margin that a user's runs have earned for
+// a job with estimate value; ok is false while they are too few.
 func (p *Predictor) ownMargin(user string, f *Features, spec *gpuspec.Spec, value float64) (margin float64, ok bool) {
 	if user == "" || p.h == nil || value <= 0 {
 		return 0, false
@@ -94,8 +95,8 @@ func (p *Predictor) ownMargin(user string, f *Features, spec *gpuspec.Spec, valu
 	return upper(near), true
 }
 
-// ownErrors are the errors of a user's runs of a kind: of all where nobody measured
-// such runs before, else of those that came after what the weights were trained on.
+// ownErrors returns the errors of a user's runs of a kind: all if such runs were
+// never measured before, else those newer than what the weights were trained on.
 func (p *Predictor) ownErrors(k ownKind) (out []ownError) {
 	l := &p.w.Learned[Memory]
 	var sc scratch
@@ -112,18 +113,19 @@ func (p *Predictor) ownErrors(k ownKind) (out []ownError) {
 	return out
 }
 
-// siteMost is of how many of a cluster's newest jobs it is asked whether they are as the
-// weights say, siteLeast how many it takes, and siteVoices of how many users they are to be
-// in equal parts at least, where there are as many: no user alone narrows the others' margins.
+// siteMost is how many of a cluster's newest jobs are checked against the weights,
+// siteLeast how many it takes, and siteVoices the minimum number of users that they
+// come from in equal parts, if there are as many: no single user narrows the
+// others' margins.
 const (
 	siteLeast  = 8
 	siteMost   = 64
 	siteVoices = 4
 )
 
-// familiar reports whether runs of this cluster are as those that the weights were
-// learned from: of its newest jobs, whoever's and of whatever kind, no more took more
-// memory than their own margin allows than one in twenty does.
+// familiar reports whether runs of this cluster are like those that the weights
+// were learned from: of its newest jobs, of all users and kinds, no more than one
+// in twenty took more memory than its own margin allows.
 func (p *Predictor) familiar() bool {
 	p.site.Do(func() {
 		if p.h == nil {
@@ -143,7 +145,7 @@ func (p *Predictor) familiar() bool {
 	return p.known
 }
 
-// newestOfAll are the newest runs of a cluster's users, the newest first.
+// newestOfAll returns the newest runs of a cluster's users, newest first.
 func (h *History) newestOfAll() []ownRun {
 	type userRun struct {
 		ownRun
@@ -171,9 +173,10 @@ func (h *History) newestOfAll() []ownRun {
 	return runs
 }
 
-// upper is what nineteen in twenty of the next errors stay under, by those seen: the
-// prediction interval of a normal distribution, and never less than the largest of
-// them while they are few; of many it is their own quantile, with a little to spare.
+// upper returns the bound under which nineteen in twenty of the next errors stay,
+// judging by those seen: the prediction interval of a normal distribution, and
+// while they are few never less than the largest of them; for many it is their own
+// quantile, plus a little.
 func upper(errs []float64) float64 {
 	slices.Sort(errs)
 	n := len(errs)

@@ -13,71 +13,72 @@ import (
 // TypeInfo names a GPU type of the cluster.
 type TypeInfo struct {
 	Name string
-	// MemMiB is what NVML reports as total; 0 takes the published size.
+	// MemMiB is what NVML reports as total; 0 means the published size.
 	MemMiB int64
 	// HostMiB and HostCPUMilli are what the largest node with such GPUs has for
 	// jobs; no job is predicted to need more. 0 is no bound.
 	HostMiB, HostCPUMilli int64
-	// CPUMilli is above 0 for a run of the job on so many thousandths of a core
-	// in place of its GPUs; the name is CoresType then.
+	// CPUMilli is above 0 for a run of the job on that many thousandths of a core
+	// instead of its GPUs; the name is then CoresType.
 	CPUMilli int64
-	// Simulated is of cards that keep accounts of what programs say that they take.
+	// Simulated marks simulated GPUs, which account for what programs claim to use.
 	Simulated bool
 }
 
 // Request asks what a job needs.
 type Request struct {
 	Features  Features
-	Signature string // of Features.Signature; empty for no history
-	// Kin is what the job has in common with runs that were imported, as
-	// KinSignature makes it; empty for none.
+	Signature string // from Features.Signature; empty for no history
+	// Kin is what the job has in common with imported runs, as KinSignature returns
+	// it; empty for none.
 	Kin string
-	// Program is of Features.Program; empty for none.
+	// Program is from Features.Program; empty for none.
 	Program string
 	// Numbers are those of its command, as Numbers returns them.
 	Numbers []Number
-	// User is whose job it is, as in Sample.User; empty for nobody's.
+	// User is the job's user, as in Sample.User; empty for none.
 	User     string
-	Declared Declared // wins over Features.Declared
+	Declared Declared // takes precedence over Features.Declared
 	Types    []TypeInfo
-	// GPUs is how many the job wants, for a run on cores that does their work;
-	// 0 counts as one.
+	// GPUs is how many the job wants, for a run on cores that does their work; 0
+	// counts as one.
 	GPUs int
 }
 
-// Prediction is what a job needs on one GPU type. Memory is what NVML would
-// show for the job's process, CUDA context included. All numbers are within
-// the card: 1 ≤ GPUMemMiB ≤ GPUMemP95MiB ≤ its memory. A run on cores has no GPU
-// memory and no utilization.
+// Prediction is what a job needs on one GPU type. Memory is what NVML would show
+// for the job's process, CUDA context included. All numbers are limited to the GPU:
+// 1 ≤ GPUMemMiB ≤ GPUMemP95MiB ≤ its memory. A run on cores has no GPU memory and
+// no utilization.
 type Prediction struct {
 	GPUType      string
 	GPUMemMiB    int64 // expected peak
 	GPUMemP95MiB int64 // upper quantile: what to reserve
-	// Fits is false when the expected peak exceeds the card; the numbers above
-	// are then the card's size, and Parts tells the need.
+	// Fits is false if the expected peak exceeds the GPU; the numbers above are
+	// then the GPU's size, and Parts shows the need.
 	Fits        bool
 	UtilMilli   int64   // compute, 1 to 1000 thousandths of the GPU
-	Seconds     float64 // whole run; 0 when the number of steps is unknown
-	StepSeconds float64 // one step; 0 when unknown
+	Seconds     float64 // whole run; 0 if the number of steps is unknown
+	StepSeconds float64 // one step; 0 if unknown
 	HostMemMiB  int64
 	CPUMilli    int64
 	PowerW      int64
-	// Confidence in the memory number, 0 (nothing is known: the numbers are the
-	// whole card) to 1.
+	// Confidence in the memory number, from 0 (nothing is known: the numbers are
+	// the whole GPU) to 1.
 	Confidence float64
-	// HostConfidence is that in the host's memory and cores where they were measured,
-	// 0 where Confidence is for them too.
+	// HostConfidence is that in host memory and cores if they were measured, 0 if
+	// Confidence applies to them too.
 	HostConfidence float64
-	// TimeConfidence is that in the run time where it is another than Confidence, else
-	// 0: nine in ten runs take at most 3 − 1.5 × TimeConfidence times as long. TimeBy is
-	// what the number is called in the command that the time was found to grow with.
+	// TimeConfidence is that in the run time if it differs from Confidence, else 0:
+	// nine in ten runs take at most 3 − 1.5 × TimeConfidence times as long. TimeBy
+	// is the name of the number in the command with which the time was found to
+	// grow.
 	TimeConfidence float64
 	TimeBy         string
 	Source         Source // of the memory number
 	Parts          []Part // of the analytic estimate, empty without one
 }
 
-// Confidences by source. History's grows with the number of runs.
+// Confidences by source. That of history grows with the number of runs.
 const (
 	confidenceDeclared  = 0.95
 	confidenceGraph     = 0.7
@@ -88,21 +89,21 @@ const (
 	unknownTypeFactor   = 0.8
 )
 
-// Predictor answers Requests. It is immutable and safe for concurrent use; a
-// better one is built from new weights or a new history.
+// Predictor answers Requests. It is immutable and safe for concurrent use; to
+// improve it, build one from new weights or a new history.
 type Predictor struct {
 	w     Weights
 	h     *History
 	specs map[string]gpuspec.Spec
-	// splits are of the forests in w.
+	// splits are those of the forests in w.
 	splits [numTargets]*fit.Split
-	own    sync.Map // ownKind to *ownErrors, worked out when asked for
+	own    sync.Map // ownKind to *ownErrors, computed on demand
 	site   sync.Once
-	known  bool // what familiar reports
+	known  bool // the result of familiar
 }
 
-// NewPredictor builds a predictor. history may be nil. The error is that of
-// the weights.
+// NewPredictor returns a predictor. history may be nil. The error is that of the
+// weights.
 func NewPredictor(w Weights, history *History) (*Predictor, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
@@ -117,8 +118,8 @@ func NewPredictor(w Weights, history *History) (*Predictor, error) {
 	return p, nil
 }
 
-// Predict answers for each GPU type of the request, sorted by type; a type
-// named twice is answered once. Features out of range count as unknown.
+// Predict returns a prediction for each GPU type of the request, sorted by type; a
+// type named twice is answered once. Features out of range count as unknown.
 func (p *Predictor) Predict(r Request) []Prediction {
 	out := make([]Prediction, 0, len(r.Types))
 	parts := make([]Part, 0, maxParts*len(r.Types))
@@ -146,7 +147,7 @@ func (p *Predictor) Predict(r Request) []Prediction {
 	return out
 }
 
-// spec describes a type, with the cluster's own memory size where it is known.
+// spec describes a type, with the cluster's own memory size if known.
 func (p *Predictor) spec(t TypeInfo) (gpuspec.Spec, bool) {
 	s, ok := p.specs[t.Name]
 	if !ok {
@@ -160,15 +161,15 @@ func (p *Predictor) spec(t TypeInfo) (gpuspec.Spec, bool) {
 	return s, ok
 }
 
-// answer is a prediction before it is clamped to the card.
+// answer is a prediction before it is clamped to the GPU.
 type answer struct {
 	mem, p95   float64
-	util       float64 // 0 to 1; 0 when nobody knows
+	util       float64 // 0 to 1; 0 if unknown
 	step, secs float64
 	host, cpu  int64
-	power      int64 // 0 when it follows from the utilization
+	power      int64 // 0 if it follows from the utilization
 	hostSure   float64
-	timeSure   float64 // 0 when it is as sure as the memory
+	timeSure   float64 // 0 if it is as sure as the memory
 	timeBy     string
 	confidence float64
 	source     Source
@@ -190,23 +191,26 @@ func (p *Predictor) one(r *Request, t TypeInfo, parts []Part, sc *scratch) (Pred
 	return p.finish(&a, t, &spec), parts
 }
 
-// The least margins while no run of this cluster was learned from, nor its runs have
-// shown that they need none of it, with EstimateMarginMiB on top of them. What a run takes beside its tensors is of the driver and the framework:
-// of equal models an A100 with those of 2023 takes some 900 MiB more than an H200 with
-// those of 2026, of any size, and cuDNN may choose other algorithms for convolutions, with
-// other workspaces. Estimates fitted on the one with these margins cover 97 of 100 runs of
-// timm's models and 92 of 100 random CNNs on the other.
+// The minimum margins while no run of this cluster was learned from, nor have its
+// runs shown that they do not need them, with EstimateMarginMiB on top. What a run
+// takes besides its tensors depends on the driver and the framework: for the same
+// models an A100 with those of 2023 takes some 900 MiB more than an H200 with those
+// of 2026, regardless of size, and cuDNN may choose other algorithms for
+// convolutions, with other workspaces. Estimates fitted on the one with these
+// margins cover 97 of 100 runs of timm's models and 92 of 100 random CNNs on the
+// other.
 const (
 	foreignMargin     = 1.5
 	foreignConvMargin = 1.9
 )
 
-// simulatedMargin is the margin on simulated cards, where a run takes what its trace
-// says beside a context and libraries like the H200's that the weights were fitted on:
-// of 1,008 replays of the zoo's graphs 99 in 100 take less (TestMarginOnSimulatedCards).
+// simulatedMargin is the margin on simulated GPUs, where a run takes what its trace
+// says plus a context and libraries like those of the H200 that the weights were
+// fitted on: of 1,008 replays of the zoo's graphs 99 in 100 take less
+// (TestMarginOnSimulatedCards).
 const simulatedMargin = 1.15
 
-// analytic fills a from the physics of the model, as the weights know it.
+// analytic fills in a from the physics of the model, with the weights.
 func (p *Predictor) analytic(r *Request, simulated bool, spec *gpuspec.Spec, a *answer, parts []Part, sc *scratch) []Part {
 	f, margin := &r.Features, p.w.GraphMargin
 	a.source, a.confidence = f.Source, confidenceGraph
@@ -252,7 +256,7 @@ func (p *Predictor) analytic(r *Request, simulated bool, spec *gpuspec.Spec, a *
 	return parts
 }
 
-// fromHistory replaces what earlier runs of the same job have measured.
+// fromHistory applies the measurements of earlier runs of the same job.
 func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
 	o, exact := p.h.find(r.Signature, spec.Name)
 	if o == nil {
@@ -281,7 +285,8 @@ func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
 	}
 }
 
-// measured takes over what runs took beside GPU memory, of which they say a bound at most.
+// measured applies what runs took besides GPU memory, for which they give at most a
+// bound.
 func (p *Predictor) measured(r *Request, o *observed, other, speed, hostSure float64, a *answer) {
 	if o.boundMiB > 0 {
 		p.beyond(float64(o.boundMiB)+other, a)
@@ -304,8 +309,8 @@ func (p *Predictor) measured(r *Request, o *observed, other, speed, hostSure flo
 	}
 }
 
-// beyond raises a above a peak that a limit cut off. What the run would have
-// taken is unknown, so the reserve grows by twice as much as the point.
+// beyond raises a above a peak that a limit cut off. What the run would have taken
+// is unknown, so the reserve grows by twice as much as the point.
 func (p *Predictor) beyond(bound float64, a *answer) {
 	if a.mem >= bound*p.w.CensoredFactor || a.source == SourceNone {
 		return
@@ -315,7 +320,7 @@ func (p *Predictor) beyond(bound float64, a *answer) {
 	a.confidence = min(a.confidence, confidenceCensored)
 }
 
-// beyondHost raises the host's memory above what was too little for the job.
+// beyondHost raises host memory above what was too little for the job.
 func (p *Predictor) beyondHost(r *Request, mib *int64, sure *float64) {
 	bound := p.h.hostBound(r.Signature)
 	if bound == 0 {
@@ -325,8 +330,8 @@ func (p *Predictor) beyondHost(r *Request, mib *int64, sure *float64) {
 	*sure = max(*sure, confidenceCensored)
 }
 
-// ratio is how much longer a step takes on to than on from: by the analytic
-// core where the model is known, by bandwidth and FP32 speed otherwise.
+// ratio returns how much longer a step takes on to than on from: by the analytic
+// core if the model is known, by bandwidth and FP32 speed otherwise.
 func (p *Predictor) ratio(f *Features, from, to *gpuspec.Spec) float64 {
 	if f.Known() {
 		return p.step(f, to) / p.step(f, from)
@@ -334,7 +339,7 @@ func (p *Predictor) ratio(f *Features, from, to *gpuspec.Spec) float64 {
 	return math.Sqrt(from.BandwidthGBs * from.FP32TFLOPS / (to.BandwidthGBs * to.FP32TFLOPS))
 }
 
-// step is how long one step takes by the physics.
+// step returns the time of one step by the physics.
 func (p *Predictor) step(f *Features, spec *gpuspec.Spec) float64 {
 	if l := &p.w.Learned[Time]; !l.empty() {
 		var sc scratch
@@ -344,12 +349,12 @@ func (p *Predictor) step(f *Features, spec *gpuspec.Spec) float64 {
 	return seconds
 }
 
-// leastUtil is the least utilization that is told, a thousandth.
+// leastUtil is the lowest utilization reported, a thousandth.
 const leastUtil = 0.001
 
-// declare applies the user's numbers. Whoever declares a part of the card's memory
-// alone is taken to keep as large a part of it busy, as where cards are cut into
-// fractions, until it was measured.
+// declare applies the user's numbers. A job that declares only a fraction of the
+// GPU's memory is assumed to keep the same fraction of it busy, as where GPUs are
+// cut into fractions, until it was measured.
 func (a *answer) declare(d Declared, spec *gpuspec.Spec) {
 	if d.GPUMemMiB > 0 {
 		a.mem, a.p95 = float64(d.GPUMemMiB), float64(d.GPUMemMiB)
@@ -368,7 +373,7 @@ func (a *answer) declare(d Declared, spec *gpuspec.Spec) {
 	}
 }
 
-// atMost is n, and no more than bound where that is known.
+// atMost returns n, limited to bound if that is known.
 func atMost(n, bound int64) int64 {
 	if bound > 0 {
 		return min(n, bound)
@@ -376,7 +381,7 @@ func atMost(n, bound int64) int64 {
 	return n
 }
 
-// finish rounds a and keeps it within the card.
+// finish rounds a and limits it to the GPU.
 func (p *Predictor) finish(a *answer, t TypeInfo, spec *gpuspec.Spec) Prediction {
 	card := max(1, spec.MemMiB)
 	need := max(1, ceil(a.mem))

@@ -9,14 +9,16 @@ import (
 	"github.com/berth-scheduler/berth/model/gpuspec"
 )
 
-// maxProgramText is in how much of a command, script included, numbers are looked for.
+// maxProgramText bounds the part of a command, script included, that is searched
+// for numbers.
 const maxProgramText = 16 << 10
 
-// Program names what several commands have in common that differ in numbers alone, as
-// those of a search over learning rates and seeds do: f without what Signature leaves
-// out, the caller's words of who runs it and in what, and the words of the command. A
-// number among these counts where it may be one of the model's size; see sizes. The
-// result is 32 hexadecimal digits, and no Signature's.
+// Program returns the name of what several commands have in common that differ only
+// in numbers, like those of a search over learning rates and seeds: f without what
+// Signature leaves out, the caller's words for who runs it and in what, and the
+// words of the command. A number among these counts if it may affect the model's
+// size; see sizes. The result is 32 hexadecimal digits, distinct from any
+// Signature.
 func (f Features) Program(identity string, command []string) string {
 	words := []string{"program", identity}
 	text := strings.Join(command, " ")
@@ -32,8 +34,8 @@ func (f Features) Program(identity string, command []string) string {
 	return f.Signature(strings.Join(words, "\x00"))
 }
 
-// eachWord calls do with each word of a command and what names it: the flag before it, ""
-// for none, or what stands before its first =, which named tells.
+// eachWord calls do with each word of a command and its name: the flag before it,
+// "" for none, or, if named, the part before its first =.
 func eachWord(text string, do func(flag, word string, named bool)) {
 	flag := ""
 	for _, w := range strings.Fields(text[:min(len(text), maxProgramText)]) {
@@ -49,10 +51,10 @@ func eachWord(text string, do func(flag, word string, named bool)) {
 	}
 }
 
-// unnumbered is a word without the number that it is, and without the digits of what a flag
-// names that says where results go.
+// unnumbered returns a word without the number that it is, and without the digits
+// in the value of a flag that says where results go.
 func unnumbered(flag, word string) string {
-	if flag == "" { // as most words of a long script are
+	if flag == "" { // like most words of a long script
 		if isNumber(word) {
 			return "#"
 		}
@@ -74,35 +76,35 @@ func unnumbered(flag, word string) string {
 	return word
 }
 
-// holdsOne reports whether a flag has one of parts in it.
+// holdsOne reports whether a flag contains one of parts.
 func holdsOne(flag string, parts []string) bool {
 	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(flag, p) })
 }
 
-// isSized reports whether the number of a flag, in small letters, may be of a size.
+// isSized reports whether the number of a flag, in lower case, may be a size.
 func isSized(flag string) bool {
 	return holdsOne(flag, sizes) || len(flag) == 2 && flag[0] == '-' && strings.ContainsAny(flag[1:], sizesShort)
 }
 
-// sizes are parts of the names of flags whose numbers may be of the size of a model, its
-// batch or its inputs, or of the machine that is used; where it is not known what a number
-// is of, runs show it by being alike.
+// sizes are parts of the names of flags whose numbers may be the size of a model,
+// its batch or its inputs, or of the machine used. For other numbers, runs show by
+// their similarity that they do not matter.
 var sizes = []string{
 	"batch", "bs", "size", "len", "seq", "dim", "width", "depth", "layer", "hidden", "head", "emb", "ctx", "context", "crop", "res", "worker",
 	"accum", "micro", "gpu", "rank", "world", "chan", "filter", "expert", "block", "token", "vocab", "image", "img", "pix", "height", "mem",
 	"bit", "precision", "sample", "node", "beam", "param", "scale", "degree", "parallel", "unit",
 }
 
-// sizesShort are the letters of flags that are often short for one of sizes.
+// sizesShort are one-letter flags that often stand for one of sizes.
 const sizesShort = "bndhwlkcgj"
 
-// places are parts of the names of flags that say where results go, or what a run is
-// called: their digits are of the run.
+// places are parts of the names of flags that say where results go, or what a run
+// is called: their digits belong to the run.
 var places = []string{"out", "log", "dir", "save", "name", "tag", "exp", "run", "ckpt", "checkpoint"}
 
-// isNumber reports whether a word is a number, or several with commas between them.
+// isNumber reports whether a word is a number, or several separated by commas.
 func isNumber(word string) bool {
-	if !hasDigit(word) { // as most words have none
+	if !hasDigit(word) { // like most words
 		return false
 	}
 	word = strings.Trim(word, `"'();,[]`)
@@ -126,18 +128,18 @@ func hasDigit(word string) bool {
 	return false
 }
 
-// How sure runs of the same program make a prediction of a command that never ran. Where
-// the model is described, one run says what its numbers do not change. Of a program that
-// nobody describes several commands must have taken nearly the same: only then do the
-// numbers among them seem to change nothing.
+// Confidences of predictions, from runs of the same program, for a command that
+// never ran. If the model is described, one run shows what its numbers do not
+// change. Otherwise several commands must have taken nearly the same: only then do
+// the numbers in them seem to change nothing.
 const (
 	confidenceProgram = 0.75
 	programCommands   = 3
 	programSpread     = 1.25
 )
 
-// fromProgram takes over what runs of the same program have measured, and reports
-// whether that says enough.
+// fromProgram applies the measurements of runs of the same program, and reports
+// whether they are sufficient.
 func (p *Predictor) fromProgram(r *Request, spec *gpuspec.Spec, a *answer) bool {
 	if p.h == nil {
 		return false

@@ -21,14 +21,14 @@ const (
 	numTargets
 )
 
-// String is the target's name: memory, util or time.
+// String returns the target's name: memory, util or time.
 func (t Target) String() string { return [...]string{"memory", "util", "time"}[t] }
 
-// Targets lists them all.
+// Targets returns all targets.
 func Targets() []Target { return []Target{Memory, Util, Time} }
 
-// Label is what s measured of t, in t's unit; ok is false when it did not, when
-// no run can have taken that, or when a limit ended the run.
+// Label returns what s measured of t, in t's unit; ok is false if it did not, if
+// the value is impossible, or if a limit ended the run.
 func (t Target) Label(s *Sample) (v float64, ok bool) {
 	switch t {
 	case Memory:
@@ -47,21 +47,21 @@ func (t Target) Label(s *Sample) (v float64, ok bool) {
 	return v, v >= low && v <= high && !s.Censored
 }
 
-// term is one addend of a target's physics: a name for users, what the
-// coefficient is before anything was learned, and the range in which samples
-// may move it. The ranges are wide, but physical: few samples of large models
-// must not make the constant part of small ones out of their own.
+// term is one addend of a target's physics: a name for users, the coefficient
+// before anything was learned, and the range in which samples may move it. The
+// ranges are wide, but physical: few samples of large models must not shift their
+// own overhead into the constant part of small ones.
 type term struct {
 	name             string
 	prior, low, high float64
 }
 
-// maxTerms is the most that a target has.
+// maxTerms is the maximum per target.
 const maxTerms = 13
 
-// The memory terms, in MiB. A job has one of the activation terms: the tensors
-// that autograd keeps where they are known, else what all layers put out, else
-// what convolutions and matrix products put out.
+// The memory terms, in MiB. A job has one of the activation terms: the tensors that
+// autograd keeps if known, else the output of all layers, else that of convolutions
+// and matrix products.
 var memoryTerms = []term{
 	{"context", 1, 0.5, 2}, {"libraries", 0.5, 0, 4}, {"libraries", 1, 0, 8},
 	{"weights", 1, 0.9, 2}, {"gradients", 1, 0.5, 2.5}, {"optimizer", 1, 0.8, 1.5},
@@ -69,7 +69,7 @@ var memoryTerms = []term{
 	{"transient", 1, 0, 10}, {"transient", 2, 0, 6}, {"workspace", 1, 0, 2}, {"attention", 1, 0, 2},
 }
 
-// libraryUnit is what the constant term counts in, MiB.
+// libraryUnit is the unit of the constant term, in MiB.
 const libraryUnit = 512
 
 func fillMemory(f *Features, spec *gpuspec.Spec, w *Weights, out []float64) {
@@ -87,7 +87,7 @@ func fillMemory(f *Features, spec *gpuspec.Spec, w *Weights, out []float64) {
 	}
 }
 
-// state is the memory of weights, gradients and optimizer states in MiB.
+// state returns the memory of weights, gradients and optimizer states in MiB.
 func (f *Features) state() (weights, gradients, optimizer float64) {
 	weights = float64(float64(f.ParamBytes) / mib)
 	trained := weights
@@ -103,7 +103,7 @@ func (f *Features) state() (weights, gradients, optimizer float64) {
 	return weights, gradients, optimizer
 }
 
-// kept is what a step holds of activations in MiB: exactly one is above 0 when
+// kept returns the activations that a step holds in MiB: exactly one is above 0 if
 // anything is known.
 func (f *Features) kept() (saved, acts, matrix float64) {
 	switch {
@@ -144,8 +144,8 @@ func fillTime(f *Features, spec *gpuspec.Spec, w *Weights, out []float64) {
 	out[5] = optimizer / bandwidth
 }
 
-// traffic is the forward memory traffic in bytes; where nobody counted it, each
-// output is taken to be written once and read once, each weight read once.
+// traffic returns the forward memory traffic in bytes; if it was not counted, each
+// output is assumed to be written once and read once, each weight read once.
 func (f *Features) traffic() float64 {
 	if f.MovedBytes > 0 {
 		return float64(f.MovedBytes)
@@ -154,20 +154,20 @@ func (f *Features) traffic() float64 {
 	return float64(2*acts) + float64(f.ParamBytes)
 }
 
-// layers counts all operators.
+// layers returns the number of operators.
 func (f *Features) layers() int64 {
 	return f.Convs + f.Linears + f.Activations + f.Norms + f.Others
 }
 
-// sustained is the speed of matrix products that a board can hold, in FLOPs a
-// second: seven tenths of the data sheet's peak, or what its power limit allows
+// sustained returns the speed of matrix products that a board can sustain, in FLOPs
+// per second: seven tenths of the data sheet's peak, or what its power limit allows
 // if that is less. The latter is by generation, in FLOPs per joule: large boards
 // seldom reach it, small ones with the same chip and a low limit (P4, T4, L4)
-// always do, and run at a third of their peak. The two bounds are joined by a
-// norm, for nothing changes at once.
+// always do, and run at a third of their peak. The two bounds are joined by a norm,
+// since the transition is not abrupt.
 func sustained(p Precision, spec *gpuspec.Spec) float64 {
 	peak := spec.FP32TFLOPS * 1e12
-	perJoule := 29e9 // 16 nm and before
+	perJoule := 29e9 // 16 nm and older
 	switch {
 	case spec.Capability == "":
 		perJoule = 95e9 // not NVIDIA's: AMD's of 6 and 7 nm, with matrix units for FP32
@@ -189,10 +189,10 @@ func sustained(p Precision, spec *gpuspec.Spec) float64 {
 	return 1 / math.Sqrt(math.Sqrt(float64(float64(a*a)*float64(a*a))+float64(float64(b*b)*float64(b*b))))
 }
 
-// The utilization terms: what the roofline says, and a constant.
+// The utilization terms: the roofline, and a constant.
 var utilTerms = []term{{"roofline", 0.7, 0, 1.5}, {"constant", 0.3, 0, 2}}
 
-// terms are t's, in the order of fill.
+// terms returns t's terms, in the order of fill.
 func (t Target) terms() []term {
 	return [...][]term{memoryTerms, utilTerms, timeTerms}[t]
 }
@@ -205,7 +205,7 @@ func (w *Weights) Terms(t Target, f *Features, spec *gpuspec.Spec) []float64 {
 	return out
 }
 
-// Priors are the coefficients of t before anything was learned, and the ranges
+// Priors returns the coefficients of t before anything was learned, and the ranges
 // in which samples may move them.
 func (t Target) Priors() ([]float64, []fit.Box) {
 	out, boxes := make([]float64, len(t.terms())), make([]fit.Box, len(t.terms()))
@@ -228,10 +228,10 @@ func (w *Weights) terms(t Target, f *Features, spec *gpuspec.Spec, out []float64
 	}
 }
 
-// columnCount is how many numbers of a job the forests see.
+// columnCount is how many numbers of a job the forests use.
 const columnCount = 22
 
-// Columns returns what a forest may ask of a job on a type.
+// Columns returns the numbers about a job on a type that a forest may use.
 func (f *Features) Columns(spec *gpuspec.Spec) []float64 {
 	x := make([]float64, columnCount)
 	f.columns(x)
@@ -239,7 +239,7 @@ func (f *Features) Columns(spec *gpuspec.Spec) []float64 {
 	return x
 }
 
-// columns fills x with what the forests may ask of a job. They are ratios where
+// columns fills x with the numbers that the forests may use. They are ratios if
 // possible, since trees cannot extrapolate, and logarithms.
 func (f *Features) columns(x []float64) {
 	saved, acts, matrix := f.kept()
@@ -269,12 +269,12 @@ func (f *Features) columns(x []float64) {
 // firstTypeColumn is the first column that typeColumns fills.
 const firstTypeColumn = 20
 
-// typeColumns fills x with what the forests may ask of a GPU type.
+// typeColumns fills x with the forests' numbers of a GPU type.
 func typeColumns(spec *gpuspec.Spec, x []float64) {
 	x[20], x[21] = fit.Log(float64(spec.SMs)), fit.Log(spec.FP32TFLOPS/spec.BandwidthGBs)
 }
 
-// missing is what a forest sees of a number that nobody knows.
+// missing stands for an unknown number in a forest's input.
 const missing = -30
 
 func precisionCode(p Precision) int {
@@ -286,7 +286,7 @@ func precisionCode(p Precision) int {
 	return 0
 }
 
-// GroupKey names the kind of run that f is, from general to special, the parts
+// GroupKey returns the kind of run that f is, from general to special, each part
 // ended by '/': coefficients are kept for each prefix that has enough samples.
 func GroupKey(t Target, f *Features, spec *gpuspec.Spec) string {
 	mode := "infer/"
@@ -313,7 +313,7 @@ func GroupKey(t Target, f *Features, spec *gpuspec.Spec) string {
 	return mode + detail + precision + "/" + strings.ReplaceAll(framework, "/", "-") + "/" + class(spec) + "/"
 }
 
-// class is the GPU's architecture.
+// class returns the GPU's architecture.
 func class(spec *gpuspec.Spec) string {
 	if spec.Arch == "" {
 		return "any"
@@ -321,13 +321,13 @@ func class(spec *gpuspec.Spec) string {
 	return strings.ReplaceAll(spec.Arch, "/", "-")
 }
 
-// RatioLimit bounds the logarithm of the forest's correction, so that an unknown
-// architecture falls back on physics: factors of 0.55 to 1.82 for memory, which
-// is arithmetic, and wider ones where the physics is only an outline.
+// RatioLimit returns the bound of the logarithm of the forest's correction, so that
+// an unknown architecture falls back on physics: factors of 0.55 to 1.82 for
+// memory, which is arithmetic, and wider ones where the physics is only an outline.
 func (t Target) RatioLimit() float64 { return [...]float64{0.6, 2, 1}[t] }
 
-// expClamped is e^v, v kept within ±limit: an unknown architecture falls back
-// on physics.
+// expClamped returns e^v with v limited to ±limit: an unknown architecture falls
+// back on physics.
 func expClamped(v, limit float64) float64 {
 	return math.Exp(min(max(v, -limit), limit))
 }

@@ -7,40 +7,45 @@ import (
 	"sync"
 )
 
-// What the runs of a program say of its numbers follows Ernest (Venkataraman et al., NSDI
-// 2016): run time is a start and a part that grows with what the run is of, neither below
-// zero, and few runs are enough to know both. Since a cluster's runs are not made for the
-// purpose, the coefficients are the medians of Theil and Sen in place of least squares, so
-// that some runs may be far off, and a number counts only where it predicts the runs at
-// each of its values from those at the others, much better than carrying over does.
+// How the runs of a program depend on its numbers follows Ernest (Venkataraman et
+// al., NSDI 2016): run time is a constant and a part that grows with the size of
+// the run, neither below zero, and few runs are enough to know both. Since a
+// cluster's runs are not made for the purpose, the coefficients are the medians of
+// Theil and Sen instead of least squares, so that some runs may be far off, and a
+// number counts only if it predicts the runs at each of its values from those at
+// the others, much better than carrying over does.
 const (
-	// trendPart is the part of the error of carrying over that a number may leave where
-	// its name says how long a program runs, and trendPartUnnamed where it does not;
-	// trendMiss and trendMissUnnamed are what it may leave in any case, as logarithms.
+	// trendPart is the fraction of the error of carrying over that a number may
+	// leave if its name suggests how long a program runs, and trendPartUnnamed if
+	// it does not; trendMiss and trendMissUnnamed are what it may leave in any
+	// case, as logarithms.
 	trendPart, trendPartUnnamed = 0.5, 0.2
 	trendMiss, trendMissUnnamed = 0.40, 0.20
-	// trendValues and trendValuesUnnamed are at how many values of it there must be runs.
+	// trendValues and trendValuesUnnamed are the numbers of distinct values that
+	// need runs.
 	trendValues, trendValuesUnnamed = 2, 3
-	// curvedValues is at how many where it grows otherwise than in proportion, and
-	// curvedPart the part of the error of that it may leave.
+	// curvedValues is that number for growth other than in proportion, and
+	// curvedPart the fraction of the proportional error that it may leave.
 	curvedValues = 6
 	curvedPart   = 0.5
-	// passedOver is of how many values on the one that is furthest off does not count.
+	// passedOver is the number of values from which on the worst outlier is
+	// ignored.
 	passedOver = 6
-	// trendRange bounds how many times as much as the most of those that ran, or the
-	// least, a prediction may be.
+	// trendRange bounds the ratio of a prediction to the most, or the least, of
+	// those that ran.
 	trendRange = 1000
-	// memoryValues and memoryMiss are what it takes for memory to be a number's doing,
-	// the second as a logarithm; memoryRange is how many times as large, or small, as
-	// those that ran the number may be.
+	// memoryValues and memoryMiss are what it takes to attribute memory to a
+	// number, the second as a logarithm; memoryRange bounds the ratio of the number
+	// to those that ran.
 	memoryValues = 4
 	memoryMiss   = 0.10
 	memoryRange  = 2
 )
 
-// How sure a time is that a number says. Nine in ten errors lie below 1.28 standard
-// deviations, which are 1.25 mean errors; few values make both uncertain. A number that is
-// twice as far from those that ran makes it less sure by perDoubling, a logarithm.
+// Confidence of a time predicted from a number. Nine in ten errors are below 1.28
+// standard deviations, which are 1.25 mean errors; few values make both uncertain.
+// Each factor of two in a number's distance from those that ran reduces it by
+// perDoubling, a logarithm.
 const (
 	tailOfMiss  = 1.6
 	fewValues   = 2
@@ -49,20 +54,20 @@ const (
 	mostSure    = 0.9
 )
 
-// powers are those of a number that something may grow with, in proportion first; with one
-// below zero it falls.
+// powers are those of a number with which something may grow, proportional first;
+// with a negative one it falls.
 var powers = [...]float64{1, 2, 0.5, 3, -1}
 
-// numbered is a run of a program: its numbers, and what it took of time and memory, 0 where
-// that is unknown.
+// numbered is a run of a program: its numbers, and its time and memory, 0 if
+// unknown.
 type numbered struct {
 	numbers      []float64
 	seconds, mib float64
 }
 
-// trends are what the runs of a program on one type of GPU say of its numbers, worked out
-// when somebody asks. Commands of one program have the same names of numbers, so it does
-// not matter who asks first.
+// trends are how the runs of a program on one type of GPU depend on its numbers,
+// computed on demand. Commands of one program have the same names of numbers, so it
+// does not matter who asks first.
 type trends struct {
 	runs         []numbered
 	once         sync.Once
@@ -70,7 +75,7 @@ type trends struct {
 	carried      float64 // mean error of carrying times over, as a logarithm
 }
 
-// note keeps a run of a program; observe sees to it that they are few.
+// note keeps a run of a program; observe bounds their number.
 func (o *observed) note(s *Sample) {
 	if s.Censored {
 		return
@@ -99,8 +104,8 @@ func (t *trends) learn(ns []Number) {
 	})
 }
 
-// secondsBy is how long a command with such numbers runs, by which of them, -1 for none,
-// and how sure that is; see Prediction.TimeConfidence.
+// secondsBy returns how long a command with such numbers runs, by which of them, -1
+// for none, and with what confidence; see Prediction.TimeConfidence.
 func (o *observed) secondsBy(ns []Number) (secs float64, by int, sure float64) {
 	secs, by = o.seconds.value(), -1
 	if o.trends == nil {
@@ -115,7 +120,7 @@ func (o *observed) secondsBy(ns []Number) (secs float64, by int, sure float64) {
 	if o.seconds.n > 1 {
 		return secs, by, min(confidenceProgram, sureOf(t.carried, float64(o.seconds.n), 0))
 	}
-	for i, n := range ns { // one run says nothing of twice the epochs
+	for i, n := range ns { // one run says nothing about twice the epochs
 		if was := t.runs[0].numbers; n.Long && i < len(was) && was[i] != n.Value && len(t.runs) == 1 {
 			return secs, by, leastSure
 		}
@@ -123,8 +128,8 @@ func (o *observed) secondsBy(ns []Number) (secs float64, by int, sure float64) {
 	return secs, by, 0
 }
 
-// memoryBy is what a command with such numbers takes where that is clearly the doing of one
-// of them, and how many times as much it may be.
+// memoryBy returns the memory of a command with such numbers if it clearly depends
+// on one of them, and the factor by which it may be more.
 func (o *observed) memoryBy(ns []Number) (mib, margin float64, ok bool) {
 	if o.trends == nil {
 		return 0, 0, false
@@ -141,35 +146,37 @@ func (o *observed) memoryBy(ns []Number) (mib, margin float64, ok bool) {
 	return mib, math.Exp(2 * t.worst), true
 }
 
-// sureOf makes a confidence of a mean error at so many values: nine in ten take at most
-// 3 − 1.5 times it as long.
+// sureOf converts a mean error over n values to a confidence: nine in ten take at
+// most 3 − 1.5 times it as long.
 func sureOf(miss, n, beyond float64) float64 {
 	tail := math.Exp(float64((tailOfMiss+fewValues/n)*miss) + float64(perDoubling*beyond))
 	return min(mostSure, max(leastSure, (3-tail)/1.5))
 }
 
-// value is what runs at one value of a number took: the median, how many they are, and
+// value is what runs at one value of a number took: the median, their number, and
 // their sum.
 type value struct {
 	x, y, sum float64
 	n         float64
 }
 
-// trend is what grows with a number: start + each × value^power. The zero value is none.
+// trend is growth with a number: start + each × value^power. The zero value is
+// none.
 type trend struct {
 	number             int
 	power, start, each float64
-	miss, worst        float64 // errors at values that were left out, as logarithms
+	miss, worst        float64 // errors at left-out values, as logarithms
 	values             []value // by x
 }
 
-// tells reports whether there is a trend that says something of such numbers.
+// tells reports whether there is a trend that applies to such numbers.
 func (t *trend) tells(ns []Number) bool {
 	return len(t.values) > 0 && t.number < len(ns) && ns[t.number].Value >= 0 && !math.IsInf(ns[t.number].Value, 0)
 }
 
-// at is what it says of a value, and how many times that is twice as far from those that
-// ran. What ran at that very value is known better than by any line.
+// at returns the trend's prediction for a value, and how many doublings it is away
+// from those that ran. Runs at that very value are a better predictor than any
+// line.
 func (t *trend) at(x float64) (y, beyond float64) {
 	least, most := t.values[0], t.values[len(t.values)-1]
 	if i := slices.IndexFunc(t.values, func(v value) bool { return v.x == x }); i >= 0 {
@@ -192,9 +199,9 @@ func (t *trend) line(x float64) float64 {
 	return t.start + float64(t.each*math.Pow(x, t.power))
 }
 
-// findTrend looks for the number that what get tells of runs grows with: the one that
-// predicts what was left out best, of those whose names say how long a program runs
-// before any other.
+// findTrend looks for the number with which get's figure of the runs grows: the one
+// that best predicts left-out values, preferring those whose names suggest how long
+// a program runs.
 func findTrend(runs []numbered, ns []Number, get func(*numbered) float64) (best trend) {
 	for i, n := range ns {
 		vs := at(runs, i, len(ns), get)
@@ -232,8 +239,8 @@ func findTrend(runs []numbered, ns []Number, get func(*numbered) float64) (best 
 	return best
 }
 
-// at collects what runs took at each value of one of their numbers, in order; nothing
-// where a value is below zero or unknown.
+// at collects what runs took at each value of one of their numbers, in order;
+// nothing if a value is below zero or unknown.
 func at(runs []numbered, number, numbers int, get func(*numbered) float64) (out []value) {
 	type run struct{ x, y float64 }
 	var all []run
@@ -261,8 +268,8 @@ func at(runs []numbered, number, numbers int, get func(*numbered) float64) (out 
 	return out
 }
 
-// carryMiss is the mean error, as a logarithm, of predicting what runs took at one value
-// by the mean of the others; 0 for one value.
+// carryMiss returns the mean error, as a logarithm, of predicting what runs took at
+// one value by the mean of the others; 0 for one value.
 func carryMiss(vs []value) (miss float64) {
 	sum, n := 0.0, 0.0
 	for _, v := range vs {
@@ -277,8 +284,8 @@ func carryMiss(vs []value) (miss float64) {
 	return miss
 }
 
-// fit sets the line of t and its errors, each at a value that was left out, and reports
-// whether there is such a line. Of many values the one that is furthest off is passed over.
+// fit sets the line of t and its errors, each at a left-out value, and reports
+// whether there is such a line. With many values the worst outlier is ignored.
 func (t *trend) fit() bool {
 	vs := t.values
 	rest := make([]value, 0, len(vs))
@@ -302,8 +309,9 @@ func (t *trend) fit() bool {
 	return t.through(vs)
 }
 
-// through lays the line through values: the median of the slopes of all pairs, and of what
-// is left of each; through the origin where that is below zero, or there is one value.
+// through fits the line through values: the median of the slopes of all pairs, and
+// of the remainders; through the origin if that is below zero, or there is one
+// value.
 func (t *trend) through(vs []value) bool {
 	var slopes, left []float64
 	for i, v := range vs {

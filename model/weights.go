@@ -8,11 +8,11 @@ import (
 // ErrWeights is wrapped by the errors of DecodeWeights and Weights.Check.
 var ErrWeights = errors.New("bad predictor weights")
 
-// Weights are what the predictor knows beside history: the coefficients of the
-// analytic core, all non-negative, and what samples taught on top of it. They
-// are immutable once a Predictor has them.
+// Weights are what the predictor knows besides history: the coefficients of the
+// analytic core, all non-negative, and what samples taught on top of it. They are
+// immutable once a Predictor has them.
 type Weights struct {
-	// Learned, by target, replaces the core's own estimate once it is not empty.
+	// Learned, by target, replaces the core's own estimate unless it is empty.
 	Learned [numTargets]Learned
 	// TrainedSeq is the Sample.Seq of the newest sample trained on; 0 for none.
 	TrainedSeq uint64
@@ -29,8 +29,8 @@ type Weights struct {
 	// Margins of the upper quantile: point × factor + MiB.
 	GraphMargin, CatalogueMargin, PartialMargin, HistoryMargin, OtherTypeMargin float64
 	EstimateMarginMiB, HistoryMarginMiB                                         float64
-	// CensoredFactor is how much beyond a cap the peak of a job is taken to be
-	// when the cap ended it.
+	// CensoredFactor is the ratio of the assumed peak to the cap for a job that the
+	// cap ended.
 	CensoredFactor float64
 
 	// Time.
@@ -57,8 +57,8 @@ type Weights struct {
 	DynamicPowerShare float64 // of the TDP at full utilization
 }
 
-// CoreWeights is the analytic core alone, with nothing learned. No coefficient
-// comes out of a regression; they are of three kinds:
+// CoreWeights returns the analytic core alone, with nothing learned. No coefficient
+// results from a regression; they are of three kinds:
 //
 //   - Arithmetic: BackwardFLOPs (each product's gradient is two products),
 //     LargestFactor, OutputFactor, ScratchFactor, ContextFactor.
@@ -106,7 +106,8 @@ func (w *Weights) coefficients() []coefficient {
 	}
 }
 
-// Check names the first coefficient out of range, NaN included.
+// Check returns an error that names the first coefficient out of range, NaN
+// included.
 func (w *Weights) Check() error {
 	for _, c := range w.coefficients() {
 		if !(*c.p >= c.low && *c.p <= c.max) {
