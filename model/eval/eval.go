@@ -27,7 +27,7 @@ const (
 	Time          Target = "time"
 )
 
-// Targets lists the targets in the order of reports.
+// Targets returns the targets in the order of reports.
 func Targets() []Target { return []Target{Memory, MemorySummary, Util, Time} }
 
 // ParseTarget parses a target or one of its synonyms; case, '-' and '_' do not
