@@ -1,7 +1,7 @@
 package hf
 
-// catalogue is the table of known shapes. Numbers are the architectures' as
-// their authors published them; tests hold the parameter counts to the
+// catalogue returns the table of known shapes. Numbers are the architectures' as
+// their authors published them; tests compare the parameter counts with the
 // published ones.
 func catalogue() []shape {
 	return append(decoders(), others()...)
@@ -28,7 +28,7 @@ func falconModern(c *Config) { c.traits.norms = 2 }
 
 func qkvBias(c *Config) { c.traits.qkvBias, c.traits.kBias = true, true }
 
-// decoders are language models of a decoder alone.
+// decoders returns decoder-only language models.
 func decoders() []shape {
 	return append(gptLike(), llamaLike()...)
 }
@@ -79,7 +79,7 @@ func gptLike() []shape {
 	}...)
 }
 
-// neoxLike are GPT-NeoX and what was made of it.
+// neoxLike returns GPT-NeoX and its derivatives.
 func neoxLike() []shape {
 	return []shape{
 		{"pythia-14m", "gpt_neox", 128, 6, 4, 0, 0, 50304, 512, half, nil},

@@ -1,6 +1,6 @@
 package hf
 
-// others are encoders, pairs of encoder and decoder, and vision transformers.
+// others returns encoders, encoder-decoders and vision transformers.
 func others() []shape {
 	return append(encoders(), pairs()...)
 }
@@ -48,7 +48,7 @@ func t5(head int64) func(*Config) {
 	return func(c *Config) { c.HeadDim = head }
 }
 
-// t5v11 is of T5 1.1 and FLAN-T5.
+// t5v11 sets what T5 1.1 and FLAN-T5 have in common.
 func t5v11(c *Config) {
 	c.HeadDim, c.Gated, c.Tied, c.Activation = 64, true, false, "gelu_new"
 }

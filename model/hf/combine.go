@@ -11,12 +11,11 @@ import (
 	"github.com/berth-scheduler/berth/model/graph"
 )
 
-// Features computes what the checkpoint costs for a run, and says in notes what
-// was assumed, left out, or does not fit together. Its configuration decides;
-// without one the shape is guessed from the weights' names, and where that
-// fails only the weights are counted: both make the result partial. An
-// adapter's rank is taken from the checkpoint when the run trains and names
-// none.
+// Features computes the cost of the checkpoint for a run, and says in notes what
+// was assumed, left out, or inconsistent. Its configuration decides; without one
+// the shape is guessed from the weights' names, and if that fails only the weights
+// are counted: both make the result partial. An adapter's rank is taken from the
+// checkpoint if the run trains and gives none.
 func (m *Model) Features(run model.Run) (f model.Features, notes []string, err error) {
 	notes = slices.Clone(m.Notes)
 	w := m.Weights
@@ -64,8 +63,8 @@ func (w *Weights) agrees(c *Config) bool {
 	return w.Params >= want-slack && w.Params <= want+slack
 }
 
-// overrule puts the number of weights that are there into f, whatever its
-// configuration says.
+// overrule puts the actual number of weights into f, whatever its configuration
+// says.
 func (w *Weights) overrule(f *model.Features) {
 	per := float64(f.ParamBytes) / float64(max(1, f.Params))
 	f.ParamBytes = whole(per * float64(w.Params))
@@ -73,7 +72,7 @@ func (w *Weights) overrule(f *model.Features) {
 	f.Params, f.Partial = w.Params, true
 }
 
-// features is for weights without a configuration.
+// features computes features of weights without a configuration.
 func (w *Weights) features(run *model.Run, notes *[]string) (model.Features, error) {
 	if w.Params == 0 && w.LoRAParams > 0 {
 		return model.Features{}, fmt.Errorf("holds adapters alone; give the checkpoint of the model that they are for")
@@ -107,7 +106,7 @@ func (w *Weights) features(run *model.Run, notes *[]string) (model.Features, err
 	return f, f.Check()
 }
 
-// guess makes a configuration from the shapes of well-known tensors.
+// guess derives a configuration from the shapes of well-known tensors.
 func (w *Weights) guess() (Config, bool) {
 	s := &w.seen
 	if s.embed == nil || s.up == nil || w.Blocks == 0 {
@@ -138,7 +137,7 @@ func (w *Weights) guess() (Config, bool) {
 	return c, c.check() == nil
 }
 
-// Warnings says what a user of Features should know of its figures: what was
+// Warnings returns what a user of Features should know about its figures: what was
 // assumed of the model, and what does not fit the run.
 func (c *Config) Warnings(run model.Run) []string {
 	out := slices.Clone(c.Notes)
@@ -183,7 +182,7 @@ func (c *Config) adaptTo(raw json.RawMessage) {
 	c.LoRATargets = out
 }
 
-// roles names the projections that a module holds.
+// roles returns the projections that a module holds.
 func roles(module string) []string {
 	switch module {
 	case "q", "k", "v", "o", "up", "gate", "down":

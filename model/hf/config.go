@@ -13,11 +13,10 @@ import (
 // maxKeys bounds the keys of one object of config.json.
 const maxKeys = 4096
 
-// ParseConfig reads a config.json. Keys it does not know do not matter; of a
-// key that stands there twice the last one counts, as in Python. Errors wrap
-// ErrMalformed or ErrLimit, or name the field that is missing or out of range.
-// A model_type that is not known is read as Llama's kin or GPT's, and the
-// result marked partial.
+// ParseConfig parses a config.json. Unknown keys are ignored; of a duplicate key
+// the last one counts, as in Python. Errors wrap ErrMalformed or ErrLimit, or name
+// the field that is missing or out of range. An unknown model_type is treated as
+// Llama-like or GPT-like, and the result marked partial.
 func ParseConfig(r io.Reader) (Config, error) {
 	c, err := parseConfig(r)
 	if err != nil {
@@ -38,7 +37,7 @@ func parseConfig(r io.Reader) (Config, error) {
 	return fromObject(o)
 }
 
-// hiddenKeys are the names of the width of the residual stream.
+// hiddenKeys are the keys for the width of the residual stream.
 var hiddenKeys = [...]string{"hidden_size", "n_embd", "d_model", "dim", "n_embed"}
 
 func fromObject(o *object) (Config, error) {
@@ -83,13 +82,13 @@ func fromObject(o *object) (Config, error) {
 	return c, c.check()
 }
 
-// draft is a configuration and what it is read from.
+// draft is a configuration and the object it is parsed from.
 type draft struct {
 	*Config
 	o *object
 }
 
-// numbered is a number that a key of any of some names gives.
+// numbered is a number that the first of some keys gives.
 type numbered struct {
 	to    *int64
 	names []string
@@ -104,7 +103,7 @@ func (o *object) numbers(list []numbered) error {
 	return nil
 }
 
-// guessFamily is for a model_type that is not known.
+// guessFamily handles an unknown model_type.
 func (c draft) guessFamily() {
 	c.Partial = true
 	like := "Llama"
@@ -120,7 +119,7 @@ func (c draft) guessFamily() {
 }
 
 func (c draft) readShape() error {
-	if c.Type == "gemma3_text" { // what its own class fills in where files leave it out
+	if c.Type == "gemma3_text" { // defaults of its own class where files omit them
 		c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 8, 4, 256, 262_208
 	}
 	if err := c.o.numbers([]numbered{
@@ -159,7 +158,7 @@ func (c draft) readShape() error {
 	return nil
 }
 
-// readPair reads what models with an encoder and a decoder say twice.
+// readPair reads what models with an encoder and a decoder give twice.
 func (c draft) readPair() error {
 	if c.traits.kind != encoderDecoder && c.traits.kind != speech {
 		return nil
@@ -203,7 +202,7 @@ func (c draft) readExperts() error {
 	return nil
 }
 
-// readInputs reads what models of images say, and the number of classes.
+// readInputs reads the fields of image models, and the number of classes.
 func (c draft) readInputs() error {
 	if err := c.o.numbers([]numbered{
 		{&c.ImageSize, []string{"image_size"}}, {&c.PatchSize, []string{"patch_size"}},
@@ -221,7 +220,7 @@ func (c draft) readInputs() error {
 	return nil
 }
 
-// readTraits lets the file overrule what its model_type implies.
+// readTraits lets the file override what its model_type implies.
 func (c draft) readTraits() {
 	t := &c.traits
 	c.Activation = c.o.text("hidden_act", "activation_function", "hidden_activation", "activation", "dense_act_fn", "ffn_activation")

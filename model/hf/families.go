@@ -2,7 +2,7 @@ package hf
 
 import "strings"
 
-// kind is how a model is put together.
+// kind is the structure of a model.
 type kind uint8
 
 const (
@@ -13,14 +13,14 @@ const (
 	speech
 )
 
-// traits are what model_type decides, beside the numbers of the configuration.
+// traits are what model_type determines, besides the numbers of the configuration.
 type traits struct {
 	known        bool
 	kind         kind
 	rms          bool  // RMSNorm: one weight per value, no bias
 	normBias     bool  // of LayerNorm
 	plainNorm    bool  // norms without weights
-	norms        int64 // per layer, cross attention's left out
+	norms        int64 // per layer, without cross attention's
 	qkvBias      bool
 	kBias        bool // the key projection's
 	outBias      bool
@@ -34,7 +34,7 @@ type traits struct {
 	sharedLayers bool // one layer's weights serve all
 	relative     bool // T5's relative position buckets
 	pooler       bool
-	// scoresFP32 says that eager attention computes its softmax in float32.
+	// scoresFP32 means that eager attention computes its softmax in float32.
 	scoresFP32 bool
 }
 
@@ -52,7 +52,7 @@ func bertTraits() traits {
 	return t
 }
 
-// family gives the traits of a model_type and the defaults that go with it.
+// family sets the traits of a model_type and the defaults that go with it.
 func (c *Config) family() {
 	c.Tiled = true
 	switch c.Type {
@@ -84,7 +84,7 @@ func (c *Config) family() {
 	}
 }
 
-// rotaryFamily is of decoders without learned positions that are not Llama's kin.
+// rotaryFamily handles decoders without learned positions that are not Llama-like.
 func (c *Config) rotaryFamily() {
 	t := gptTraits()
 	t.learned = false
@@ -130,7 +130,7 @@ func (c *Config) encoderFamily() {
 	}
 }
 
-// pairFamily is of models with an encoder and a decoder.
+// pairFamily handles models with an encoder and a decoder.
 func (c *Config) pairFamily() {
 	switch c.Type {
 	case "t5", "mt5", "umt5", "longt5", "switch_transformers":
@@ -155,7 +155,7 @@ func (c *Config) pairFamily() {
 	}
 }
 
-// llamaFamily is Llama, its kin, and what is not known.
+// llamaFamily handles Llama-like and unknown models.
 func (c *Config) llamaFamily() {
 	c.traits, c.Gated = llamaTraits(), true
 	switch c.Type {

@@ -8,21 +8,21 @@ import (
 	"github.com/berth-scheduler/berth/model/graph"
 )
 
-// defaultSeqLen is the longest sequence counted with when a run names none:
-// few jobs use all of a long context.
+// defaultSeqLen is the longest sequence assumed if a run gives none: few jobs use
+// all of a long context.
 const defaultSeqLen = 2048
 
 // Scratch memory of matrix products: the two workspaces that cuBLAS takes by
 // default, as PyTorch sets them up.
 const cublasWorkspace = 8519680
 
-// numbers is what a run costs, in values, bytes and FLOPs. It counts in
-// float64: whole numbers are exact below 2^53, and nothing overflows.
+// numbers is the cost of a run, in values, bytes and FLOPs. It counts in float64:
+// integers are exact below 2^53, and nothing overflows.
 type numbers struct {
 	params, weightBytes     float64
 	saved                   float64 // outside the layers
 	layers, layerSaved      float64 // saved in all layers; in the costliest one
-	kept                    float64 // what checkpointing keeps of all layers
+	kept                    float64 // kept by checkpointing, all layers
 	flops, moved            float64
 	acts, matrix            float64
 	live, largest, cache    float64
@@ -42,16 +42,15 @@ type widths struct {
 	rank   float64
 }
 
-// Features computes what the model costs for a run. Where the run leaves them
-// open, the precision is the checkpoint's and the sequence length the model's
-// own, at most 2048; the result names what was counted with. Errors are about
-// fields of c or of run that are out of range.
+// Features computes the cost of the model for a run. If the run leaves them open,
+// the precision is the checkpoint's and the sequence length the model's own, at
+// most 2048; the result records the values used. Errors are about fields of c or of
+// run that are out of range.
 //
-// SavedBytes holds the activations that the layers keep for the backward pass;
-// with checkpointing, each layer's input and the full set of one layer. In
-// training OutputBytes holds the logits and the float32 copy that the loss
-// takes of shorter ones; the loss's gradients are not in it. LiveBytes counts
-// the cache of keys and values.
+// SavedBytes holds the activations that the layers keep for the backward pass; with
+// checkpointing, each layer's input and the full set of one layer. In training
+// OutputBytes holds the logits and the float32 copy that the loss makes of narrower
+// ones, without the loss's gradients. LiveBytes includes the key-value cache.
 func (c *Config) Features(run model.Run) (model.Features, error) {
 	if err := c.check(); err != nil {
 		return model.Features{}, err
@@ -101,8 +100,8 @@ func (c *Config) settle(run model.Run) (model.Run, error) {
 	return run, nil
 }
 
-// SeqLen is the sequence length that Features counts with when a run names
-// none: the model's longest, at most 2048. Vision transformers have 0.
+// SeqLen returns the sequence length that Features assumes if a run gives none: the
+// model's longest, at most 2048. It is 0 for vision transformers.
 func (c *Config) SeqLen() int64 {
 	switch {
 	case c.traits.kind == vision:
@@ -119,7 +118,7 @@ func (c *Config) SeqLen() int64 {
 func (c *Config) widths(run *model.Run) widths {
 	p := run.Precision
 	w := widths{act: float64(p.ActivationBytes(4)), weight: float64(p.WeightBytes(4)), train: run.Mode == model.Training}
-	if p == graph.INT8 && w.train { // integers do not train: their weights do not, and products run at 16 bits
+	if p == graph.INT8 && w.train { // integer weights do not train, and products run at 16 bits
 		w.act = 2
 	}
 	w.stream = w.act
@@ -140,7 +139,7 @@ func (c *Config) widths(run *model.Run) widths {
 		w.block = w.weight
 	}
 	if run.WeightBits == 4 || run.WeightBits == 8 {
-		w.weight = max(w.weight, 2) // norms and embeddings stay
+		w.weight = max(w.weight, 2) // norms and embeddings keep their width
 	}
 	if w.train {
 		w.rank = float64(run.LoRARank)
@@ -151,7 +150,7 @@ func (c *Config) widths(run *model.Run) widths {
 
 func (w *widths) quantized() bool { return w.block < w.weight && w.block < 2 }
 
-// addEnds counts what stands before and after the layers.
+// addEnds adds what comes before and after the layers.
 func (c *Config) addEnds(n *numbers, f *model.Features, w *widths) {
 	b, h := float64(f.Batch), float64(c.Hidden)
 	hd := c.head()
@@ -195,7 +194,7 @@ func (c *Config) addEnds(n *numbers, f *model.Features, w *widths) {
 		logits += out * 4 // cross entropy works in float32
 	}
 	f.OutputBytes = whole(logits)
-	if w.quantized() && w.full { // what is quantized stays as it is
+	if w.quantized() && w.full { // quantized weights stay as they are
 		f.TrainedBytes = whole((hd.params + c.outside()) * w.weight)
 	}
 	if w.rank > 0 {
@@ -205,7 +204,7 @@ func (c *Config) addEnds(n *numbers, f *model.Features, w *widths) {
 	}
 }
 
-// inputBytes is what a step reads: token numbers and masks of 8 bytes each, and
+// inputBytes returns the input of a step: token ids and masks of 8 bytes each, and
 // labels in training; pixels and sound in float32.
 func (c *Config) inputBytes(f *model.Features, first, second float64) float64 {
 	const id = 8
@@ -223,7 +222,7 @@ func (c *Config) inputBytes(f *model.Features, first, second float64) float64 {
 	}
 }
 
-// fill copies n into f, each number within its range.
+// fill copies n into f, each number limited to its range.
 func (n *numbers) fill(f *model.Features, w *widths) {
 	f.Params, f.ParamBytes = whole(n.params), whole(n.weightBytes)
 	if w.train {
@@ -251,7 +250,7 @@ func whole(v float64) int64 {
 	return int64(min(v+0.5, float64(model.MaxBytes)))
 }
 
-// cut is a model's name for Features.
+// cut returns a model's name for Features.
 func cut(name, other string) string {
 	name = cmp.Or(name, other)
 	return clip(name, model.MaxModelName)

@@ -1,8 +1,8 @@
-// Package hf reads what Hugging Face keeps beside a model's weights: config.json,
-// the headers of safetensors files, and the index of sharded checkpoints. It
-// computes from the shapes alone what a transformer costs to train or to run:
-// exact parameter counts, FLOPs, and the activations that a training step keeps,
-// term by term after Korthikanti et al. 2022 (arXiv:2205.05198).
+// Package hf reads the files that Hugging Face stores with a model's weights:
+// config.json, the headers of safetensors files, and the index of sharded
+// checkpoints. It computes from the shapes alone the cost of training or running a
+// transformer: exact parameter counts, FLOPs, and the activations that a training
+// step keeps, term by term after Korthikanti et al. 2022 (arXiv:2205.05198).
 //
 // It also knows the published shapes of common language models by name (Lookup).
 // Files are treated as hostile: reading is bounded, weights are never read, and
@@ -34,26 +34,25 @@ const (
 	MaxLayers = 10_000
 )
 
-// ErrMalformed is wrapped by the errors of files that are not what their name
-// says.
+// ErrMalformed is wrapped by the errors of files that are not what their names say.
 var ErrMalformed = errors.New("not well formed")
 
 // ErrLimit is wrapped by the errors of files beyond the limits.
 var ErrLimit = errors.New("larger than the reader allows")
 
-// Config is the shape of a transformer, whichever names its file used. Build one
-// with ParseConfig or Lookup; the fields may be changed before Features is
-// called, which checks them. Sizes are counts of values, not bytes.
+// Config is the shape of a transformer, whatever names its file used. Build one
+// with ParseConfig or Lookup; the fields may be changed before Features is called,
+// which checks them. Sizes are counts of values, not bytes.
 type Config struct {
-	// Name is what to call the model: its file's _name_or_path, or its name in
-	// the catalogue. May be empty.
+	// Name is the model's name: its file's _name_or_path, or its name in the
+	// catalogue. It may be empty.
 	Name string
-	// Type is model_type, such as "llama"; Architecture the first of
-	// architectures, such as "LlamaForCausalLM", which decides the head.
+	// Type is model_type, such as "llama"; Architecture the first of architectures,
+	// such as "LlamaForCausalLM", which determines the head.
 	Type, Architecture string
 	// Activation is hidden_act, such as "gelu_new".
 	Activation string
-	// Catalogue says that the shape came from Lookup, not from a file.
+	// Catalogue means that the shape came from Lookup, not from a file.
 	Catalogue bool
 
 	Hidden        int64 // width of the residual stream
@@ -68,7 +67,7 @@ type Config struct {
 	Vocab         int64
 	Positions     int64 // longest sequence
 	TokenTypes    int64 // rows of the token-type embedding
-	EmbedDim      int64 // width of token embeddings, when not Hidden
+	EmbedDim      int64 // width of token embeddings, if not Hidden
 
 	Experts         int64 // 0 for dense feed-forward networks
 	ExpertsPerToken int64
@@ -80,31 +79,31 @@ type Config struct {
 	Labels                         int64 // of classifiers
 	AudioBins, AudioPositions      int64 // of speech encoders
 
-	// Precision is the checkpoint's own, used when a run names none.
+	// Precision is the checkpoint's own, used if a run gives none.
 	Precision model.Precision
-	// WeightBits is the width of the stored weights of a quantized checkpoint,
-	// 0 for none; DoubleQuant says that its block scales are quantized too.
+	// WeightBits is the width of the stored weights of a quantized checkpoint, 0
+	// for none; DoubleQuant means that its block scales are quantized too.
 	WeightBits  int64
 	DoubleQuant bool
-	// Tied says that the output head shares the token embedding.
+	// Tied means that the output head shares the token embedding.
 	Tied bool
-	// Gated says that the feed-forward network has a gate beside the up
+	// Gated means that the feed-forward network has a gate next to the up
 	// projection (GLU, Shazeer 2020, arXiv:2002.05202).
 	Gated bool
-	// Tiled says that attention never holds its score matrices (Dao et al.
-	// 2022, arXiv:2205.14135), as frameworks do for most types today.
+	// Tiled means that attention never stores its score matrices (Dao et al. 2022,
+	// arXiv:2205.14135), as in frameworks for most types today.
 	Tiled bool
-	// Fused says that one matrix puts out queries, keys and values, and that
-	// rotating the first two copies them: the values, a view, then keep all of
-	// that matrix's output alive beside the copies.
+	// Fused means that one matrix outputs queries, keys and values, and that
+	// rotating the first two copies them: the values, a view, then keep all of that
+	// matrix's output alive in addition to the copies.
 	Fused bool
-	// Dropout and AttentionDropout say that training keeps dropout masks.
+	// Dropout and AttentionDropout mean that training keeps dropout masks.
 	Dropout, AttentionDropout bool
-	// LoRATargets are the projections that adapters go to, of "q", "k", "v",
-	// "o", "gate", "up" and "down"; empty means q and v.
+	// LoRATargets are the projections that get adapters, of "q", "k", "v", "o",
+	// "gate", "up" and "down"; empty means q and v.
 	LoRATargets []string
 
-	// Partial says that part of the model is not covered by the figures.
+	// Partial means that the figures do not cover all of the model.
 	Partial bool
 	// Notes says what was assumed or left out, in words for the user.
 	Notes []string

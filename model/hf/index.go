@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// Index is what model.safetensors.index.json tells of a sharded checkpoint.
+// Index is the content of model.safetensors.index.json, of a sharded checkpoint.
 type Index struct {
-	// TotalSize is the bytes of all tensors by the file's own word, 0 for none.
+	// TotalSize is the bytes of all tensors as the file claims, 0 for none.
 	TotalSize int64
-	// Tensors counts the names in its map, Blocks the repeated layers among
-	// them.
+	// Tensors is the number of names in its map, Blocks that of the repeated layers
+	// among them.
 	Tensors int
 	Blocks  int64
-	// Shards are the files that hold the tensors, sorted; each is a path that
-	// stays within the index's directory.
+	// Shards are the files that hold the tensors, sorted; each is a path within the
+	// index's directory.
 	Shards []string
 }
 

@@ -22,8 +22,8 @@ func readBounded(r io.Reader, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// clean checks how deeply data nests, and replaces NaN and infinities, which
-// Python writes though JSON has none, by null. It changes data.
+// clean checks how deeply data nests, and replaces NaN and infinities, which Python
+// writes although JSON has none, by null. It modifies data.
 func clean(data []byte) error {
 	depth, inString := 0, false
 	for i := 0; i < len(data); i++ {
@@ -50,7 +50,7 @@ func clean(data []byte) error {
 	return nil
 }
 
-// nullify makes a word null, filled up with spaces; the shortest becomes 0.
+// nullify overwrites a word with null, padded with spaces; the shortest becomes 0.
 func nullify(word []byte) {
 	text := "null"
 	if len(word) < len(text) {
@@ -68,10 +68,10 @@ func nullify(word []byte) {
 type object struct {
 	keys  []string // in the file's order
 	field map[string]json.RawMessage
-	twice []string // keys that stand there more than once; the last one counts
+	twice []string // duplicate keys; the last one counts
 }
 
-// parseObject reads one JSON object and nothing after it; data is changed.
+// parseObject parses one JSON object with nothing after it; it modifies data.
 func parseObject(data []byte, mostKeys int) (*object, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if err := clean(data); err != nil {
@@ -112,7 +112,7 @@ func parseObject(data []byte, mostKeys int) (*object, error) {
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// find gives the first of names that is there and not null.
+// find returns the first of names that is present and not null.
 func (o *object) find(names ...string) (string, json.RawMessage) {
 	for _, n := range names {
 		if raw := o.field[n]; !isNull(raw) {
@@ -122,15 +122,15 @@ func (o *object) find(names ...string) (string, json.RawMessage) {
 	return "", nil
 }
 
-// has reports whether one of names is there and not null.
+// has reports whether one of names is present and not null.
 func (o *object) has(names ...string) bool {
 	_, raw := o.find(names...)
 	return raw != nil
 }
 
-// number reads the first of names that is there as a whole number into p. A
-// list of equal numbers counts as one. What is there and is no whole number in
-// the range of int64 is an error.
+// number parses the first of names that is present as an integer into p. A list of
+// equal numbers counts as one. A value that is not an integer in the range of int64
+// is an error.
 func (o *object) number(p *int64, names ...string) error {
 	name, raw := o.find(names...)
 	if raw == nil {
@@ -166,7 +166,7 @@ func wholeNumber(raw json.RawMessage) (int64, bool) {
 	return int64(f), true
 }
 
-// text reads the first of names that is a string.
+// text returns the first of names that is a string.
 func (o *object) text(names ...string) string {
 	var s string
 	if _, raw := o.find(names...); raw != nil && json.Unmarshal(raw, &s) != nil {
@@ -175,8 +175,8 @@ func (o *object) text(names ...string) string {
 	return s
 }
 
-// truth reads the first of names that is true or false into p; other values
-// are left alone.
+// truth parses the first of names that is a boolean into p; other values are
+// ignored.
 func (o *object) truth(p *bool, names ...string) {
 	var v bool
 	if _, raw := o.find(names...); raw != nil && json.Unmarshal(raw, &v) == nil {
@@ -184,8 +184,8 @@ func (o *object) truth(p *bool, names ...string) {
 	}
 }
 
-// positive reports whether the first of names is a number above 0, as dropout
-// rates are; def is for none there.
+// positive reports whether the first of names is a number above 0, as dropout rates
+// are; it returns def if there is none.
 func (o *object) positive(def bool, names ...string) bool {
 	var v float64
 	if _, raw := o.find(names...); raw != nil && json.Unmarshal(raw, &v) == nil {
@@ -194,7 +194,7 @@ func (o *object) positive(def bool, names ...string) bool {
 	return def
 }
 
-// object reads a nested object; nil for none.
+// object returns a nested object; nil for none.
 func (o *object) object(names ...string) *object {
 	_, raw := o.find(names...)
 	if raw == nil || raw[0] != '{' {
@@ -207,7 +207,7 @@ func (o *object) object(names ...string) *object {
 	return in
 }
 
-// shorten cuts what a message repeats of a file.
+// shorten cuts the part of a file that a message quotes.
 func shorten(s string) string {
 	const most = 40
 	if len(s) <= most {
@@ -216,7 +216,7 @@ func shorten(s string) string {
 	return clip(s, most) + "…"
 }
 
-// clip cuts s to most bytes of valid UTF-8.
+// clip cuts s to at most most bytes of valid UTF-8.
 func clip(s string, most int) string {
 	return strings.ToValidUTF8(s[:min(len(s), most)], "")
 }

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// defaultTargets is where adapters go unless told otherwise: queries and
+// defaultTargets are the projections that get adapters by default: queries and
 // values, as in the paper (Hu et al. 2021, arXiv:2106.09685).
 var defaultTargets = [...]string{"q", "v"}
 
-// targets is where adapters go.
+// targets returns the projections that get adapters.
 func (c *Config) targets() []string {
 	if len(c.LoRATargets) == 0 {
 		return defaultTargets[:]
@@ -17,7 +17,8 @@ func (c *Config) targets() []string {
 	return c.LoRATargets
 }
 
-// running is one stack of a model in a run: all that its layers cost follows from these.
+// running is one stack of a model in a run: the cost of its layers follows from
+// these.
 type running struct {
 	c     *Config
 	s     *stack
@@ -25,13 +26,13 @@ type running struct {
 	batch float64
 }
 
-// tokens is how many tokens it reads.
+// tokens returns how many tokens it reads.
 func (l *running) tokens() float64 { return l.batch * l.s.seq }
 
-// cross is how many of the encoder's output it reads.
+// cross returns how many of the encoder's outputs it reads.
 func (l *running) cross() float64 { return l.batch * l.s.source }
 
-// addTo adds what its layers cost to n.
+// addTo adds the cost of its layers to n.
 func (l *running) addTo(n *numbers) {
 	c, s, w, t := l.c, l.s, l.w, l.tokens()
 	n.params += s.params()
@@ -65,13 +66,13 @@ func (l *running) addTo(n *numbers) {
 	}
 }
 
-// inner is how many values one token has inside a feed-forward network.
+// inner returns how many values one token has inside a feed-forward network.
 func (s *stack) inner() float64 { return s.ffn*s.used + s.shared }
 
-// queries is how many values one token's queries have.
+// queries returns how many values one token's queries have.
 func (s *stack) queries() float64 { return s.heads * s.headDim }
 
-// addLinears counts the matrix products with weights.
+// addLinears adds the matrix products with weights.
 func (l *running) addLinears(n *numbers) {
 	s, w := l.s, l.w
 	for i := range s.lin {
@@ -100,7 +101,7 @@ func (l *running) addLinears(n *numbers) {
 	}
 }
 
-// pairs is how many pairs of query and key one layer scores, over all heads.
+// pairs returns how many pairs of query and key one layer scores, over all heads.
 func (l *running) pairs() float64 {
 	s := l.s
 	n := l.batch * s.heads * s.seq * s.seq
@@ -110,8 +111,8 @@ func (l *running) pairs() float64 {
 	return n
 }
 
-// addAttention counts the products of attention without weights. Tiled kernels
-// skip what a causal mask hides.
+// addAttention adds the products of attention without weights. Tiled kernels skip
+// what a causal mask hides.
 func (l *running) addAttention(n *numbers) {
 	s, w, pairs := l.s, l.w, l.pairs()
 	counted := pairs
@@ -133,10 +134,10 @@ func (l *running) addAttention(n *numbers) {
 	n.largest = max(n.largest, pairs*w.act)
 }
 
-// scoreBytes is what training keeps per pair of query and key: the softmax's
-// output, in float32 and rounded where it is computed so, the dropout mask and
-// what dropout puts out. At 16 bits with dropout that is the 5·a·s²·b of
-// Korthikanti et al.
+// scoreBytes returns what training keeps per pair of query and key: the softmax's
+// output, in float32 and rounded where it is computed so, the dropout mask and the
+// output of dropout. At 16 bits with dropout that is the 5·a·s²·b of Korthikanti et
+// al.
 func (l *running) scoreBytes() float64 {
 	n := l.w.act
 	if l.w.act < 4 && (l.c.traits.scoresFP32 || l.w.stream > l.w.act) {
@@ -148,7 +149,7 @@ func (l *running) scoreBytes() float64 {
 	return n
 }
 
-// liveScores is what attention without tiles holds at once in one layer.
+// liveScores returns what attention without tiles holds at once in one layer.
 func (l *running) liveScores() float64 {
 	if l.c.Tiled {
 		return 0
@@ -160,10 +161,10 @@ func (l *running) liveScores() float64 {
 	return l.pairs() * each
 }
 
-// saved is what one layer keeps for the backward pass, in bytes. For a
-// GPT of 16-bit values with dropout and without tiles it is the
-// s·b·h·(34 + 5·a·s/h) of Korthikanti et al. 2022 (equation 1): 11+5as/h for
-// attention, 19 for the feed-forward network, 4 for the norms.
+// saved returns what one layer keeps for the backward pass, in bytes. For a GPT of
+// 16-bit values with dropout and without tiles it is the s·b·h·(34 + 5·a·s/h) of
+// Korthikanti et al. 2022 (equation 1): 11+5as/h for attention, 19 for the
+// feed-forward network, 4 for the norms.
 func (l *running) saved() float64 {
 	c, s, w, t, src := l.c, l.s, l.w, l.tokens(), l.cross()
 	n := l.savedNorms()
@@ -191,8 +192,8 @@ func (l *running) saved() float64 {
 	return n + l.savedFeedForward()
 }
 
-// savedInputs is the input of the projections into attention, kept where one of
-// them trains; adapters keep what their first half puts out as well.
+// savedInputs returns the input of the projections into attention, kept if one of
+// them trains; adapters also keep the output of their first half.
 func (l *running) savedInputs(t float64, cross bool) float64 {
 	s, w := l.s, l.w
 	if w.full {
@@ -212,8 +213,8 @@ func (l *running) savedInputs(t float64, cross bool) float64 {
 	return n
 }
 
-// savedNorms is the input of each norm. RMSNorm works on a float32 copy, and
-// keeps its normalized values too where its weights train.
+// savedNorms returns the input of each norm. RMSNorm works on a float32 copy, and
+// also keeps its normalized values if its weights train.
 func (l *running) savedNorms() float64 {
 	c, s, w, t := l.c, l.s, l.w, l.tokens()
 	each := w.stream
@@ -234,9 +235,9 @@ func (l *running) savedNorms() float64 {
 	return n
 }
 
-// savedFeedForward is the input, what the activation and the gate keep, and
-// the input of the last projection. A layer of experts gathers its inputs anew
-// for each expert a token uses.
+// savedFeedForward returns the input, what the activation and the gate keep, and
+// the input of the last projection. A layer of experts gathers its inputs again for
+// each expert that a token uses.
 func (l *running) savedFeedForward() float64 {
 	c, s, w, t := l.c, l.s, l.w, l.tokens()
 	inner := t * s.inner() * w.act
@@ -246,7 +247,7 @@ func (l *running) savedFeedForward() float64 {
 	}
 	adapts := func(role string) bool { return w.full || slices.Contains(c.targets(), role) }
 	if adapts("up") || adapts("gate") {
-		if c.traits.norms != 1 { // of one norm attention keeps it already
+		if c.traits.norms != 1 { // with one norm, attention keeps it already
 			n += t * s.h * w.act
 		}
 		if s.sparse {
@@ -260,8 +261,8 @@ func (l *running) savedFeedForward() float64 {
 	return n
 }
 
-// activationSaves is how many tensors the activation keeps. Some are not one
-// kernel but several: "gelu_new" is tanh's approximation spelled out, which
+// activationSaves returns how many tensors the activation keeps. Some are several
+// kernels rather than one: "gelu_new" is tanh's approximation spelled out, which
 // keeps its input, the tanh and both factors of the product.
 func (c *Config) activationSaves() int64 {
 	switch strings.ToLower(c.Activation) {
@@ -274,7 +275,7 @@ func (c *Config) activationSaves() int64 {
 	}
 }
 
-// activationKernels is how many kernels it runs.
+// activationKernels returns how many kernels it runs.
 func (c *Config) activationKernels() int64 {
 	n := int64(1)
 	if c.activationSaves() > 1 {

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/model/graph"
 )
 
-// shape is one model of the catalogue: what its authors published of its
-// architecture. The first name is the one that Names gives.
+// shape is one model of the catalogue: its architecture as its authors published
+// it. The first name is the one that Names returns.
 type shape struct {
 	names  string // separated by '|'
 	typ    string
@@ -51,7 +51,7 @@ func (s *shape) config() Config {
 	return c
 }
 
-// Names lists the models that Lookup knows, sorted; each has more spellings.
+// Names returns the models that Lookup knows, sorted; each has further spellings.
 func Names() []string {
 	all := catalogue()
 	out := make([]string, len(all))
@@ -64,10 +64,9 @@ func Names() []string {
 
 // Lookup finds a well-known language model or transformer by name, such as
 // "meta-llama/Llama-2-7b-chat-hf", "Llama 2 7 B" or "stablelm-base-alpha-3b".
-// Organization, case, punctuation, the order of words and words that do not
-// change the shape ("chat", "instruct", "hf", versions) do not matter. The
-// shape is the published one. An unknown name gives an error that lists near
-// ones.
+// Organization, case, punctuation, word order and words that do not change the
+// shape ("chat", "instruct", "hf", versions) do not matter. The shape is the
+// published one. An unknown name gives an error that lists similar ones.
 func Lookup(name string) (Config, error) {
 	all := catalogue()
 	for _, drop := range []bool{false, true} {
@@ -90,11 +89,11 @@ func Lookup(name string) (Config, error) {
 	return Config{}, fmt.Errorf("model %q: is not in the catalogue%s; or give its config.json", clip(name, model.MaxModelName), near)
 }
 
-// maxName bounds the names that key looks at.
+// maxName bounds the names that key examines.
 const maxName = 128
 
-// key is a name's words in sorted order; drop leaves out those that do not
-// change the shape.
+// key returns a name's words in sorted order; drop omits those that do not change
+// the shape.
 func key(name string, drop bool) string {
 	name = strings.ToLower(name[strings.LastIndexByte(strings.TrimRight(name, "/"), '/')+1:])
 	ws := words(clip(strings.TrimPrefix(name, "h2o-"), maxName))
@@ -152,8 +151,8 @@ func idle(w string) bool {
 	return len(w) > 1 && w[0] == 'v' && strings.Trim(w[1:], "0123456789.") == ""
 }
 
-// Near lists at most five names that share most with name, best first; none
-// when no word of it occurs in the catalogue.
+// Near returns at most five names that share most with name, best first; none if no
+// word of it occurs in the catalogue.
 func Near(name string) []string {
 	want := strings.Fields(key(name, true))
 	names := Names()

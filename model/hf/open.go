@@ -22,22 +22,22 @@ const (
 	indexFile   = "model.safetensors.index.json"
 )
 
-// Model is what was read of one checkpoint: its configuration, its weights'
-// headers, or both.
+// Model is the content of one checkpoint: its configuration, its weights' headers,
+// or both.
 type Model struct {
 	Name    string
 	Config  *Config  // nil for none
 	Weights *Weights // nil for none
 	// LoRARank is that of the adapter's own configuration, 0 for none.
 	LoRARank int64
-	// Notes says what could not be read or does not fit together.
+	// Notes says what could not be read or is inconsistent.
 	Notes []string
 }
 
 // ErrKind is wrapped by Open's error for files of other kinds.
 var ErrKind = errors.New("want config.json, a .safetensors file, its .index.json, or a directory of them")
 
-// Reads reports whether Open reads files of this name; directories it always does.
+// Reads reports whether Open reads files of this name; it always reads directories.
 func Reads(name string) bool {
 	base := filepath.Base(name)
 	return strings.HasSuffix(base, ".safetensors") || strings.HasSuffix(base, ".json")
@@ -45,11 +45,10 @@ func Reads(name string) bool {
 
 // Open reads a config.json, a .safetensors file, the .index.json of a sharded
 // checkpoint, or a directory that holds them, as Hugging Face's tools write it.
-// Beside weights it looks for the config.json, beside config.json for no
-// weights. Nothing outside the directory is read, be it by a path in the index
-// or by a symbolic link; only in a snapshot of Hugging Face's cache links may
-// lead to its blobs. A part that cannot be read becomes a note when another
-// part can.
+// With weights it looks for their config.json, but not the other way round. Nothing
+// outside the directory is read, be it by a path in the index or by a symbolic
+// link; only in a snapshot of Hugging Face's cache may links lead to its blobs. A
+// part that cannot be read becomes a note if another part can.
 func Open(path string) (*Model, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -59,7 +58,7 @@ func Open(path string) (*Model, error) {
 	switch {
 	case st.IsDir():
 		dir, base = path, ""
-	case base == adapterFile: // means little without what is beside it
+	case base == adapterFile: // means little without its base model
 		base = ""
 	}
 	abs, err := filepath.Abs(dir)
@@ -106,17 +105,17 @@ func Open(path string) (*Model, error) {
 	return m, nil
 }
 
-// folder is a directory that reading does not leave.
+// folder is a directory outside which nothing is read.
 type folder struct {
 	root *os.Root
 	at   string // of the directory, below root
-	// named is the file that the user named, path the way there: that one may
-	// be a link to anywhere.
+	// named is the file that the user named, path its path: only that one may be a
+	// link to anywhere.
 	named, path string
 }
 
-// openFolder opens a directory; for a snapshot of the cache, the model's
-// whole folder, since its files are links to ../../blobs.
+// openFolder opens a directory; for a snapshot of the cache, the model's whole
+// folder, since its files are links to ../../blobs.
 func openFolder(abs string) (*folder, error) {
 	top, at := abs, "."
 	if up := filepath.Dir(abs); filepath.Base(up) == "snapshots" && strings.HasPrefix(filepath.Base(filepath.Dir(up)), "models--") {
@@ -129,7 +128,7 @@ func openFolder(abs string) (*folder, error) {
 	return &folder{root: root, at: at}, nil
 }
 
-// folderName is what to call the model of a directory.
+// folderName returns the name for the model of a directory.
 func folderName(abs string) string {
 	up := filepath.Dir(abs)
 	if top := filepath.Base(filepath.Dir(up)); filepath.Base(up) == "snapshots" && strings.HasPrefix(top, "models--") {
@@ -140,7 +139,7 @@ func folderName(abs string) string {
 
 // read calls use with a regular file of the folder.
 func (f *folder) read(name string, use func(io.Reader) error) error {
-	const flags = os.O_RDONLY | syscall.O_NONBLOCK // a pipe must not hold us up
+	const flags = os.O_RDONLY | syscall.O_NONBLOCK // a pipe must not block
 	var file *os.File
 	var err error
 	if name == f.named {
@@ -184,7 +183,7 @@ func (m *Model) single(f *folder, name string) error {
 	})
 }
 
-// shards reads an index and the headers of the shards that are there.
+// shards reads an index and the headers of the shards present.
 func (m *Model) shards(f *folder, name string) error {
 	var x Index
 	err := f.read(name, func(r io.Reader) (err error) {
@@ -220,8 +219,8 @@ func (m *Model) shards(f *folder, name string) error {
 	return nil
 }
 
-// fromIndex takes the index's word where shards are missing; values count as
-// of two bytes where none could be seen.
+// fromIndex trusts the index if shards are missing; values count as two bytes each
+// if none could be seen.
 func (w *Weights) fromIndex(x *Index) {
 	if x.TotalSize > w.Bytes {
 		per := int64(2)
@@ -250,7 +249,7 @@ func (m *Model) directory(f *folder) error {
 	if len(names) == 1 {
 		return m.single(f, names[0])
 	}
-	if m.Config != nil { // weights of another format do not matter then
+	if m.Config != nil { // then weights in another format do not matter
 		return nil
 	}
 	if len(names) > 1 {
@@ -272,7 +271,7 @@ func (f *folder) list() []string {
 	return all[:min(len(all), MaxShards)]
 }
 
-// beside reads the configurations beside weights; a missing one is no fault.
+// beside reads the configurations next to weights; a missing one is not an error.
 func (m *Model) beside(f *folder) {
 	if err := m.config(f, configFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		m.Notes = append(m.Notes, fmt.Sprintf("%s: %v", configFile, err))
@@ -283,7 +282,7 @@ func (m *Model) beside(f *folder) {
 	}
 }
 
-// adapter reads the rank of PEFT's adapter_config.json, and the model it is for.
+// adapter reads the rank in PEFT's adapter_config.json, and the model it is for.
 func (m *Model) adapter(r io.Reader) error {
 	data, err := readBounded(r, MaxConfigBytes)
 	if err != nil {

@@ -13,28 +13,28 @@ import (
 	"github.com/berth-scheduler/berth/model/graph"
 )
 
-// Weights is what the headers of safetensors files tell of a checkpoint. Its
-// zero value is that of no tensors.
+// Weights is the content of a checkpoint's safetensors headers. The zero value has
+// no tensors.
 type Weights struct {
-	// Params counts values, packed ones of four bits too; Bytes what they take as
-	// stored, scales and all. Adapters count in neither.
+	// Params counts values, including packed ones of four bits; Bytes their stored
+	// size, including scales. Adapters count in neither.
 	Params, Bytes int64
 	Tensors       int
 	// Blocks counts the repeated layers, by the numbers in tensor names.
 	Blocks int64
-	// LoRARank is the largest rank of low-rank adapters, 0 for none;
-	// LoRAParams counts their values.
+	// LoRARank is the largest rank of low-rank adapters, 0 for none; LoRAParams
+	// counts their values.
 	LoRARank, LoRAParams int64
-	// Precision is that of most floating-point bytes, empty for none known.
+	// Precision is that of most floating-point bytes, empty if unknown.
 	Precision model.Precision
-	// WeightBits is 4 or 8 where most values are quantized, else 0.
+	// WeightBits is 4 or 8 if most values are quantized, else 0.
 	WeightBits int64
-	// Partial says that shards were missing; Notes why, and what else was odd.
+	// Partial means that shards were missing; Notes says why, and what else was
+	// odd.
 	Partial bool
 	Notes   []string
 
-	// Unknown counts tensors of types that are not known, taken as one byte a
-	// value.
+	// Unknown counts tensors of unknown types, taken as one byte per value.
 	Unknown int
 
 	blocks   map[string]struct{}
@@ -58,10 +58,9 @@ type header struct {
 	Offsets []int64 `json:"data_offsets"`
 }
 
-// ReadSafetensors reads the header of one safetensors file and nothing after it:
-// eight bytes of length in little-endian order, then JSON
-// (https://huggingface.co/docs/safetensors). Errors wrap ErrMalformed or
-// ErrLimit.
+// ReadSafetensors reads the header of one safetensors file and nothing after it: a
+// little-endian length of eight bytes, then JSON
+// (https://huggingface.co/docs/safetensors). Errors wrap ErrMalformed or ErrLimit.
 func ReadSafetensors(r io.Reader) (Weights, error) {
 	var w Weights
 	err := w.add(r)
@@ -136,7 +135,7 @@ func (w *Weights) tensor(o *object, name string) error {
 	case bits == 0:
 		w.Unknown++
 		w.bytewise = addSat(w.bytewise, elems)
-	case h.DType[0] != 'I' && h.DType[0] != 'U' && h.DType != "BOOL" && !scale(name): // indices and masks are no parameters
+	case h.DType[0] != 'I' && h.DType[0] != 'U' && h.DType != "BOOL" && !scale(name): // indices and masks are not parameters
 		w.plain = addSat(w.plain, elems)
 		if w.byType == nil {
 			w.byType = make(map[string]int64)
@@ -171,7 +170,7 @@ func (h *header) check() (elems int64, err error) {
 	return elems, nil
 }
 
-// dtypeBits is the width of a type, 0 for one not known.
+// dtypeBits returns the width of a type, 0 if unknown.
 func dtypeBits(d string) int64 {
 	switch d {
 	case "BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0":
@@ -186,7 +185,8 @@ func dtypeBits(d string) int64 {
 	return 0
 }
 
-// scale reports whether a tensor is what quantization keeps beside the values.
+// scale reports whether a tensor is what quantization keeps in addition to the
+// values.
 func scale(name string) bool {
 	return slices.ContainsFunc([]string{
 		".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", ".SCB", ".qzeros", ".scales", ".g_idx", ".weight_format",
@@ -194,7 +194,7 @@ func scale(name string) bool {
 	}, func(s string) bool { return strings.HasSuffix(name, s) })
 }
 
-// lora is the rank of a low-rank adapter, 0 for other tensors.
+// lora returns the rank of a low-rank adapter, 0 for other tensors.
 func lora(name string, shape []int64) int64 {
 	if len(shape) < 2 {
 		return 0
@@ -208,8 +208,8 @@ func lora(name string, shape []int64) int64 {
 	return 0
 }
 
-// block notes which repeated layer a name belongs to: what stands up to its
-// first number.
+// block records which repeated layer a name belongs to: the part up to its first
+// number.
 func (w *Weights) block(name string) {
 	rest, at := name, 0
 	for rest != "" {
@@ -228,7 +228,7 @@ func (w *Weights) block(name string) {
 	}
 }
 
-// see remembers the shapes that tell the architecture.
+// see remembers the shapes that reveal the architecture.
 func (c *clues) see(name string, shape []int64) {
 	base, ok := strings.CutSuffix(name, ".weight")
 	if !ok || len(shape) != 2 {

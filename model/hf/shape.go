@@ -23,7 +23,7 @@ func (l *linear) params() float64 {
 	return n * l.copies
 }
 
-// adapter is the number of values of a low-rank adapter beside l.
+// adapter returns the number of values of a low-rank adapter for l.
 func (l *linear) adapter(rank float64, targets []string) float64 {
 	if slices.Contains(targets, l.role) {
 		return rank * (l.in + l.out) * l.copies
@@ -47,13 +47,13 @@ type stack struct {
 	norms      float64 // per layer
 	normWeight float64 // values of a layer's norms
 	seq        float64 // tokens a sample
-	source     float64 // encoder tokens a sample that cross attention reads
+	source     float64 // encoder tokens per sample that cross attention reads
 	causal     bool
-	cached     bool // keeps keys and values while it generates
+	cached     bool // keeps keys and values while generating
 }
 
-// tokens says how long the sequences are: of the encoder or the only stack,
-// and of the decoder beside an encoder.
+// tokens returns the lengths of the sequences: of the encoder or the only stack,
+// and of the decoder of an encoder-decoder.
 func (c *Config) tokens(seq int64) (first, second float64) {
 	switch c.traits.kind {
 	case vision:
@@ -68,7 +68,7 @@ func (c *Config) tokens(seq int64) (first, second float64) {
 	}
 }
 
-// stacks lays the model out for sequences of seq tokens.
+// stacks lays out the model for sequences of seq tokens.
 func (c *Config) stacks(seq int64) []stack {
 	first, second := c.tokens(seq)
 	k := c.traits.kind
@@ -92,8 +92,7 @@ type side struct {
 	causal                 bool
 }
 
-// split makes one stack of layers that are equal, two where only some layers
-// have experts.
+// split makes one stack of equal layers, or two if only some layers have experts.
 func (c *Config) split(s *side) []stack {
 	if c.Experts == 0 {
 		return []stack{c.stack(s, s.layers, false)}
@@ -144,7 +143,7 @@ func (c *Config) stack(s *side, layers int64, sparse bool) stack {
 	return st
 }
 
-// attention lists the projections of one attention.
+// attention returns the projections of one attention.
 func attention(t *traits, h, q, kv float64, cross bool) []linear {
 	return []linear{
 		{"q", h, q, t.qkvBias, 1, 1, false},
@@ -163,7 +162,7 @@ func (c *Config) feedForward(h, f, copies, used float64) []linear {
 	return out
 }
 
-// normParams is what one norm of n values weighs.
+// normParams returns the weights of one norm of n values.
 func (c *Config) normParams(n float64) float64 {
 	switch {
 	case c.traits.plainNorm:
@@ -175,8 +174,8 @@ func (c *Config) normParams(n float64) float64 {
 	}
 }
 
-// qkNormParams is what norms of queries and keys weigh: of one head for most,
-// of all heads for OLMo and Cohere.
+// qkNormParams returns the weights of norms of queries and keys: of one head for
+// most, of all heads for OLMo and Cohere.
 func (c *Config) qkNormParams(q, kv float64) float64 {
 	if c.Type == "olmoe" || c.Type == "olmo2" || c.Type == "cohere" {
 		return q + kv
@@ -184,9 +183,9 @@ func (c *Config) qkNormParams(q, kv float64) float64 {
 	return 2 * c.normParams(float64(c.HeadDim))
 }
 
-// head is what stands on top of the layers.
+// head is the output head on top of the layers.
 type head struct {
-	params  float64 // its own weights, the shared embedding left out
+	params  float64 // its own weights, without the shared embedding
 	flops   float64 // per token or per sample
 	width   float64 // of its output
 	tokens  bool    // one output per token, else per sample
@@ -194,7 +193,7 @@ type head struct {
 	linears int64
 }
 
-// head says what the architecture's name puts on top.
+// head returns the head that the architecture's name implies.
 func (c *Config) head() head {
 	h, v, labels := float64(c.Hidden), float64(c.Vocab), float64(max(2, c.Labels))
 	pool := 0.0
@@ -234,8 +233,8 @@ func (c *Config) head() head {
 	return out
 }
 
-// outside counts the parameters before the first and after the last layer,
-// without the head: embeddings, positions, norms.
+// outside returns the parameters before the first and after the last layer, without
+// the head: embeddings, positions, norms.
 func (c *Config) outside() float64 {
 	t := &c.traits
 	h, e := float64(c.Hidden), float64(c.Hidden)
@@ -252,7 +251,7 @@ func (c *Config) outside() float64 {
 		bins := float64(c.AudioBins)
 		n += bins*h*3 + h + h*h*3 + h + float64(c.AudioPositions)*h
 	}
-	if c.EmbedDim > 0 { // OPT projects there and back without bias, the others there with one
+	if c.EmbedDim > 0 { // OPT projects in and out without bias, the others only in, with one
 		n += e * h
 		if c.Type == "opt" {
 			n += e * h
@@ -267,7 +266,7 @@ func (c *Config) outside() float64 {
 	if t.learned {
 		tables := sides
 		if t.kind == speech {
-			tables = 1 // the encoder's is above
+			tables = 1 // the encoder's is counted above
 		}
 		n += float64(c.Positions+t.posOffset) * h * tables
 		if t.kind == encoder {
@@ -287,8 +286,8 @@ func (c *Config) outside() float64 {
 	return n
 }
 
-// Params is the exact number of parameters, as the framework's own counter
-// gives it: tied weights once, adapters not.
+// Params returns the exact number of parameters, as the framework's own counter
+// gives it: tied weights once, without adapters.
 func (c *Config) Params() int64 {
 	if c.check() != nil {
 		return 0
@@ -300,10 +299,10 @@ func (c *Config) Params() int64 {
 	return whole(n)
 }
 
-// params of all layers of s.
+// params returns the parameters of all layers of s.
 func (s *stack) params() float64 { return (s.matrices() + s.normWeight) * s.stored }
 
-// matrices is the number of values of one layer's linear layers.
+// matrices returns the number of values of one layer's linear layers.
 func (s *stack) matrices() float64 {
 	n := 0.0
 	for i := range s.lin {
