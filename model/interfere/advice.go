@@ -9,12 +9,13 @@ import (
 	"github.com/berth-scheduler/berth/model/gpuspec"
 )
 
-// Verdict is what the observed pairs say about sharing a type of GPU at all.
+// Verdict is what the observed pairs say about whether to share a type of GPU at
+// all.
 type Verdict uint8
 
 // The verdicts.
 const (
-	// Unsure: too few pairs, or their sums lie around 1.
+	// Unsure: too few pairs, or their sums are close to 1.
 	Unsure Verdict = iota
 	// Gains: two jobs together get more done than by taking turns.
 	Gains
@@ -22,7 +23,7 @@ const (
 	Loses
 )
 
-// String is the verdict in words.
+// String returns the verdict in words.
 func (v Verdict) String() string {
 	switch v {
 	case Gains:
@@ -34,34 +35,34 @@ func (v Verdict) String() string {
 }
 
 const (
-	// MinAdvicePairs is the number of different pairs that a verdict needs.
+	// MinAdvicePairs is the number of different pairs needed for a verdict.
 	MinAdvicePairs = 20
-	// pairsPerUser is how many of them one user may bring, so that it takes three
-	// users, or the site's own measurements, to end sharing on a type.
+	// pairsPerUser is how many of them may come from one user, so that it takes
+	// three users, or the site's own measurements, to end sharing on a type.
 	pairsPerUser = 7
-	// pairsPerJob is how many of them one job may be in: one that gets on with
-	// nobody is no reason to stop the others.
+	// pairsPerJob is how many of them may include one job: a job that is a bad
+	// neighbour to all is no reason to stop the others.
 	pairsPerJob = 7
 )
 
-// Advice compares sharing one type of GPU in one mode with taking turns, for
-// which the speeds of two jobs add up to 1.
+// Advice compares sharing one type of GPU in one mode with taking turns, where the
+// speeds of two jobs add up to 1.
 type Advice struct {
-	GPUType string // normal form
+	GPUType string // normalized
 	Mode    Mode
 	Verdict Verdict
-	// Pairs is the number of different pairs of which both jobs were measured, at
-	// most 7 of one user and 7 with one job, the newest; Losing is that of those
-	// whose speeds add up to less than 1.
+	// Pairs is the number of different pairs with both jobs measured, at most 7 of
+	// one user and 7 with one job, the newest; Losing is how many of them have
+	// speeds that add up to less than 1.
 	Pairs, Losing int
 	// Jobs is the number of different jobs in these pairs.
 	Jobs int
-	// MeanSum is the mean over pairs of the sum of both speeds, StdErr its
-	// standard error. A verdict needs two standard errors of distance from 1.
+	// MeanSum is the mean over pairs of the sum of both speeds, StdErr its standard
+	// error. A verdict needs a distance of two standard errors from 1.
 	MeanSum, StdErr float64
 }
 
-// String gives the verdict with its numbers.
+// String returns the verdict with its numbers.
 func (a Advice) String() string {
 	return fmt.Sprintf("%s on %s with %s: speeds of two jobs add up to %.2f±%.2f (taking turns: 1) in %d pairs of %d jobs, %d pairs below 1",
 		a.Verdict, a.GPUType, a.Mode, a.MeanSum, a.StdErr, a.Pairs, a.Jobs, a.Losing)
@@ -82,9 +83,9 @@ func (a *Advice) judge() {
 	}
 }
 
-// Advice says whether sharing this type in this mode has paid. It judges the
-// pairs that ran, which a scheduler picks for being good: for others it is an
-// upper bound.
+// Advice returns whether sharing this type in this mode has paid off. It judges the
+// pairs that ran, which a scheduler picks for being good: for others it is an upper
+// bound.
 func (m *Model) Advice(gpuType string, mode Mode) Advice {
 	n := gpuspec.Normalize(gpuType)
 	if m != nil {
@@ -97,8 +98,8 @@ func (m *Model) Advice(gpuType string, mode Mode) Advice {
 	return Advice{GPUType: n, Mode: mode}
 }
 
-// AllAdvice is the advice on every type and mode of which a pair was measured
-// from both sides.
+// AllAdvice returns the advice on every type and mode with a pair measured from
+// both sides.
 func (m *Model) AllAdvice() []Advice {
 	if m == nil {
 		return nil
@@ -120,7 +121,7 @@ type coupleSpeeds struct {
 	user string // of the newest observation
 }
 
-// both is the sum of the mean speeds; false if one side was not measured.
+// both returns the sum of the mean speeds; false if one side was not measured.
 func (c *coupleSpeeds) both() (float64, bool) {
 	if c.lo == c.hi {
 		return 2 * c.sum[0] / float64(c.n[0]), true

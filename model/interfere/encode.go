@@ -19,9 +19,9 @@ const modelMagic = "BIFR"
 // ErrModel is wrapped by the errors of Decode.
 var ErrModel = errors.New("bad interference model")
 
-// Encode writes m as magic, version, five lists with their lengths, all little
-// endian, and a CRC-32C of all before it. Equal models have equal bytes; the
-// bounds of the lists keep them below MaxModelBytes.
+// Encode encodes m as magic, version, five lists with their lengths, all little
+// endian, and a CRC-32C of all before it. Equal models have equal bytes; the bounds
+// of the lists keep them below MaxModelBytes.
 func (m *Model) Encode() []byte {
 	if m == nil {
 		m = &Model{}
@@ -68,7 +68,7 @@ func appendFloat(b []byte, v float64) []byte {
 	return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
 }
 
-// appendName writes a name of at most maxTypeName bytes after its length.
+// appendName appends a name of at most maxTypeName bytes, prefixed with its length.
 func appendName(b []byte, s string) []byte { return append(append(b, byte(len(s))), s...) }
 
 func (c *class) append(b []byte) []byte {
@@ -82,8 +82,8 @@ func (c *class) append(b []byte) []byte {
 	return b
 }
 
-// Decode reads what Encode wrote and refuses everything else: wrong length or
-// version, damage, NaN, values out of range, lists too long, entries twice.
+// Decode decodes the result of Encode and refuses everything else: wrong length or
+// version, corruption, NaN, values out of range, lists too long, duplicate entries.
 // Errors wrap ErrModel.
 func Decode(b []byte) (*Model, error) {
 	head := len(modelMagic) + 2
@@ -117,7 +117,7 @@ func Decode(b []byte) (*Model, error) {
 	return m, nil
 }
 
-// reader takes fields off b. After the first error it gives zeros.
+// reader takes fields off b. After the first error it returns zeros.
 type reader struct {
 	b   []byte
 	err error

@@ -1,6 +1,6 @@
 package interfere
 
-// Explanation says where the speed of one job of a set comes from.
+// Explanation breaks down the speed of one job of a set.
 type Explanation struct {
 	Signature string
 	Speed     float64
@@ -8,32 +8,32 @@ type Explanation struct {
 	// inverse, but at least MinSpeed.
 	Slowdown   float64
 	Neighbours []Neighbour
-	// Crowd is the demand for bandwidth beyond the peak that only shows in the
+	// Crowd is the demand for bandwidth beyond the peak that shows only in the
 	// whole set, not in any pair of it.
 	Crowd float64
-	// Calibration counts the observations behind the coefficients; 0 says that
+	// Calibration counts the observations behind the coefficients; 0 means that
 	// they are the built-in ones.
 	Calibration int
 }
 
-// Neighbour is what one other job does to the explained one.
+// Neighbour is the effect of one other job on the explained one.
 type Neighbour struct {
 	Signature string
-	// Switch, Compute, Memory, Bandwidth and Blind are the prior's excess, part
-	// by part; see Coefficients.
+	// Switch, Compute, Memory, Bandwidth and Blind are the prior's excess, part by
+	// part; see Coefficients.
 	Switch, Compute, Memory, Bandwidth, Blind float64
 	// Sensitivity of the explained job, Aggression of the neighbour and History
 	// of the two together are what was learned, as offsets whose sum bends the
 	// prior's slowdown: +0.1 is 10 % slower.
 	Sensitivity, Aggression, History float64
-	// Together is how many observations of just this pair History rests on.
+	// Together is how many observations of exactly this pair History rests on.
 	Together int
-	// Excess is what the neighbour adds to the slowdown in the end.
+	// Excess is what the neighbour adds to the slowdown in total.
 	Excess float64
 }
 
-// Explain gives for each job of s, in the order of s.Jobs, the parts of the
-// speed that Speeds predicts. A set of more than MaxSet jobs has no parts.
+// Explain returns for each job of s, in the order of s.Jobs, the parts of the speed
+// that Speeds predicts. A set of more than MaxSet jobs has no parts.
 func (m *Model) Explain(s Set) []Explanation {
 	out := make([]Explanation, len(s.Jobs))
 	for i, v := range m.Speeds(s, nil) {

@@ -11,8 +11,8 @@ import (
 const (
 	maxClasses = 32
 	maxTypes   = 64
-	// MaxJobs bounds the signatures and families, by class of GPU and mode, of
-	// which a model knows something.
+	// MaxJobs bounds the signatures and families, by class of GPU and mode, that a
+	// model knows.
 	MaxJobs = 1024
 	// MaxPairs bounds the pairs of them.
 	MaxPairs = 2560
@@ -23,18 +23,18 @@ const (
 	// coefficients weigh as much as the built-in ones.
 	trust = 20
 	// anchor is the pull of the fit towards the built-in coefficients; it only
-	// decides what the data leave open, such as between two terms that always
-	// move together.
+	// decides what the data leave open, such as between two terms that always move
+	// together.
 	anchor = 0.02
 	// scatter is the relative error below which an observation counts as met:
-	// repeated measurements differ by some percent.
+	// repeated measurements differ by a few percent.
 	scatter   = 0.03
 	fitRounds = 10
 )
 
-// Fit builds a model from observations, oldest first. Unsound ones and those
-// beyond MaxObservations, MaxPerUser and MaxRepeats do not count. Equal observations in equal order
-// give an equal model.
+// Fit builds a model from observations, oldest first. Invalid ones and those beyond
+// MaxObservations, MaxPerUser and MaxRepeats do not count. Equal observations in
+// equal order give an equal model.
 func Fit(obs []Observation) *Model {
 	obs = bound(obs)
 	m := &Model{}
@@ -47,8 +47,8 @@ func Fit(obs []Observation) *Model {
 	return m
 }
 
-// register finds the types and classes of obs, those seen last first, and
-// returns the observations of those that fit into the tables.
+// register finds the types and classes of obs, most recent first, and returns the
+// observations of those that fit into the tables.
 func (m *Model) register(obs []Observation) []Observation {
 	classes, types := make(map[string]uint8), make(map[string]struct{})
 	for i := len(obs) - 1; i >= 0; i-- {
@@ -83,7 +83,7 @@ func (m *Model) register(obs []Observation) []Observation {
 	return kept
 }
 
-// className is the architecture, or the type itself where the table has none.
+// className returns the architecture, or the type itself if the table has none.
 func className(normal string) string {
 	if s, ok := gpuspec.Lookup(normal); ok {
 		return s.Arch
@@ -99,9 +99,9 @@ func (m *Model) typeIndex() map[string]int {
 	return at
 }
 
-// voices says for how much an observation of each user counts in what holds for all: jobs
-// that only one user has are measured by that user alone, but a card and a family of models
-// are everybody's. The site's own count in full.
+// voices returns the weight of each user's observations in what holds for all: a
+// job that only one user runs is measured by that user alone, but a GPU and a
+// family of models concern everybody. The site's own count in full.
 func voices(obs []Observation) map[string]float64 {
 	counts := make(map[string]float64)
 	for i := range obs {
@@ -143,7 +143,7 @@ func (m *Model) fitCoefficients(obs []Observation, said map[string]float64) {
 	}
 }
 
-// gangOf is the set of an observation with the place of its victim in it.
+// gangOf returns the set of an observation and the position of its victim in it.
 func gangOf(o *Observation) (g gang, victim int) {
 	var jobs [MaxSet]Job
 	jobs[0] = o.Job
@@ -172,10 +172,9 @@ func sampleOf(o *Observation) sample {
 	return s
 }
 
-// refit finds the coefficients that make the relative errors of the speeds
-// small in the sense of their absolute values, by re-weighted least squares, so
-// that a minority of wild values moves them little. It then blends them with
-// the built-in ones by the number of samples.
+// refit finds the coefficients that minimize the absolute relative errors of the
+// speeds, by re-weighted least squares, so that a minority of outliers moves them
+// little. It then blends them with the built-in ones by the number of samples.
 func refit(samples []sample, base Coefficients) Coefficients {
 	b := base.array()
 	c := b
@@ -192,7 +191,7 @@ func refit(samples []sample, base Coefficients) Coefficients {
 			w := s.weight / (d * max(math.Abs(1+s.excess-d)/d, scatter) * d)
 			eq.add(&s.terms, s.excess, w)
 		}
-		// Pulls scale like the weights do, so that anchor has one meaning.
+		// Pulls scale with the weights, so that anchor has one meaning.
 		for k := range c {
 			eq.a[k][k] += anchor / scatter
 			eq.b[k] += float64(anchor / scatter * b[k])
@@ -206,7 +205,7 @@ func refit(samples []sample, base Coefficients) Coefficients {
 	return fromArray(c)
 }
 
-// narrow rounds to what the encoding keeps, so that a decoded model predicts
+// narrow rounds to the precision of the encoding, so that a decoded model predicts
 // exactly what the original does.
 func narrow(v float64) float64 { return float64(short(v)) }
 
@@ -235,7 +234,8 @@ func (n *normal) add(x *[coefficientCount]float64, y, w float64) {
 }
 
 // solve minimizes within 0 to limit by cyclic coordinate descent from c, which
-// converges as the matrix is positive definite: each diagonal has its pull.
+// converges as the matrix is positive definite: each diagonal element includes its
+// pull.
 func (n *normal) solve(c [coefficientCount]float64, limit float64) [coefficientCount]float64 {
 	for range 2000 {
 		var moved float64

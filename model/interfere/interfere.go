@@ -1,12 +1,12 @@
-// Package interfere predicts how fast jobs run that share one GPU: for each of
-// a set of up to eight jobs its normalized speed, 1 being as fast as alone and
-// the slowdown being 1/speed.
+// Package interfere predicts the speed of jobs that share one GPU: for each of up
+// to eight jobs the normalized speed, where 1 is as fast as alone and the slowdown
+// is 1/speed.
 //
 // A prior of a few non-negative coefficients per sharing mode answers before
 // anything was measured. Observations refit the coefficients, then teach how
-// sensitive and how aggressive each job is, then what each pair of jobs does.
-// All is deterministic: equal observations in equal order give an equal model,
-// byte for byte, on every architecture.
+// sensitive and how aggressive each job is, then what each pair of jobs does. All
+// is deterministic: equal observations in equal order give an equal model, byte for
+// byte, on every architecture.
 package interfere
 
 const (
@@ -14,10 +14,10 @@ const (
 	MaxSet = 8
 	// MinSpeed is the lowest speed that is ever predicted.
 	MinSpeed = 0.02
-	// Unknown stands for a utilization or bandwidth that nobody knows. Every
-	// negative number and NaN mean the same to Speeds.
+	// Unknown stands for an unknown utilization or bandwidth. Every negative number
+	// and NaN mean the same to Speeds.
 	Unknown = -1.0
-	// bandwidthGuess is the memory bandwidth taken per utilization when only the
+	// bandwidthGuess is the memory bandwidth per utilization assumed if only the
 	// latter is known. A judgement: half of the time in which kernels run.
 	bandwidthGuess = 0.5
 )
@@ -27,11 +27,10 @@ type Mode uint8
 
 // The modes. Their numbers are part of the encoding.
 const (
-	// TimeSlicing is what a GPU does by itself: kernels of different processes
-	// take turns.
+	// TimeSlicing is a GPU's default: kernels of different processes take turns.
 	TimeSlicing Mode = iota
 	// MPS is NVIDIA's multi-process service: kernels of different processes run
-	// side by side.
+	// concurrently.
 	MPS
 	// MIG gives each job SMs, cache and bandwidth of its own. Alone then means
 	// alone on the same slice.
@@ -40,7 +39,7 @@ const (
 	modes = 3
 )
 
-// String is the mode's name in configuration and output.
+// String returns the mode's name in configuration and output.
 func (m Mode) String() string {
 	switch m {
 	case TimeSlicing:
@@ -55,17 +54,17 @@ func (m Mode) String() string {
 
 // Job is one of the jobs that share a GPU.
 type Job struct {
-	// Signature says which job this is: equal for jobs that do the same. Empty
-	// means that nothing is learned about this job in particular.
+	// Signature identifies the job: equal for jobs that do the same. Empty means
+	// that nothing is learned about this job in particular.
 	Signature string
-	// Family groups signatures that are alike, such as one model at several
-	// batch sizes; may be empty.
+	// Family groups similar signatures, such as one model at several batch sizes;
+	// may be empty.
 	Family string
-	// Util is the share of time, 0 to 1, in which the job runs alone on this GPU
-	// and has a kernel running; Unknown if nobody knows.
+	// Util is the fraction of time, 0 to 1, in which the job has a kernel running
+	// when alone on this GPU; Unknown if unknown.
 	Util float64
-	// Bandwidth is the share of the peak memory bandwidth, 0 to 1, that the job
-	// uses alone on this GPU; Unknown if nobody knows.
+	// Bandwidth is the fraction of the peak memory bandwidth, 0 to 1, that the job
+	// uses alone on this GPU; Unknown if unknown.
 	Bandwidth float64
 }
 
@@ -86,7 +85,7 @@ type load struct {
 func loadOf(j *Job) load {
 	l := load{sig: digest(j.Signature), fam: digest(j.Family)}
 	if l.fam == l.sig {
-		l.fam = 0 // one level says it all
+		l.fam = 0 // one level is enough
 	}
 	if !(j.Util >= 0) {
 		return l
@@ -101,7 +100,7 @@ func loadOf(j *Job) load {
 	return l
 }
 
-// digest names a signature by 64 bits, 0 for none: FNV-1a, then mixed. Two
+// digest returns a 64-bit name of a signature, 0 for none: FNV-1a, then mixed. Two
 // signatures that collide share what is learned about them, nothing worse.
 func digest(s string) uint64 {
 	if s == "" {
@@ -140,7 +139,7 @@ func (l *load) before(o *load) bool {
 	return l.fam < o.fam
 }
 
-// gang is a set in the order of before, with the place of each in the input.
+// gang is a set in the order of before, with the position of each in the input.
 type gang struct {
 	n     int
 	loads [MaxSet]load

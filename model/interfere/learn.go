@@ -2,32 +2,32 @@ package interfere
 
 import "slices"
 
-// Strength of the pull of each offset towards 0, as a number of observations
-// with that offset alone: after as many, half of what they show is believed.
-// Judgement: what a pair does in particular needs more evidence than what a job
-// does to all.
+// Strength of the pull of each offset towards 0, as a number of observations with
+// that offset alone: after that many, half of what they show is believed.
+// Judgement: what is specific to a pair needs more evidence than what a job does to
+// all.
 const (
 	pullEffect = 4
 	pullPair   = 6
 	// wild is the size of a residual from which its weight falls with the square:
-	// what disagrees by so much with all else is rather a fault than a fact.
+	// what disagrees that much with all else is more likely an error than a fact.
 	wild        = 0.3
 	learnSweeps = 30
 )
 
-// row is what an observation says about the victim beside one other: bend of
-// the sum of the offsets should be the observed over the prior's slowdown.
+// row is an observation's equation for the victim and one other job: bend of the
+// sum of the offsets should be the observed over the prior's slowdown.
 type row struct {
 	// at are the offsets that add up: sensitivity of signature and family,
 	// aggression of signature and family, four pairs; -1 for none.
 	at     [8]int32
 	target float64
-	weight float64 // one observation divides among its others
-	voice  float64 // of weight, what counts for families
+	weight float64 // one observation is divided among its others
+	voice  float64 // part of weight that counts for families
 }
 
-// rows are the equations for the offsets, with effects and pairs registered,
-// those seen last first.
+// rows returns the equations for the offsets, with effects and pairs registered,
+// most recent first.
 func (m *Model) rows(obs []Observation, said map[string]float64) []row {
 	typeAt := m.typeIndex()
 	jobAt := make(map[jobKey]uint16)
@@ -91,7 +91,7 @@ func (m *Model) pair(at map[uint64]uint16, vo [2]int32, typ int) int32 {
 	return int32(i)
 }
 
-// targetOf is the offset that, given to each of the others alike, turns the
+// targetOf returns the offset that, given to each of the others alike, turns the
 // prior's slowdown into the observed one.
 func targetOf(c *Coefficients, g *gang, v int, speed float64) float64 {
 	n, pairs := float64(g.n-1), 0.0
@@ -103,8 +103,8 @@ func targetOf(c *Coefficients, g *gang, v int, speed float64) float64 {
 	return unbend(max(0.05, 1/speed+n-1-c.beyondPairs(g, v)) / (n + pairs))
 }
 
-// learn finds all offsets by ridge regression, block by block: within a block,
-// say the sensitivities of signatures, each row has at most one offset, so the
+// learn finds all offsets by ridge regression, block by block: within a block, such
+// as the sensitivities of signatures, each row has at most one offset, so the
 // block's best values given all others are plain means, pulled towards 0.
 func (m *Model) learn(rows []row) {
 	effects := len(m.effects)
@@ -138,7 +138,8 @@ func (m *Model) learn(rows []row) {
 	}
 }
 
-// ofFamilies are the blocks of which the offsets are of families, which several users have.
+// ofFamilies marks the blocks whose offsets are of families, which several users
+// have.
 var ofFamilies = [8]bool{1: true, 3: true, 5: true, 6: true, 7: true}
 
 type state struct{ theta, num, den, rest []float64 }
@@ -163,7 +164,7 @@ func sweep(rows []row, b int, s state) {
 		}
 	}
 	for k := range s.theta {
-		// num turns into the change of each offset.
+		// num becomes the change of each offset.
 		v := s.theta[k]
 		if s.den[k] > 0 {
 			v = max(-maxBend, min(maxBend, s.num[k]/(s.den[k]+pull)))
@@ -178,7 +179,7 @@ func sweep(rows []row, b int, s state) {
 	}
 }
 
-// short rounds to what the encoding keeps; there is no negative zero.
+// short rounds to the precision of the encoding; there is no negative zero.
 func short(v float64) float32 {
 	if f := float32(v); f != 0 {
 		return f

@@ -7,8 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/model/gpuspec"
 )
 
-// Model predicts. It is immutable and safe for concurrent use. The zero Model,
-// and a nil one, know nothing but the default prior.
+// Model predicts speeds. It is immutable and safe for concurrent use. The zero
+// Model, and a nil one, know only the default prior.
 type Model struct {
 	classes []class
 	types   []gpuType
@@ -16,13 +16,13 @@ type Model struct {
 	pairs   []pairEffect
 	advice  []Advice
 
-	places map[string]place  // normal type names; those of the GPU table as well
+	places map[string]place  // normalized type names, including those of the GPU table
 	jobAt  map[jobKey]uint16 // into effects
 	pairAt pairTable         // into pairs
 }
 
-// class is a group of GPU types that share coefficients: an architecture, or
-// one type that is not in the table.
+// class is a group of GPU types that share coefficients: an architecture, or one
+// type that is not in the table.
 type class struct {
 	name  string
 	coefs [modes]Coefficients
@@ -34,8 +34,8 @@ type gpuType struct {
 	class uint8
 }
 
-// place says where a GPU type stands in a Model; typ is -1 when no observation
-// came from this very type.
+// place is a GPU type's position in a Model; typ is -1 if no observation came from
+// this very type.
 type place struct{ class, typ int16 }
 
 // jobKey is a job or family on one class of GPU in one mode.
@@ -52,7 +52,7 @@ type effect struct {
 	asVictim, asOther uint16 // observations
 }
 
-// pairEffect is what was learned about a victim beside another, beyond the
+// pairEffect is what was learned about a victim next to another job, beyond the
 // effects of both.
 type pairEffect struct {
 	victim, other uint16 // into effects
@@ -65,16 +65,16 @@ func packPair(victim, other uint16, typ int16) uint64 {
 	return uint64(victim)<<32 | uint64(other)<<16 | uint64(uint16(typ))
 }
 
-// pairTable finds pairs by packPair. A set of three jobs takes up to 24
-// look-ups, for which Go's map is too slow; entries never leave, so probing one
-// slot after the other is all it needs.
+// pairTable finds pairs by packPair. A set of three jobs takes up to 24 lookups,
+// for which Go's map is too slow; entries are never removed, so linear probing
+// suffices.
 type pairTable struct {
 	slots []pairSlot // a power of two, at most half of them taken; nil if empty
 }
 
 type pairSlot struct {
 	key uint64
-	at  uint16 // into pairs plus one; 0 for a free slot
+	at  uint16 // index into pairs plus one; 0 for a free slot
 }
 
 func newPairTable(pairs []pairEffect) pairTable {
@@ -90,7 +90,7 @@ func newPairTable(pairs []pairEffect) pairTable {
 	return t
 }
 
-// slot is where k is or would be.
+// slot returns where k is or would be.
 func (t *pairTable) slot(k uint64) uint64 {
 	mask := uint64(len(t.slots) - 1)
 	for i := k * 0x9e3779b97f4a7c15 >> 32 & mask; ; i = (i + 1) & mask {
@@ -100,7 +100,7 @@ func (t *pairTable) slot(k uint64) uint64 {
 	}
 }
 
-// find is the pair's index, or -1.
+// find returns the pair's index, or -1.
 func (t *pairTable) find(k uint64) int {
 	if len(t.slots) == 0 {
 		return -1
@@ -132,8 +132,8 @@ func (m *Model) index() {
 	m.pairAt = newPairTable(m.pairs)
 }
 
-// find resolves a GPU type. Normal names (see gpuspec.Normalize) cost a map
-// look-up; other spellings are normalized first, which allocates.
+// find resolves a GPU type. Normalized names (see gpuspec.Normalize) cost a map
+// lookup; other spellings are normalized first, which allocates.
 func (m *Model) find(name string) place {
 	if m == nil || len(m.classes) == 0 {
 		return place{-1, -1}
@@ -148,7 +148,7 @@ func (m *Model) find(name string) place {
 	return place{-1, -1}
 }
 
-// coefficients are those of a place and mode, or the built-in ones.
+// coefficients returns those of a place and mode, or the built-in ones.
 func (m *Model) coefficients(at place, mode Mode) Coefficients {
 	if m != nil && at.class >= 0 && mode < modes && m.classes[at.class].seen[mode] > 0 {
 		return m.classes[at.class].coefs[mode]
@@ -158,9 +158,9 @@ func (m *Model) coefficients(at place, mode Mode) Coefficients {
 
 // Speeds appends to out the speed of each job of s, in the order of s.Jobs, and
 // returns it. A lone job has speed 1; in a set of more than MaxSet jobs, which
-// nobody should place, each has MinSpeed. More load on a job, or one job more,
-// never predicts a faster neighbour. It allocates nothing when out has room
-// and GPUType is a normal name.
+// should never be placed, each has MinSpeed. More load on a job, or one job more,
+// never predicts a faster neighbour. It does not allocate if out has room and
+// GPUType is a normalized name.
 func (m *Model) Speeds(s Set, out []float64) []float64 {
 	switch {
 	case len(s.Jobs) == 1:
@@ -195,7 +195,7 @@ func (m *Model) Speeds(s Set, out []float64) []float64 {
 	return append(out, speeds[:g.n]...)
 }
 
-// learned are the entries of one job: its own and its family's.
+// learned holds the entries of one job: its own and its family's.
 type learned struct {
 	sig, fam int32 // into effects plus one; 0 for none
 }
@@ -215,7 +215,7 @@ func (m *Model) lookup(l *load, at place, mode Mode) learned {
 	return k
 }
 
-// offset is the sum of all that was learned about a victim and another.
+// offset returns the sum of all that was learned about a victim and another job.
 func (m *Model) offset(v, o *learned, at place) float64 {
 	var sum float64
 	for _, i := range [...]int32{v.sig, v.fam} {
@@ -246,21 +246,21 @@ func (m *Model) offset(v, o *learned, at place) float64 {
 // maxBend bounds offsets: a factor of 9 either way.
 const maxBend = 1.6
 
-// bend turns an offset into the factor (2+x)/(2-x). It is exp to the second
-// order, has unbend as its exact inverse and bend(-x) = 1/bend(x), and needs no
+// bend returns the factor (2+x)/(2-x) of an offset. It is exp to the second order,
+// has unbend as its exact inverse and bend(-x) = 1/bend(x), and needs no
 // transcendental function, whose last bits differ between architectures.
 func bend(x float64) float64 {
 	x = max(-maxBend, min(maxBend, x))
 	return (2 + x) / (2 - x)
 }
 
-// unbend is the offset whose factor is r > 0, bounded like bend's.
+// unbend returns the offset whose factor is r > 0, bounded like bend's.
 func unbend(r float64) float64 {
 	return max(-maxBend, min(maxBend, 2*(r-1)/(r+1)))
 }
 
-// pairSlowdown corrects the prior's slowdown of one neighbour; nobody gets
-// faster by company.
+// pairSlowdown corrects the prior's slowdown of one neighbour; no job is ever
+// faster with a neighbour.
 func pairSlowdown(prior, offset float64) float64 {
 	return max(1, float64(prior*bend(offset)))
 }

@@ -9,16 +9,15 @@ import (
 	"github.com/berth-scheduler/berth/model/gpuspec"
 )
 
-// Bounds of what one model is fitted to. Beyond them the oldest observations
-// go.
+// Bounds of the observations behind one model. Beyond them the oldest are dropped.
 const (
 	// MaxObservations is the number of observations behind a model.
 	MaxObservations = 4096
-	// MaxPerUser is how many of them may come from one user: an eighth. The
-	// empty user is the site itself and has no such bound.
+	// MaxPerUser is how many of them may come from one user: an eighth. The empty
+	// user is the site itself and has no such bound.
 	MaxPerUser = MaxObservations / 8
-	// MaxRepeats is how many of them may be of one user's same job beside the
-	// same others on the same type in the same mode.
+	// MaxRepeats is how many of them may be of one user's same job with the same
+	// others on the same type in the same mode.
 	MaxRepeats = 8
 
 	maxTypeName = 64
@@ -28,7 +27,7 @@ const (
 // ErrObservation is wrapped by the errors of Observation.Check.
 var ErrObservation = errors.New("bad interference observation")
 
-// Observation is the measured speed of one job beside others.
+// Observation is the measured speed of one job next to others.
 type Observation struct {
 	GPUType string
 	Mode    Mode
@@ -41,8 +40,8 @@ type Observation struct {
 	User string
 }
 
-// Check refuses what no measurement can show, so that one broken or lying
-// source poisons no model. Errors wrap ErrObservation.
+// Check refuses impossible measurements, so that one broken or lying source cannot
+// poison a model. Errors wrap ErrObservation.
 func (o *Observation) Check() error {
 	switch {
 	case !(o.Speed > 0 && o.Speed <= maxSpeed):
@@ -81,7 +80,7 @@ func checkLoad(j *Job) error {
 	return nil
 }
 
-// company identifies whose job ran beside what and where.
+// company identifies whose job ran next to which others and where.
 func (o *Observation) company() uint64 {
 	h := who(&o.Job) ^ digest(gpuspec.Normalize(o.GPUType)) ^ uint64(o.Mode)
 	var others uint64 // a sum: their order has no meaning
@@ -91,7 +90,7 @@ func (o *Observation) company() uint64 {
 	return mix(h) ^ others
 }
 
-// who is a job's identity, or its load if it has no name.
+// who returns a job's identity, or its load if it has no name.
 func who(j *Job) uint64 {
 	if j.Signature == "" {
 		return mix(math.Float64bits(j.Util) ^ mix(math.Float64bits(j.Bandwidth)) ^ digest(j.Family))
@@ -99,7 +98,7 @@ func who(j *Job) uint64 {
 	return identity(j)
 }
 
-// bound returns the newest of obs that are sound and within the bounds, oldest
+// bound returns the newest of obs that are valid and within the bounds, oldest
 // first.
 func bound(obs []Observation) []Observation {
 	type repeat struct {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Coefficients are those of the prior for one kind of GPU and one mode. Each is
-// what it adds to a job's slowdown beyond 1; all are 0 to MaxCoefficient.
+// Coefficients are those of the prior for one kind of GPU and one mode. Each adds
+// to a job's slowdown beyond 1; all are 0 to MaxCoefficient.
 //
 // With u the utilization and m the bandwidth share of victim v and neighbours n:
 //
@@ -14,11 +14,11 @@ import (
 //	                + Bandwidth·max(0, Σ m − 1)
 //
 // The first product is the response time in a closed network of one processor-
-// sharing server, the GPU, at which each job spends u of its time when alone
-// (mean value analysis: Reiser, Lavenberg, J. ACM 27(2), 1980): an arriving
-// kernel meets each neighbour there with probability u(n). It is exact for two
-// jobs, and for any number that fill the GPU. Bandwidth beyond the peak is
-// shared in proportion to demand, so all stretch alike.
+// sharing server, the GPU, at which each job spends u of its time when alone (mean
+// value analysis: Reiser, Lavenberg, J. ACM 27(2), 1980): an arriving kernel meets
+// each neighbour there with probability u(n). It is exact for two jobs, and for any
+// number that fill the GPU. Bandwidth beyond the peak is shared in proportion to
+// demand, so all stretch alike.
 type Coefficients struct {
 	Switch    float64 // each neighbour, whatever it does: context switches, caches, PCIe, host
 	Compute   float64 // kernels that wait for a neighbour's kernels
@@ -35,8 +35,8 @@ const coefficientCount = 5
 // ErrCoefficients is wrapped by the errors of Coefficients.Check.
 var ErrCoefficients = errors.New("bad interference coefficients")
 
-// DefaultCoefficients are the built-in ones. None comes out of measured pairs;
-// they are arithmetic and judgement:
+// DefaultCoefficients returns the built-in ones. None is derived from measured
+// pairs; they are arithmetic and judgement:
 //
 //   - Jobs that fill the GPU must end up taking turns: for u = m = 1 everywhere
 //     Compute + Memory + Bandwidth is 1, so that k jobs slow down by k. So is
@@ -72,7 +72,8 @@ func fromArray(a [coefficientCount]float64) Coefficients {
 	return Coefficients{Switch: a[0], Compute: a[1], Memory: a[2], Bandwidth: a[3], Blind: a[4]}
 }
 
-// Check names the first coefficient out of range, NaN included.
+// Check returns an error that names the first coefficient out of range, NaN
+// included.
 func (c *Coefficients) Check() error {
 	for i, v := range c.array() {
 		if !(v >= 0 && v <= MaxCoefficient) {
@@ -108,7 +109,7 @@ func (c *Coefficients) Speeds(jobs []Job, out []float64) []float64 {
 	return append(out, speeds[:g.n]...)
 }
 
-// pairExcess is what one neighbour adds to v's slowdown if there is no other.
+// pairExcess returns what one neighbour adds to v's slowdown if there is no other.
 // Products are converted before each sum, so that no architecture fuses them.
 func (c *Coefficients) pairExcess(v, n *load) float64 {
 	if !v.known || !n.known {
@@ -118,7 +119,7 @@ func (c *Coefficients) pairExcess(v, n *load) float64 {
 		float64(c.Bandwidth*max(0, v.bw+n.bw-1))
 }
 
-// pairTerms are the factors of the coefficients for one neighbour.
+// pairTerms returns the factors of the coefficients for one neighbour.
 func pairTerms(v, n *load) [coefficientCount]float64 {
 	if !v.known || !n.known {
 		return [...]float64{1, 0, 0, 0, 1}
@@ -126,8 +127,8 @@ func pairTerms(v, n *load) [coefficientCount]float64 {
 	return [...]float64{1, float64(v.util * n.util), float64(v.util * n.bw), max(0, v.bw+n.bw-1), 0}
 }
 
-// beyondPairs is what the whole set demands of the bandwidth beyond what pairs
-// with victim i do. max(0, a+x-1) is convex in x and 0 at x = 0, so it is never
+// beyondPairs returns the whole set's demand for bandwidth beyond that of the pairs
+// with victim i. max(0, a+x-1) is convex in x and 0 at x = 0, so it is never
 // negative, and it grows with each neighbour.
 func (c *Coefficients) beyondPairs(g *gang, i int) float64 {
 	if g.n < 3 {

@@ -3,31 +3,31 @@ package interfere
 import "github.com/berth-scheduler/berth/model/gpuspec"
 
 // MaxBend bounds the sum of the offsets of a pair, BandwidthPerUtil is the
-// bandwidth taken for a job of which only the utilization is known.
+// bandwidth assumed for a job of which only the utilization is known.
 const (
 	MaxBend          = maxBend
 	BandwidthPerUtil = bandwidthGuess
 )
 
-// ID is the name by which a model knows a signature or family, 0 for none.
+// ID returns the name by which a model knows a signature or family, 0 for none.
 func ID(name string) uint64 { return digest(name) }
 
-// Terms are the numbers behind Speeds on one GPU type in one mode, for whoever
-// must reckon without this package.
+// Terms are the numbers behind Speeds on one GPU type in one mode, for callers that
+// compute without this package.
 type Terms struct {
 	Coefficients Coefficients
-	// Effects are by ID, Histories by the IDs of victim and neighbour.
+	// Effects are keyed by ID, Histories by the IDs of victim and neighbour.
 	Effects   map[uint64]Offsets
 	Histories map[[2]uint64]float64
-	// Observations counts those behind the coefficients; 0 says that they are
-	// the built-in ones.
+	// Observations counts those behind the coefficients; 0 means that they are the
+	// built-in ones.
 	Observations int
 }
 
 // Offsets are what was learned of one job: +0.1 is 10 % slower.
 type Offsets struct{ Sensitivity, Aggression float64 }
 
-// Terms returns the numbers that Speeds reckons with; the maps are the caller's.
+// Terms returns the numbers that Speeds computes with; the caller owns the maps.
 func (m *Model) Terms(gpuType string, mode Mode) Terms {
 	at := m.find(gpuspec.Normalize(gpuType))
 	t := Terms{Coefficients: m.coefficients(at, mode), Effects: map[uint64]Offsets{}, Histories: map[[2]uint64]float64{}}
