@@ -8,8 +8,8 @@ import (
 )
 
 // What a full fit on top of learned weights needs. With less, samples only
-// calibrate: a few jobs that run all day say how this cluster differs from the
-// measurements before, but not what models of other kinds need.
+// calibrate: a few jobs that run all day show how this cluster differs from earlier
+// measurements, but not what other kinds of models need.
 const (
 	fullRows   = 200
 	fullModels = 8
@@ -27,9 +27,9 @@ func (tr *trainer) calibrates() bool {
 	return len(tr.rows) < fullRows || len(models) < fullModels
 }
 
-// calibrate keeps physics and forest and moves the factors of the GPU types
-// that the samples ran on. What counts is the number of models, not of runs, and
-// of a user no more than its weight. Margins grow to cover what is left.
+// calibrate keeps physics and forest and adjusts the factors of the GPU types that
+// the samples ran on. What counts is the number of models, not of runs, and of a
+// user no more than its weight. Margins grow to cover what is left.
 func (tr *trainer) calibrate(w *model.Weights, samples []model.Sample) (model.Learned, error) {
 	l := tr.start
 	l.Types, l.Factors, l.Groups = slices.Clone(l.Types), slices.Clone(l.Factors), slices.Clone(l.Groups)
@@ -71,13 +71,13 @@ func (tr *trainer) calibrate(w *model.Weights, samples []model.Sample) (model.Le
 	return l, nil
 }
 
-// missed is the logarithm of label over prediction, by row.
+// missed returns the logarithm of label over prediction, by row.
 func (tr *trainer) missed(w *model.Weights, samples []model.Sample) ([]float64, error) {
 	p, err := model.NewPredictor(*w, nil)
 	if err != nil {
 		return nil, err
 	}
-	const anyCard = 1 << 29 // MiB: predictions are not to be cut to a card
+	const anyCard = 1 << 29 // MiB: predictions must not be clamped to a GPU
 	miss := make([]float64, len(tr.rows))
 	for i := range tr.rows {
 		s := &samples[tr.rows[i].sample]
@@ -87,7 +87,7 @@ func (tr *trainer) missed(w *model.Weights, samples []model.Sample) ([]float64, 
 	return miss, nil
 }
 
-// types are the GPU types of the rows, sorted.
+// types returns the GPU types of the rows, sorted.
 func (tr *trainer) types() []string {
 	var out []string
 	for i := range tr.rows {
@@ -97,8 +97,8 @@ func (tr *trainer) types() []string {
 	return slices.Compact(out)
 }
 
-// shift is by how much the models on a type miss, in the middle, shrunk towards
-// 0 when they are few.
+// shift returns the median miss of the models on a type, shrunk towards 0 if they
+// are few.
 func (tr *trainer) shift(gpu string, miss []float64) float64 {
 	at := make(map[string]int)
 	var values, weights [][]float64
@@ -127,7 +127,7 @@ func (tr *trainer) shift(gpu string, miss []float64) float64 {
 	return float64(fit.Median(middle, weight)*total) / (total + typeShrink)
 }
 
-// startCoef are the coefficients that the start has for exactly this group.
+// startCoef returns the coefficients that the start has for exactly this group.
 func (tr *trainer) startCoef(key string) []float64 {
 	for i := range tr.start.Groups {
 		if tr.start.Groups[i].Key == key {
@@ -137,7 +137,7 @@ func (tr *trainer) startCoef(key string) []float64 {
 	return nil
 }
 
-// keepGroups adds the groups of the start that the samples say nothing about.
+// keepGroups adds the groups of the start about which the samples say nothing.
 func (tr *trainer) keepGroups(groups []model.Group) []model.Group {
 	for _, g := range tr.start.Groups {
 		known := slices.ContainsFunc(groups, func(o model.Group) bool { return o.Key == g.Key })

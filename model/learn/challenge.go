@@ -11,13 +11,13 @@ import (
 	"github.com/berth-scheduler/berth/model/fit"
 )
 
-// Verdict is how a challenger, trained on older samples, stood up against the
-// weights in use on newer ones that neither had trained on.
+// Verdict is how a challenger, trained on older samples, compares with the weights
+// in use on newer ones that neither was trained on.
 type Verdict struct {
-	// Weights are the challenger; the champion when there was none.
+	// Weights are the challenger's; the champion's if there was none.
 	Weights model.Weights
-	// Better reports whether the challenger should replace the champion, Reason
-	// why or why not, in words for an operator.
+	// Better reports whether the challenger should replace the champion, Reason why
+	// or why not, in words for an operator.
 	Better bool
 	Reason string
 	// Trained and Tested count samples.
@@ -25,33 +25,33 @@ type Verdict struct {
 	// ChampionErr and ChallengerErr are the median of |log(predicted/measured)|
 	// over jobs, averaged over the targets that could be compared.
 	ChampionErr, ChallengerErr float64
-	// ChampionCover and ChallengerCover are the shares of memory peaks under the
+	// ChampionCover and ChallengerCover are the fractions of memory peaks under the
 	// predicted upper quantile, averaged over the tested jobs.
 	ChampionCover, ChallengerCover float64
 }
 
-// What a challenger must do.
+// Requirements on a challenger.
 const (
 	// minTested is how many new samples a comparison needs.
 	minTested = 8
-	// gain is how much smaller its error must be, loss how much larger that of
-	// one target may be.
+	// gain is the required ratio of errors, loss the highest allowed ratio for one
+	// target.
 	gain, loss = 0.98, 1.15
 	// slack is how much less of the peaks its upper quantile may cover.
 	slack = 0.05
-	// sure is by how many standard deviations of a fair coin it must come closer
-	// more often than not: half of all challengers that are no better have the
-	// smaller error by chance.
+	// sure is by how many standard deviations of a fair coin it must be closer more
+	// often than not: half of all challengers that are no better have the smaller
+	// error by chance.
 	sure = 2.5
 )
 
-// Challenge trains a challenger and compares it with champion. samples are
-// oldest first, their Seq rising. Of the samples that champion has not trained
-// on the newer half is the test; the challenger trains on the rest and the
-// champion's. Runs of one job count once, however often it ran, and the jobs of one user
-// for no more than they do in training, so that neither a job that runs all the time nor
-// a user whose jobs are like nobody's decides alone. Upper quantiles must go on
-// covering. Equal arguments give equal bytes.
+// Challenge trains a challenger and compares it with champion. samples are oldest
+// first, their Seq rising. Of the samples that champion was not trained on, the
+// newer half is the test; the challenger trains on the rest and the champion's.
+// Runs of one job count once, however often it ran, and the jobs of one user for no
+// more than they do in training, so that neither a job that runs all the time nor a
+// user with unusual jobs decides alone. Upper quantiles must keep their coverage.
+// Equal arguments give equal bytes.
 //
 // Too few samples are a verdict (not better), not an error.
 func Challenge(samples []model.Sample, champion model.Weights, opt Options) (Verdict, error) {
@@ -92,7 +92,7 @@ func Challenge(samples []model.Sample, champion model.Weights, opt Options) (Ver
 	return v, nil
 }
 
-// decide fills in the verdict from how champion and challenger did.
+// decide fills in the verdict from the results of champion and challenger.
 func (v *Verdict) decide(champion, challenger assessment) {
 	targets, won, lost, squares := 0, 0.0, 0.0, 0.0
 	for _, t := range model.Targets() {
@@ -144,8 +144,8 @@ type assessment struct {
 	cover float64
 }
 
-// medianError is the median of jobs' errors, which are in the order in which the
-// jobs came. weights are for how much each job counts, nil where all do for 1.
+// medianError is the median of jobs' errors, which are in the order of the jobs.
+// weights are how much each job counts, nil if all count 1.
 type medianError struct {
 	median        float64
 	jobs, weights []float64
@@ -158,7 +158,7 @@ func (e *medianError) weight(j int) float64 {
 	return e.weights[j]
 }
 
-// mean is that of a figure of the jobs.
+// mean returns the mean of a figure over the jobs.
 func (e *medianError) mean(of []float64) float64 {
 	sum, all := 0.0, 0.0
 	for j, v := range of {
@@ -171,7 +171,7 @@ func (e *medianError) mean(of []float64) float64 {
 	return sum / all
 }
 
-// medianOf weighs jobs' errors by whose the jobs are.
+// medianOf weighs jobs' errors by the jobs' users.
 func medianOf(errs []float64, users []string) medianError {
 	perUser := make(map[string]float64)
 	for _, u := range users {
@@ -258,7 +258,7 @@ func assess(samples []model.Sample, w model.Weights) (assessment, error) {
 	return a, nil
 }
 
-// predicted is a prediction's number for a target, in the unit of its labels.
+// predicted returns a prediction's number for a target, in the unit of its labels.
 func predicted(t model.Target, q *model.Prediction) float64 {
 	switch t {
 	case model.Memory:

@@ -1,6 +1,6 @@
 // Package learn turns samples of finished runs into the predictor's weights:
-// coefficients for the physics, a boosted forest for what the physics misses,
-// and margins that hold for models and GPU types that nobody has seen.
+// coefficients for the physics, a boosted forest for what the physics misses, and
+// margins that hold for unseen models and GPU types.
 //
 // Everything is a function of the arguments: equal samples give equal bytes.
 package learn
@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/model/gpuspec"
 )
 
-// ErrTooFew is returned when the samples do not suffice for any target.
+// ErrTooFew is returned if the samples do not suffice for any target.
 var ErrTooFew = errors.New("too few samples to learn from")
 
 // Options of Fit and Challenge. The zero value takes the defaults.
@@ -26,7 +26,7 @@ type Options struct {
 	MinSamples int
 	// Trees is the most trees per target: 150.
 	Trees int
-	// Quantile is what the margins aim at: 0.95.
+	// Quantile is the target of the margins: 0.95.
 	Quantile float64
 	Seed     uint64
 }
@@ -38,13 +38,12 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Fit learns from samples on top of start, whose analytic coefficients it
-// keeps; targets with too few samples keep what start knows of them. Where start
-// has learned before, few samples calibrate it (factors of GPU types), and many
-// pull its coefficients and replace its forest; groups of runs that the samples
-// say nothing about stay as they were. Samples
+// Fit learns from samples on top of start, whose analytic coefficients it keeps;
+// targets with too few samples keep what start has. If start has learned before,
+// few samples calibrate it (factors of GPU types), and many pull its coefficients
+// and replace its forest; groups of runs without samples stay as they were. Samples
 // that a limit ended, or whose features say nothing, are left out. The error is
-// ErrTooFew when no target has enough.
+// ErrTooFew if no target has enough.
 func Fit(samples []model.Sample, start model.Weights, opt Options) (model.Weights, error) {
 	opt = opt.withDefaults()
 	w, learned := start, 0
@@ -88,7 +87,7 @@ type row struct {
 	sample        int // its index
 }
 
-// collect makes rows of the samples that say something about t.
+// collect makes rows of the samples with a label for t.
 func collect(t model.Target, samples []model.Sample, w *model.Weights) []row {
 	rows := make([]row, 0, len(samples))
 	for i := range samples {
@@ -123,7 +122,7 @@ func newTrainer(t model.Target, rows []row, opt Options) *trainer {
 	return &trainer{t: t, opt: opt, rows: rows}
 }
 
-// learn fits physics and forest to all rows, and decides by what was left out
+// learn fits physics and forest to all rows, and determines by leaving groups out
 // how much of the forest counts and how wide the margins are.
 func (tr *trainer) learn() (model.Learned, error) {
 	all := make([]int, len(tr.rows))
@@ -156,14 +155,15 @@ func (tr *trainer) learn() (model.Learned, error) {
 	return l, nil
 }
 
-// distinct sorts hashes and keeps at most n of them, each once.
+// distinct sorts hashes, removes duplicates and keeps at most n.
 func distinct(hashes []uint32, n int) []uint32 {
 	slices.Sort(hashes)
 	hashes = slices.Compact(hashes)
 	return hashes[:min(len(hashes), n)]
 }
 
-// The most families, kinds and types that weights remember, and the longest name.
+// Bounds of the families, kinds and types that weights remember, and of their
+// names.
 const (
 	maxFamilies = 1024
 	maxKinds    = 256
@@ -189,7 +189,7 @@ func (tr *trainer) judge(l *model.Learned) error {
 	for i := range l.Groups {
 		g := &l.Groups[i]
 		if !slices.ContainsFunc(tr.rows, func(r row) bool { return hasPrefix(r.key, g.Key) }) {
-			continue // the start's
+			continue // keeps the start's
 		}
 		g.Margin = known.margin(func(r *row) bool { return hasPrefix(r.key, g.Key) }, tr.fewModels(strict(tr.opt.Quantile)))
 	}
@@ -199,7 +199,7 @@ func (tr *trainer) judge(l *model.Learned) error {
 			return err
 		}
 		if v == nil {
-			// Nobody can tell: physics alone, and a wider margin.
+			// Unknown: physics alone, and a wider margin.
 			l.Margins[i+1] = min(1.5, 1.5*l.Margins[0])
 			continue
 		}
@@ -208,12 +208,12 @@ func (tr *trainer) judge(l *model.Learned) error {
 	return nil
 }
 
-// strict is the quantile to aim at where the groups that were left out are only
-// some of those to come: a fifth of the misses less.
+// strict returns the quantile to aim at if the groups that were left out are only
+// some of those to come: a fifth fewer misses.
 func strict(q float64) float64 { return 1 - float64(0.8*(1-q)) }
 
-// fewModels is the quantile to aim at where the rows are of few models: rows of
-// one model miss alike, so that few models say little about the tail.
+// fewModels returns the quantile to aim at for rows of few models: rows of one
+// model miss alike, so few models say little about the tail.
 func (tr *trainer) fewModels(q float64) float64 {
 	models := make(map[string]struct{})
 	for i := range tr.rows {
@@ -222,7 +222,7 @@ func (tr *trainer) fewModels(q float64) float64 {
 	return 1 - float64((1-q)*max(0, 1-fewGroups/float64(len(models))))
 }
 
-// fewGroups is how many models say nothing about the tail.
+// fewGroups is the number of models that say nothing about the tail.
 const fewGroups = 5
 
 func hasPrefix(s, prefix string) bool { return len(s) >= len(prefix) && s[:len(prefix)] == prefix }
@@ -230,8 +230,8 @@ func hasPrefix(s, prefix string) bool { return len(s) >= len(prefix) && s[:len(p
 // maxFolds bounds how often leaveOut trains.
 const maxFolds = 5
 
-// folds gives each row a fold, rows of one group the same; nil when there are
-// fewer groups than least. A nil by deals the rows out one by one.
+// folds assigns each row a fold, rows of one group the same; nil if there are fewer
+// groups than least. A nil by assigns the rows one by one.
 func (tr *trainer) folds(by func(*row) string, least int) [][]int {
 	seen := make(map[string]int)
 	sizes := make([]int, 0, maxFolds)
@@ -242,7 +242,7 @@ func (tr *trainer) folds(by func(*row) string, least int) [][]int {
 		}
 		return by(&tr.rows[i])
 	}
-	// Large groups first, each to the smallest fold: the folds become even.
+	// Large groups first, each to the smallest fold, so that folds become even.
 	count := make(map[string]int)
 	var names []string
 	for i := range tr.rows {
@@ -270,18 +270,18 @@ func (tr *trainer) folds(by func(*row) string, least int) [][]int {
 	return out[:len(sizes)]
 }
 
-// verdict is what leaving groups out showed.
+// verdict is the result of leaving groups out.
 type verdict struct {
 	tr    *trainer
 	trees int
 	miss  []float64 // log(label/estimate) of each row with that many trees
 }
 
-// stages are the numbers of trees that leaveOut tries, as parts of all.
+// stages are the numbers of trees that leaveOut tries, as fractions of all.
 var stages = [...]float64{0, 0.15, 0.3, 0.5, 0.75, 1}
 
-// leaveOut predicts each row by what was learned from the rows of other groups.
-// It returns nil when there are fewer groups than least.
+// leaveOut predicts each row from what was learned from the rows of other groups.
+// It returns nil if there are fewer groups than least.
 func (tr *trainer) leaveOut(by func(*row) string, least int) (*verdict, error) {
 	tr = tr.sample(maxJudged)
 	folds := tr.folds(by, least)
@@ -360,9 +360,9 @@ func abs(v float64) float64 { return max(v, -v) }
 // minMargin is how many rows a margin needs.
 const minMargin = 40
 
-// margin is how far, as a logarithm, labels lie above estimates with
-// probability q among the rows that pick picks (nil: all); −1 when they are too
-// few to tell, 0 when estimates are above anyway.
+// margin returns how far, as a logarithm, labels exceed estimates with probability
+// q among the rows for which pick is true (nil: all); −1 if they are too few to
+// tell, 0 if estimates are above anyway.
 func (v *verdict) margin(pick func(*row) bool, q float64) float64 {
 	var miss, weights []float64
 	for i := range v.miss {

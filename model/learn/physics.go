@@ -10,15 +10,15 @@ import (
 	"github.com/berth-scheduler/berth/model/fit"
 )
 
-// What coefficients are fitted with.
+// Parameters of the coefficient fit.
 const (
-	// rootPull and groupPull are how many rows the prior counts like: published
-	// physics for everybody, everybody's coefficients for a group.
+	// rootPull and groupPull are how many rows the prior counts for: published
+	// physics for the root, the root's coefficients for a group.
 	rootPull, groupPull = 2, 15
 	// minGroup is how many rows a group needs for coefficients of its own.
 	minGroup  = 30
 	maxGroups = 64
-	// robust is the relative error from which on a row pulls no harder.
+	// robust is the relative error beyond which a row pulls no harder.
 	robust = 0.05
 	rounds = 6
 )
@@ -30,7 +30,7 @@ type core struct {
 	factors []float32
 }
 
-// estimate is what the core says of r.
+// estimate returns the core's estimate for r.
 func (c *core) estimate(r *row) float64 {
 	v := r.base(c.groups)
 	if k, ok := slices.BinarySearch(c.types, r.gpu); ok {
@@ -39,7 +39,7 @@ func (c *core) estimate(r *row) float64 {
 	return v
 }
 
-// base is the physics of r with the coefficients of its group.
+// base returns the physics of r with the coefficients of its group.
 func (r *row) base(groups []model.Group) float64 {
 	g := &groups[0]
 	for i := range groups {
@@ -54,11 +54,12 @@ func (r *row) base(groups []model.Group) float64 {
 	return max(v, 1e-6)
 }
 
-// typeShrink is how many rows "this type is as the physics says" counts like.
+// typeShrink is how many rows the prior "this type is as the physics says" counts
+// for.
 const typeShrink = 3
 
-// physics fits coefficients and factors of GPU types in turn, so that what is a
-// type's own does not bend the coefficients.
+// physics fits coefficients and factors of GPU types in turn, so that type-specific
+// effects do not distort the coefficients.
 func (tr *trainer) physics(train []int) (*core, error) {
 	c := &core{}
 	for _, i := range train {
@@ -91,8 +92,8 @@ func (tr *trainer) physics(train []int) (*core, error) {
 	return c, nil
 }
 
-// groups fits the coefficients of everybody and of each group that is large
-// enough, from general to special, to what c's factors leave of the labels.
+// groups fits the coefficients of the root and of each group that is large enough,
+// from general to special, to the labels divided by c's factors.
 func (tr *trainer) groups(train []int, c *core) ([]model.Group, error) {
 	for _, i := range train {
 		r := &tr.rows[i]
@@ -158,9 +159,9 @@ func widen(v []float32) []float64 {
 	return out
 }
 
-// coefficients minimizes the relative error, Huber's way: a row that is far off
-// pulls with a bounded force, by iteratively reweighted least squares, from the
-// prior on, lest rows far off decide where it ends.
+// coefficients minimizes the relative error with Huber's loss: a row that is far
+// off pulls with a bounded force. It uses iteratively reweighted least squares,
+// starting from the prior, lest outliers decide where it ends.
 func (tr *trainer) coefficients(train []int, prior []float64, pull float64) ([]float32, error) {
 	rows, y := make([][]float64, len(train)), make([]float64, len(train))
 	_, boxes := tr.t.Priors()
@@ -187,10 +188,9 @@ func (tr *trainer) coefficients(train []int, prior []float64, pull float64) ([]f
 	return out, nil
 }
 
-// force is how much r counts in the next round when c are the coefficients of
-// this one: less beyond a miss of robust. The miss is relative to the greater of
-// estimate and label, or a label that is far too small would pull the harder
-// the smaller it is.
+// force returns how much r counts in the next round given this round's c: less
+// beyond a miss of robust. The miss is relative to the greater of estimate and
+// label, or else a label that is far too small would pull harder the smaller it is.
 func (r *row) force(c []float64) float64 {
 	v := 0.0
 	for j := range c {
@@ -218,9 +218,9 @@ func (tr *trainer) forest(train []int, c *core) (*fit.Forest, error) {
 	return fit.Boost(rows, y, w, fit.Options{Trees: tr.opt.Trees, MinLeaf: leaf, Loss: tr.loss(), Seed: tr.opt.Seed})
 }
 
-// loss is what the forest makes small. A utilization far off is worse than two
-// that are a little off, for the scheduler adds them up; memory and time have
-// outliers that nothing explains.
+// loss returns the loss of the forest. One utilization far off is worse than two
+// that are slightly off, since the scheduler adds them up; memory and time have
+// unexplainable outliers.
 func (tr *trainer) loss() fit.Loss {
 	if tr.t == model.Util {
 		return fit.Squared

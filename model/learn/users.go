@@ -6,7 +6,7 @@ import (
 )
 
 // jobRuns is how many runs of one job on one GPU type count: more of them say
-// nothing of other jobs.
+// nothing about other jobs.
 const jobRuns = 4
 
 // weigh gives each row its weight, so that neither a job that runs all the time
