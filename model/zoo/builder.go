@@ -20,8 +20,8 @@ const (
 	elemInt64 = 7
 )
 
-// val is a value of the graph under construction. dims[0] is -1 where it is
-// the symbolic batch.
+// val is a value of the graph under construction. dims[0] is -1 for the symbolic
+// batch.
 type val struct {
 	name string
 	dims []int64
@@ -29,14 +29,14 @@ type val struct {
 
 func (v val) last() int64 { return v.dims[len(v.dims)-1] }
 
-// file writes one GraphProto: each value and each weight has a name of its own, which
-// is short ("a12" for results, "w7" for weights) to keep files small.
+// file builds one GraphProto: each value and each weight has its own name, kept
+// short ("a12" for results, "w7" for weights) for small files.
 type file struct {
 	nodes, inits, inputs, outputs []byte
 	nval, ninit                   int
 }
 
-// fresh is a value that some node is about to give.
+// fresh returns a value that some node is about to produce.
 func (g *file) fresh(dims ...int64) val {
 	g.nval++
 	return val{name: "a" + strconv.Itoa(g.nval), dims: dims}
@@ -54,10 +54,10 @@ func appendInt(dst []byte, num protowire.Number, v int64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(dst, num, protowire.VarintType), uint64(v))
 }
 
-// weight declares an initializer whose data lies elsewhere.
+// weight declares an initializer with external data.
 func (g *file) weight(dims ...int64) string { return g.tensor("w", elemFloat, dims, elsewhere) }
 
-// externalInts declares an index table whose data lies elsewhere.
+// externalInts declares an index table with external data.
 func (g *file) externalInts(dims ...int64) string { return g.tensor("w", elemInt64, dims, elsewhere) }
 
 // ints declares a constant of shape arithmetic, with its value.
@@ -69,7 +69,7 @@ func (g *file) ints(vals ...int64) string {
 	return g.tensor("w", elemInt64, []int64{int64(len(vals))}, func(t []byte) []byte { return appendMsg(t, 9, raw) })
 }
 
-// scalar declares a constant that is no parameter: its value is in the file.
+// scalar declares a constant that is not a parameter: its value is in the file.
 func (g *file) scalar(raw ...byte) string {
 	return g.tensor("c", elemFloat, nil, func(t []byte) []byte { return appendMsg(t, 9, raw) })
 }
@@ -87,7 +87,7 @@ func (g *file) tensor(letter string, elem int64, dims []int64, data func(t []byt
 	return name
 }
 
-// elsewhere is data in a file that does not exist.
+// elsewhere refers to data in a file that does not exist.
 func elsewhere(t []byte) []byte {
 	t = appendMsg(t, 13, appendStr(appendStr(nil, 1, "location"), 2, "w")) // external_data
 	return appendInt(t, 14, 1)                                             // data_location = EXTERNAL
@@ -154,7 +154,7 @@ func (g *file) image(size int64) val { return g.input("x", elemFloat, -1, 3, siz
 
 func (g *file) output(v val) { g.outputs = appendMsg(g.outputs, 12, valueInfo(v, elemFloat)) }
 
-// model wraps the graph into a ModelProto.
+// model wraps the graph in a ModelProto.
 func (g *file) model(name string) []byte {
 	graph := append([]byte{}, g.nodes...)
 	graph = appendStr(graph, 2, name)

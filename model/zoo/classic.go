@@ -20,7 +20,7 @@ func vgg(blocks [5]int, norm bool) func(*ops) {
 	}
 }
 
-// convnet has the blocks of networks of convolutions over images.
+// convnet has the blocks of convolutional networks on images.
 type convnet struct{ *ops }
 
 // classifier is the three linear layers of AlexNet and VGG.

@@ -2,14 +2,14 @@ package zoo
 
 import "cmp"
 
-// ops are the operators of a graph under construction: each adds a node and knows the
-// dimensions of what comes of it.
+// ops are the operators of a graph under construction: each adds a node and knows
+// the dimensions of its result.
 type ops struct{ file }
 
-// conv is a convolution over images; bias as its framework has it.
+// conv is a convolution on images; bias as in its framework.
 type conv struct {
 	out, k, stride, pad, groups int64
-	kw                          int64 // width of the kernel where it is not square
+	kw                          int64 // width of the kernel if it is not square
 	padw                        int64
 	bias                        bool
 }
@@ -203,7 +203,7 @@ func (g *ops) slice(x val, axis, from, to int64) val {
 	return y
 }
 
-// embed looks ids up in a table of n rows of width d.
+// embed looks up ids in a table of n rows of width d.
 func (g *ops) embed(ids val, n, d int64) val {
 	y := g.fresh(append(append([]int64{}, ids.dims...), d)...)
 	g.node("Gather", []string{g.weight(n, d), ids.name}, []val{y})

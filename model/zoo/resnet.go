@@ -2,8 +2,8 @@ package zoo
 
 import "cmp"
 
-// resnetConfig covers ResNet, Wide ResNet and ResNeXt (He et al.,
-// arXiv:1512.03385; arXiv:1605.07146; arXiv:1611.05431) as torchvision has them.
+// resnetConfig covers ResNet, Wide ResNet and ResNeXt (He et al., arXiv:1512.03385;
+// arXiv:1605.07146; arXiv:1611.05431) as in torchvision.
 type resnetConfig struct {
 	blocks [4]int
 	basic  bool

@@ -30,12 +30,12 @@ func (g transformer) mergePatches(x val) val {
 	return g.linearNoBias(g.layernorm(y), 2*c)
 }
 
-// roll moves an axis cyclically.
+// roll shifts an axis cyclically.
 func (g transformer) roll(x val, axis, by int64) val {
 	return g.concat(axis, g.slice(x, axis, by, x.dims[axis]), g.slice(x, axis, 0, by))
 }
 
-// windowAttention is attention within windows, which are moved by a shift.
+// windowAttention is attention within windows, which are shifted by shift.
 func (g transformer) windowAttention(x val, shift int64) val {
 	const win = 7
 	h, w, c := x.dims[1], x.dims[2], x.dims[3]

@@ -1,6 +1,7 @@
 package zoo
 
-// transformer has the blocks of networks over sequences, with so many heads of attention.
+// transformer has the blocks of sequence networks with a given number of attention
+// heads.
 type transformer struct {
 	*ops
 	heads int64
@@ -11,8 +12,8 @@ func (g transformer) apart(x val) val {
 	return g.transpose(g.reshape(x, 0, 0, g.heads, x.last()/g.heads), 0, 2, 1, 3)
 }
 
-// attend is scaled dot-product attention over [N, H, S, Dh]; bias, when it
-// has a name, is added to the scores.
+// attend is scaled dot-product attention over [N, H, S, Dh]; bias, if it has a
+// name, is added to the scores.
 func (g transformer) attend(q, k, v, bias val) val {
 	scores := g.matmul(q, g.transpose(k, 0, 1, 3, 2))
 	scores = g.mul(scores, val{name: g.scalar(0, 0, 0, 0x3e)}) // 0.125
@@ -60,7 +61,7 @@ func (g transformer) classToken(img val, dim int64) val {
 	return y
 }
 
-// pick takes one position of a sequence.
+// pick returns one position of a sequence.
 func (g transformer) pick(x val, at int64) val {
 	y := g.fresh(x.dims[0], x.dims[2])
 	name := g.slice(x, 1, at, at+1)
@@ -127,7 +128,7 @@ func gpt2(dim, heads int64, layers int) func(*ops) {
 	}
 }
 
-// rmsnorm is T5's normalization, as exporters take it apart.
+// rmsnorm is T5's normalization, as exporters split it.
 func (g transformer) rmsnorm(x val) val {
 	mean := g.fresh(x.dims[0], x.dims[1], 1)
 	g.node("ReduceMean", []string{g.mul(x, x).name, g.ints(-1)}, []val{mean})
@@ -150,7 +151,7 @@ func t5Encoder(o *ops) {
 	g.output(g.rmsnorm(x))
 }
 
-// relativeBias looks a bias per head up by relative position: [heads, seq, seq].
+// relativeBias looks up a bias per head by relative position: [heads, seq, seq].
 func (g transformer) relativeBias(rows, seq int64) val {
 	t := g.fresh(seq, seq, g.heads)
 	g.node("Gather", []string{g.weight(rows, g.heads), g.externalInts(seq, seq)}, []val{t})
@@ -158,7 +159,7 @@ func (g transformer) relativeBias(rows, seq int64) val {
 }
 
 // lstm is the two-layer word model of the PyTorch examples (Zaremba et al.,
-// arXiv:1409.2329, medium), 35 words a step.
+// arXiv:1409.2329, medium), 35 words per step.
 func lstm(g *ops) {
 	const seq, hidden, vocab = 35, 650, 33278
 	ids := g.input("input_ids", elemInt64, seq, -1)

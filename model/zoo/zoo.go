@@ -11,8 +11,8 @@ import (
 type Model struct {
 	// Name is the file's base name, as torchvision, timm or Hugging Face spell it.
 	Name string
-	// Params is the published number of trained values; 0 where none is published
-	// for exactly this shape.
+	// Params is the published number of trained values; 0 if none is published for
+	// exactly this shape.
 	Params int64
 	build  func(*ops)
 }
@@ -25,14 +25,14 @@ func (m Model) ONNX() []byte {
 	return g.model(m.Name)
 }
 
-// Models lists the architectures, in a fixed order. Published parameter counts
+// Models returns the architectures, in a fixed order. Published parameter counts
 // are those of the torchvision, timm and Hugging Face model cards.
 func Models() []Model {
 	return slices.Concat(convModels(), mobileModels(), transformerModels())
 }
 
-// Write writes all models as ONNX files without weights, NAME.onnx, into dir, which it
-// makes when missing.
+// Write writes all models as ONNX files without weights, NAME.onnx, into dir, which
+// it creates if missing.
 func Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make output directory: %w", err)
@@ -45,7 +45,7 @@ func Write(dir string) error {
 	return nil
 }
 
-// Find returns the model of that name.
+// Find returns the model with that name.
 func Find(name string) (Model, error) {
 	for _, m := range Models() {
 		if m.Name == name {
