@@ -9,9 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// smallScript is the size in bytes below which a script is stored without
-// compression: building the tables for it takes longer than sending what they would
-// save.
+// smallScript is the size in bytes up to which a script is packed by Huffman coding
+// alone: the tables for finding repeats take longer to set up than sending what they
+// would save.
 const smallScript = 2 << 10
 
 // PackScript compresses a batch script for the wire, the log and the journals of
