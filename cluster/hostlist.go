@@ -327,7 +327,7 @@ func (h HostList) again() int {
 }
 
 // Names returns the names in the order in which they were written, nil for all
-// nodes. Each call makes them anew, up to MaxHostNames.
+// nodes. Each call makes a new slice of up to MaxHostNames.
 func (h HostList) Names() []NodeID {
 	if h.set == nil {
 		return nil

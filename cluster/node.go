@@ -144,7 +144,7 @@ type PowerState uint8
 // up. A node that cannot be powered down is up again, one that does not come back
 // has failed, and one that registers is up.
 const (
-	// PowerUp is the zero value: the node was never powered down.
+	// PowerUp is the zero value, also of nodes never powered down.
 	PowerUp PowerState = iota
 	// PoweringDown: its machine was told to power off and is not silent yet.
 	PoweringDown

@@ -59,7 +59,8 @@ type Lending struct {
 	// served.
 	To []string
 	// Short is how soon a borrowing job without a checkpoint hook must end, by the
-	// ninth decile of its prediction or by its time limit; with 0 none may borrow.
+	// ninth decile of its prediction or by its time limit; with 0 no
+	// such job may borrow.
 	Short time.Duration
 }
 

@@ -10,7 +10,7 @@ import "fmt"
 //	   (requeue)   └──── UNREACHABLE ◀───────────────
 //
 // PENDING jobs wait for no particular GPU, QUEUED ones in the queue of one GPU.
-// UNREACHABLE means that the node is silent and nobody knows more.
+// UNREACHABLE means that the node is silent and nothing more is known.
 type JobState uint8
 
 // The states of a job. Attempts use those from JobStarting on.

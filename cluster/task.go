@@ -229,8 +229,8 @@ func (t *Tasks) In(o *Tasks) []Span {
 	return out
 }
 
-// InAtMost is like In but returns false if the result has more than spans spans.
-// Its cost is linear in the runs of both and the spans returned.
+// InAtMost is like In, but returns false if the result has more than the given
+// number of spans. Its cost is linear in the runs of both and the spans returned.
 func (t *Tasks) InAtMost(o *Tasks, spans int) (out []Span, ok bool) {
 	for i, k := 0, 0; i < len(t.runs) && k < len(o.runs); {
 		r, q := &t.runs[i], &o.runs[k]
