@@ -267,7 +267,7 @@ func (rs Reservations) Keeps(j *cluster.Job, b *cluster.Berth, now cluster.Time)
 	return cluster.Reason{}
 }
 
-// BarsBerth is Bars for all that a job would take of a node.
+// BarsBerth is like Bars for all that a job would take of a node.
 func (r *Reservation) BarsBerth(j *cluster.Job, b *cluster.Berth, now, end cluster.Time) (cluster.Time, bool) {
 	if start, bars := r.Bars(j, b.Node, "", now, end); bars {
 		return start, true
