@@ -1,7 +1,7 @@
 // Package study defines a search over parameters: an array of trials, each with its
-// own values, and a rule that ends trials early that do worse than others. It
-// imports nothing else of Berth and draws the same values wherever and whenever it
-// is asked, so that only a trial's number has to be stored.
+// own values, and a rule that ends inferior trials early. It imports nothing else
+// of Berth and draws the same values wherever and whenever it is asked, so that
+// only a trial's number has to be stored.
 package study
 
 import (
