@@ -34,8 +34,8 @@ const (
 	fewObjects, fewBytes, fewCounted = 2, 256, 1
 )
 
-// Steady fails t if an item costs more than twice as much with ten times few items
-// as with few.
+// Steady fails t if an item among 10*few costs more than twice as much as one among
+// few.
 func Steady(t *testing.T, few int, cost func(n int) Cost) {
 	t.Helper()
 	a, b := cost(few), cost(10*few)
