@@ -14,7 +14,7 @@ import (
 )
 
 // newGang returns the gang that a start on several nodes adds to its attempt, nil
-// for a job whose nodes are and stay one.
+// for a job that stays on one node.
 func (s *starter) newGang(st *dispatch.Start, spec *cluster.Spec) *cluster.Gang {
 	if len(st.Rest) == 0 && !spec.InPlace {
 		return nil
