@@ -117,7 +117,7 @@ func (k *Keyring) create(at command.Entry, t *logv1.Token) command.Result {
 		return command.Result{Err: err}
 	}
 	if at.Version < command.ChangeVersion {
-		k.Expire(at.Now) // a refusal from here on changes nothing else
+		k.Expire(at.Now) // from that version on a refusal expires nothing
 	}
 	old := k.tokens.Get(string(t.Hash))
 	twice := old != nil && !expired(old, at.Now)
