@@ -18,7 +18,7 @@ const lastJobID = 1 << 62
 // versions must not decide what replicas store.
 func (d *Desk) submit(c *logv1.SubmitJob) command.Result {
 	if d.roll.At.Version < command.ChangeVersion {
-		d.Requests.Expire(d.roll.At.Now) // from then on a refusal changes nothing else
+		d.Requests.Expire(d.roll.At.Now) // from that version on a refusal expires nothing
 	}
 	owner := conv.OwnerFromLog(c.Owner)
 	if c.RequestId == "" || len(c.BodyHash) < len(Request{}.BodyHash) {
