@@ -37,7 +37,7 @@ func (w *Weights) Encode() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// Checksum is the CRC-32C that ends w's encoding.
+// Checksum returns the CRC-32C that ends w's encoding.
 func (w *Weights) Checksum() uint32 {
 	b := w.Encode()
 	return binary.LittleEndian.Uint32(b[len(b)-4:])

@@ -1,8 +1,8 @@
 package model
 
-// catalogue holds the costs of the zoo's architectures (package zoo) in float32;
-// a test compares it with what graph says of them. Counts and bytes follow from
-// the published shapes alone.
+// catalogue holds the costs of the zoo's architectures (package zoo) in float32; a
+// test compares it with package graph's results. Counts and bytes follow from the
+// published shapes alone.
 var catalogue = [...]catalogueEntry{
 	{
 		name: "resnet18", seqLen: 0, params: 11689512, paramBytes: 46796448,
