@@ -83,8 +83,8 @@ const (
 	isView    // its output is its input
 )
 
-// layerKeeps returns this for layers that are not in place. An unknown kind keeps
-// its input, to be on the safe side.
+// layerKeeps returns what a layer of a kind keeps if it is not in place. An unknown
+// kind keeps its input, to be on the safe side.
 func layerKeeps(kind string) keeps {
 	switch kind {
 	case "relu", "relu6", "tanh", "sigmoid", "softmax", "logsoftmax":
