@@ -18,20 +18,20 @@ import (
 // last bits in which implementations of the logarithm differ.
 const logGrid = 1 << 24
 
-// Log is the natural logarithm of v, rounded to a grid of 2^-24. v ≤ 0 counts
+// Log returns the natural logarithm of v, rounded to a grid of 2^-24. v ≤ 0 counts
 // as tiny.
 func Log(v float64) float64 {
 	return float64(math.Round(math.Log(max(v, tiny))*logGrid) / logGrid)
 }
 
-// Exp is e^v, rounded to a float32 for the same reason.
+// Exp returns e^v, rounded to a float32 for the same reason.
 func Exp(v float64) float64 { return float64(float32(math.Exp(v))) }
 
 // tiny replaces quantities of zero before a logarithm is taken.
 const tiny = 1e-6
 
-// Quantile is the q-quantile (0 to 1) of values by linear interpolation
-// (Hyndman and Fan's type 7); 0 when there are none. It sorts values.
+// Quantile returns the q-quantile (0 to 1) of values by linear interpolation
+// (Hyndman and Fan's type 7); 0 if there are none. It sorts values.
 func Quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0
