@@ -1,18 +1,17 @@
 package gpuspec
 
-// table holds the published figures of each type, slowest first by the
-// geometric mean of memory bandwidth and matrix throughput. Sources: NVIDIA's
-// data sheets and architecture white papers (Kepler to Blackwell) and the
-// compute capability list of https://developer.nvidia.com/cuda-gpus; memory is
-// what nvidia-smi reports as total, which drivers and ECC move by some tens of
-// MiB, so a scheduler uses NVML's own number where it has one. Tensor is the
-// dense FP16/BF16 rate with FP32 accumulation: GeForce cards have half of the
-// advertised one. K80, M60 and MI250 are half a board, as the driver shows them.
-// AMD's are those of its Instinct data sheets, with compute units as SMs and the
-// FP16 rate of its matrix cores as Tensor. Max-Q boards are laptops', at the
-// lowest power that NVIDIA allows for them.
-// ContextMiB is a rough figure by architecture, not measured type by type: what
-// a bare context takes moves by some hundred MiB with driver and CUDA version.
+// table holds the published figures of each type, slowest first by the geometric
+// mean of memory bandwidth and matrix throughput. Sources: NVIDIA's data sheets and
+// architecture white papers (Kepler to Blackwell) and the compute capability list
+// of https://developer.nvidia.com/cuda-gpus; memory is what nvidia-smi reports as
+// total, which varies by some tens of MiB with driver and ECC, so a scheduler uses
+// NVML's own number if it has one. Tensor is the dense FP16/BF16 rate with FP32
+// accumulation: GeForce GPUs have half of the advertised one. K80, M60 and MI250
+// are half a board, as the driver shows them. AMD's figures are from its Instinct
+// data sheets, with compute units as SMs and the FP16 rate of its matrix cores as
+// Tensor. Max-Q boards are laptops', at the lowest power that NVIDIA allows for
+// them. ContextMiB is a rough figure by architecture, not measured type by type: a
+// bare context varies by some hundred MiB with driver and CUDA version.
 var table = [...]Spec{
 	{Name: "M60", Arch: "Maxwell", Capability: "5.2", MemMiB: 8129, SMs: 16, BoostMHz: 1178, FP32TFLOPS: 4.8, TensorTFLOPS: 0, BandwidthGBs: 160.4, TDPWatt: 150, ContextMiB: 170},
 	{Name: "K80", Arch: "Kepler", Capability: "3.7", MemMiB: 11441, SMs: 13, BoostMHz: 824, FP32TFLOPS: 4.1, TensorTFLOPS: 0, BandwidthGBs: 240.6, TDPWatt: 150, ContextMiB: 160},
@@ -76,8 +75,8 @@ var table = [...]Spec{
 	{Name: "B200", Arch: "Blackwell", Capability: "10.0", MemMiB: 183359, SMs: 148, BoostMHz: 1965, FP32TFLOPS: 74.5, TensorTFLOPS: 2250, BandwidthGBs: 7680, TDPWatt: 1000, ContextMiB: 560},
 }
 
-// aliases maps other spellings, in normal form, to the names of the table:
-// what NVML prints where that differs, and what people write for short.
+// aliases maps other spellings, normalized, to the names of the table: what NVML
+// prints if that differs, and common abbreviations.
 var aliases = map[string]string{
 	"1080TI":                       "GTX-1080-TI",
 	"2080TI":                       "RTX-2080-TI",
