@@ -123,7 +123,7 @@ func mix(h uint64) uint64 {
 	return h ^ h>>31
 }
 
-// before is a total order of loads: sums run in it, so that rounding does not
+// before is a total order of loads: sums follow it, so that rounding does not
 // depend on the order in which the caller names the jobs.
 func (l *load) before(o *load) bool {
 	switch {
