@@ -35,8 +35,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	if m.GetGpus() > cluster.MaxGPUsPerJob { // before narrowing
 		return nil, cluster.Errorf(cluster.CodeInvalid, "gpus: %d is outside 0 to %d on each node; --nodes asks for several", m.GetGpus(), cluster.MaxGPUsPerJob)
 	}
-	// Everything too large becomes one more than the maximum, which Spec.Check
-	// refuses in words.
+	// One more than the maximum stands for all that is too large; Spec.Check refuses it.
 	s.GPURange = cluster.GPURange{Min: int(min(m.GetLeastGpus(), cluster.MaxGPUsPerJob+1)), Max: int(min(m.GetMostGpus(), cluster.MaxGPUsPerJob+1))}
 	s.NodeRange = cluster.NodeRange{Min: int(min(m.GetLeastNodes(), cluster.MaxNodes+1)), Max: int(min(m.GetMostNodes(), cluster.MaxNodes+1))}
 	s.BatchScaling, s.Power, s.InPlace = cluster.BatchScaling(m.GetBatchScaling()), PowerFrom(m), m.GetInPlace()
