@@ -343,8 +343,8 @@ func (r Retry) String() string {
 }
 
 // Retries reports whether j is rerun after the way its last attempt ended. why says
-// which try that is, or why there is none; it is "" for a job that does not ask for
-// retries.
+// which try that is, or why there is none; it is "" if j asks for no rerun after such
+// an end.
 func (j *Job) Retries() (again bool, why string) {
 	on, err := ParseRetryOn(j.Spec.Retry.On)
 	a := j.Last()
