@@ -8,7 +8,7 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// errNoJob is what people read who may not log in.
+// errNoJob is what users without a job on the node see when they try to log in.
 var errNoJob = errors.New("you have no running job on this node")
 
 // Resident implements login.Host.
@@ -20,7 +20,7 @@ func (a *Agent) Resident(who login.Who) (job string, err error) {
 	return t.id.Job.String(), nil
 }
 
-// resident is the attempt of a user that was placed last of those that run here.
+// resident returns the user's most recently placed attempt on this node.
 func (a *Agent) resident(who login.Who) (newest *task, as *nodev1.Assignment) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -34,8 +34,8 @@ func (a *Agent) resident(who login.Who) (newest *task, as *nodev1.Assignment) {
 	return newest, as
 }
 
-// HasJob reports whether an attempt of a user is on this node, from before its
-// first process is started until it is over.
+// HasJob reports whether an attempt of the user is on this node, from before its first
+// process starts until it is over.
 func (a *Agent) HasJob(uid uint32) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,7 +47,7 @@ func (a *Agent) HasJob(uid uint32) bool {
 	return false
 }
 
-// Adopt implements login.Host. What is moved ends with the job.
+// Adopt implements login.Host. What it moves into the job ends with the job.
 func (a *Agent) Adopt(who login.Who, pid int) (job string, err error) {
 	t, as := a.resident(who)
 	if t == nil {
@@ -68,14 +68,14 @@ func (a *Agent) Adopt(who login.Who, pid int) (job string, err error) {
 		return "", fmt.Errorf("job %s: %w", t.id.Job, err)
 	}
 	if !t.points.live() {
-		t.endLogins() // it ended meanwhile
+		t.endLogins() // the attempt ended meanwhile
 		return "", errNoJob
 	}
 	return t.id.Job.String(), nil
 }
 
-// endLogins ends what logged in to an attempt that is over: a runtime knows
-// nothing of it.
+// endLogins ends the login sessions of an attempt that is over; the runtime does not know
+// them.
 func (t *task) endLogins() {
 	as, _ := t.wants()
 	if !t.points.visited.Load() || as == nil {
@@ -98,7 +98,7 @@ func (m *milestones) past() bool {
 	}
 }
 
-// live reports whether the first process was let go and has not ended.
+// live reports whether the first process was started and has not ended.
 func (m *milestones) live() bool {
 	select {
 	case <-m.runs:

@@ -1,7 +1,6 @@
-// Package agent is Berth's part on a node: it takes assignments from the
-// leader, runs them through a Runtime, and reports what became of them. What
-// it decides, it decides from what the runtime observes; what it must not
-// forget, it journals before it acts. Jobs outlive it.
+// Package agent is Berth's part on a node: it takes assignments from the leader, runs them
+// through a Runtime, and reports their outcome. It decides only from what the runtime
+// observes, and journals what it must not forget before it acts. Jobs outlive it.
 package agent
 
 import (
@@ -42,50 +41,50 @@ import (
 // Protocol is the version of the node link that this agent speaks.
 const Protocol = 1
 
-// Config is what an agent needs; every field but those marked is required.
+// Config is what an agent needs; every field is required unless marked otherwise.
 type Config struct {
 	Node    cluster.NodeID
 	Address string
 	Version string
-	// Features are what the site says that the node has.
+	// Features are the node's features as configured by the site.
 	Features []string
 	// BootID changes when the machine boots.
 	BootID string
 	// Dir holds the journal.
 	Dir string
-	// Scripts is a directory for the batch scripts of attempts, which every
-	// user whose jobs run here must be able to reach; "" refuses such jobs.
+	// Scripts is the directory for the batch scripts of attempts. Every user whose jobs run
+	// here must be able to reach it; "" refuses batch jobs.
 	Scripts string
-	// Rooms gives the files of each attempt there a file system of their own.
+	// Rooms gives the files of each attempt in Scripts a file system of their own.
 	Rooms bool
-	// Tools are commands for jobs that are made for Slurm; optional.
+	// Tools are commands for jobs written for Slurm; optional.
 	Tools launcher.Tools
-	// Coordinators are addresses to find the leader at; Dial connects to one
-	// of them, or to the leader that it names, with the agent's certificate.
+	// Coordinators are addresses at which to look for the leader. Dial connects to one of
+	// them, or to the leader that it names, with the agent's certificate.
 	Coordinators []string
 	Dial         func(addr string) (*grpc.ClientConn, error)
-	// Host runs jobs on the node's own file system, Images those that name an
-	// image; Images may be nil.
+	// Host runs jobs on the node's own file system, Images runs those that name an image;
+	// Images may be nil.
 	Host, Images runtime.Runtime
-	// GPUs is nil on a node without any. CapMode says how it enforces shares.
+	// GPUs is nil on a node without GPUs. CapMode says how it enforces shares.
 	GPUs    gpu.Provider
 	CapMode string
-	// Only names the cards that are Berth's; empty is all.
+	// Only names the GPUs that Berth may use; empty means all.
 	Only gpu.Offer
-	// MemCaps says how shares of GPU memory are watched.
+	// MemCaps configures how shares of GPU memory are enforced.
 	MemCaps MemCaps
-	// Tail reads the end of a file with the rights of a job's user, for the
-	// verdict of a job that failed; nil reads nothing.
+	// Tail reads the end of a file with the rights of a job's user, for the verdict on a
+	// failed job; nil reads nothing.
 	Tail func(ctx context.Context, l *launch.Launch, path string, bytes int64) ([]byte, error)
-	// Health says how the cards are looked after.
+	// Health configures GPU health monitoring.
 	Health HealthConfig
-	// Devices gives jobs their cards; nil where cards have no device nodes.
+	// Devices gives jobs access to their GPUs; nil where GPUs have no device nodes.
 	Devices cards.Devices
-	// CPUMilli and MemMiB are what jobs may use in all.
+	// CPUMilli and MemMiB are what all jobs together may use.
 	CPUMilli, MemMiB int64
-	// Users resolves who jobs run as.
+	// Users resolves the users that jobs run as.
 	Users launcher.Users
-	// Networks says what jobs see of the node's network.
+	// Networks configures what jobs see of the node's network.
 	Networks launcher.Networks
 	// Hooks run before and after each attempt; nil for none.
 	Hooks Hooks
@@ -93,31 +92,31 @@ type Config struct {
 	// the time between SIGTERM and SIGKILL, 0 means 30 s.
 	Env   []string
 	Grace time.Duration
-	// Heartbeat is the interval between signs of life; 0 means 2 s.
+	// Heartbeat is the interval between heartbeats; 0 means 2 s.
 	Heartbeat time.Duration
 	// Gossip is nil on a node that does not gossip.
 	Gossip Gossip
-	// UsageObservers are told what the cards show, several times a second while
-	// attempts with GPUs run, as Sampler.Observe says; optional.
+	// UsageObservers are given the usage of the GPUs several times a second while attempts
+	// with GPUs run, as described at Sampler.Observe; optional.
 	UsageObservers []func(now time.Time, usage []gpu.Usage)
-	// IdleLimit ends sessions that stand idle for so long, 0 never does.
+	// IdleLimit is how long a session may be idle before it is ended; 0 means for ever.
 	IdleLimit time.Duration
-	// Visitors lets users look into their jobs; without it none may.
+	// Visitors lets users look into their jobs; nil forbids it.
 	Visitors Visitors
-	// Failpoint is called at each step of the journal, such as "before journal
-	// I"; tests end the process there. nil does nothing.
+	// Failpoint is called at each step of the journal with a name such as "before journal
+	// I", so that tests can end the process there; nil does nothing.
 	Failpoint func(step string)
 	Log       *slog.Logger
 }
 
-// Gossip is what the nodes of the cluster tell each other.
+// Gossip is what the nodes of the cluster tell one another.
 type Gossip interface {
-	// Observe takes over what the cards show.
+	// Observe publishes the state of the node's GPUs.
 	Observe([]gossip.GPU)
-	// Key is with what this node signs what it says.
+	// Key returns the key with which this node signs its gossip.
 	Key() []byte
-	// Coordinators are addresses of those that are there now, and of those that say
-	// that they lead: one that is gone may be among them for a moment.
+	// Coordinators returns the addresses of the coordinators that are up, and of those that
+	// claim to lead; one that has gone may be listed for a moment.
 	Coordinators() (all, leaders []string)
 }
 
@@ -162,8 +161,8 @@ type Agent struct {
 
 	mu    sync.Mutex
 	tasks map[cluster.AttemptID]*task
-	// term and revision are of the newest desired set seen; synced closes
-	// when the first full one has come.
+	// term and revision identify the newest desired set seen; synced is closed when the
+	// first full set has arrived.
 	term, revision uint64
 	synced         chan struct{}
 	isSynced       bool
@@ -172,7 +171,7 @@ type Agent struct {
 	ctx     context.Context // of the workers; set by Run
 }
 
-// New opens the journal and adopts what runs. It starts nothing.
+// New opens the journal and adopts running attempts. It starts nothing.
 func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -216,7 +215,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// observe has the sampler tell everybody who wants to know what the cards show.
+// observe connects the sampler to everything that observes the GPUs.
 func (a *Agent) observe() {
 	a.progress, a.prober = progress.New(time.Now), probe.New(probe.At(a.cfg.Address))
 	a.recorder = profile.New(filepath.Join(a.cfg.Dir, profilesFile), a.log)
@@ -232,9 +231,8 @@ func (a *Agent) observe() {
 	}
 }
 
-// adopt takes over what the journal and the runtimes know. An attempt that a
-// runtime has and the journal has not is kept as it is until the leader says
-// whether it is wanted.
+// adopt takes over what the journal and the runtimes know. An attempt that a runtime has
+// but the journal does not is kept until the leader says whether it is wanted.
 func (a *Agent) adopt(ctx context.Context) error {
 	for id, rec := range a.journal.Records() {
 		t := newTask(a, id, rec.Assignment)
@@ -273,8 +271,8 @@ const (
 	listPause = 200 * time.Millisecond
 )
 
-// list asks a runtime what it runs, for listWait again if it does not answer:
-// containerd may be restarted at the same time as the agent.
+// list asks a runtime what it runs, and keeps asking for listWait if it does not answer:
+// containerd may be restarting at the same time as the agent.
 func list(ctx context.Context, log *slog.Logger, rt runtime.Runtime) ([]runtime.Task, error) {
 	for deadline := time.Now().Add(listWait); ; {
 		seen, err := rt.List(ctx)
@@ -297,7 +295,7 @@ func (a *Agent) runtimes() []runtime.Runtime {
 	return []runtime.Runtime{a.cfg.Host, a.cfg.Images}
 }
 
-// Run serves until ctx ends. Jobs go on; nothing is stopped on the way out.
+// Run serves until ctx ends. Jobs keep running; it stops nothing on the way out.
 func (a *Agent) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	a.mu.Lock()
@@ -331,8 +329,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
-// Coordinators are where to look for the leader, one after the other: who gossips
-// that it leads, then the addresses that are configured, then what else gossip knows.
+// Coordinators returns where to look for the leader, in order: those that claim by gossip
+// to lead, then the configured addresses, then the others that gossip knows.
 func (a *Agent) Coordinators() []string {
 	var out, found []string
 	if a.cfg.Gossip != nil {
@@ -346,8 +344,8 @@ func (a *Agent) Coordinators() []string {
 	return out
 }
 
-// leaders are who gossips that it leads: more than one for a moment after another
-// one was elected.
+// leaders returns those that claim by gossip to lead: more than one for a moment after an
+// election.
 func (a *Agent) leaders() []string {
 	if a.cfg.Gossip == nil {
 		return nil
@@ -356,7 +354,7 @@ func (a *Agent) leaders() []string {
 	return leaders
 }
 
-// link is how the agent and the leader speak.
+// link returns the agent's link to the leader.
 func (a *Agent) link() *link {
 	puller, _ := a.cfg.Images.(runtime.Puller)
 	return &link{
@@ -365,7 +363,7 @@ func (a *Agent) link() *link {
 	}
 }
 
-// hello describes the node, but for its cards.
+// hello describes the node without its GPUs.
 func (a *Agent) hello() *nodev1.Hello {
 	h := &nodev1.Hello{
 		Protocol: Protocol, Node: string(a.cfg.Node), BootId: a.cfg.BootID, Address: a.cfg.Address,
@@ -392,7 +390,7 @@ func (a *Agent) task(id cluster.AttemptID) *task {
 	return a.tasks[id]
 }
 
-// named is the attempt of a name, as cards and daemons know it; nil for none.
+// named returns the attempt with the given name, as GPUs and daemons know it, or nil.
 func (a *Agent) named(name string) *task {
 	id, err := cluster.ParseAttemptID(name)
 	if err != nil {
@@ -401,7 +399,7 @@ func (a *Agent) named(name string) *task {
 	return a.task(id)
 }
 
-// watchExits wakes the worker of each attempt that the runtime says ended.
+// watchExits wakes the worker of each attempt that the runtime reports as ended.
 func (a *Agent) watchExits(ctx context.Context, rt runtime.Runtime) error {
 	for {
 		select {
@@ -415,7 +413,7 @@ func (a *Agent) watchExits(ctx context.Context, rt runtime.Runtime) error {
 	}
 }
 
-// apply takes over a desired set. Older ones than the last are ignored.
+// apply takes over a desired set. It ignores sets older than the last.
 func (a *Agent) apply(d *nodev1.Desired) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -453,7 +451,8 @@ func (a *Agent) apply(d *nodev1.Desired) {
 func (a *Agent) assign(as *nodev1.Assignment) {
 	id := conv.AttemptOf(as)
 	if t := a.tasks[id]; t != nil && cluster.Token(as.Token) > t.token {
-		// The attempt came back to this node, where its part before is being cleared up.
+		// The attempt has come back to this node, where its previous part is being cleaned
+		// up.
 		t.next = as
 		t.release()
 		return
@@ -473,7 +472,7 @@ func (a *Agent) assign(as *nodev1.Assignment) {
 	a.spawn(t)
 }
 
-// forget drops a task whose end is committed and whose runtime is clean.
+// forget drops a task whose end is committed and that left nothing in its runtime.
 func (a *Agent) forget(t *task) {
 	a.mu.Lock()
 	delete(a.tasks, t.id)
@@ -489,5 +488,5 @@ func (a *Agent) forget(t *task) {
 	}
 }
 
-// CardStates counts the node's cards by state, those that are there now.
+// CardStates returns the number of present GPUs in each state.
 func (a *Agent) CardStates() map[string]int { return a.cards.Count() }

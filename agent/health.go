@@ -12,30 +12,29 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// HealthConfig says how an agent looks after its cards. The zero value looks at
-// what the provider tells, and at nothing else of the machine.
+// HealthConfig configures GPU health monitoring. The zero value uses only what the provider
+// reports.
 type HealthConfig struct {
-	// Kmsg is the kernel's log, PCI the folder of the PCI devices; "" is none.
+	// Kmsg is the kernel log, PCI the directory of PCI devices; "" means none.
 	Kmsg, PCI string
 	Xids      health.Table
-	// Every is the interval between looks at the bus and the cards; 0 is 30 s.
+	// Every is the interval between checks of the bus and the GPUs; 0 means 30 s.
 	Every time.Duration
-	// Quiet is how long nothing of an attempt that ended may be on its cards
-	// before they are free again, Within after how long without that they are
-	// quarantined; 0 means 2 s and 60 s. A provider that keeps exact accounts
-	// needs no Quiet. SlackMiB is how much more than before may stay held; 0
-	// means 64.
+	// Quiet is how long an ended attempt must have nothing on its GPUs before they are free
+	// again; without that, they are quarantined after Within. 0 means 2 s and 60 s. A
+	// provider with exact accounting needs no Quiet. SlackMiB is how much more memory than
+	// before may stay held; 0 means 64.
 	Quiet, Within time.Duration
 	SlackMiB      int64
-	// Blame is what the driver is given to say why an attempt failed, since the
-	// program may know first; 0 is 250 ms.
+	// Blame is how long the driver has to report why an attempt failed, since the program
+	// may know first; 0 means 250 ms.
 	Blame time.Duration
-	// Check is a command that each card must pass before and after each
-	// attempt, within CheckTime (0: 1 s); empty for none. Recheck is how often
-	// a card that failed is tried again; 0 is 30 s.
+	// Check is a command that each GPU must pass before and after each attempt, within
+	// CheckTime (0: 1 s); empty means none. Recheck is how often a GPU that failed is
+	// checked again; 0 means 30 s.
 	Check              []string
 	CheckTime, Recheck time.Duration
-	// Unkillable is how long after SIGKILL a process is taken to stay; 0 is 60 s.
+	// Unkillable is how long after SIGKILL a process counts as unkillable; 0 means 60 s.
 	Unkillable time.Duration
 }
 
@@ -48,15 +47,15 @@ func (c *HealthConfig) complete(gpus gpu.Provider) {
 }
 
 const (
-	// healthFile keeps what an agent holds against its cards.
+	// healthFile records the faults held against the node's GPUs.
 	healthFile = "gpu-health.json"
-	// catchUp bounds the wait for what the kernel logged while no agent ran.
+	// catchUp bounds the wait for what the kernel logged while no agent was running.
 	catchUp = 2 * time.Second
-	// whoHealth speaks for the node as a whole.
+	// whoHealth reports for the node as a whole.
 	whoHealth = "gpu-health"
 )
 
-// openHealth makes the monitor of the cards, nil on a node without any.
+// openHealth creates the GPU monitor; it leaves it nil on a node without GPUs.
 func (a *Agent) openHealth() error {
 	if a.cfg.GPUs == nil {
 		return nil
@@ -76,9 +75,9 @@ func (a *Agent) openHealth() error {
 	return nil
 }
 
-// adoptHealth tells adopted attempts what befell their cards under the agent
-// before, and keeps others from cards whose memory may not be back: the
-// attempts that had it ended longer ago than it takes.
+// adoptHealth tells adopted attempts which faults their GPUs had under the previous agent,
+// and keeps other attempts off GPUs whose memory may not have been returned: the attempts
+// that held it ended longer ago than returning it takes.
 func (a *Agent) adoptHealth() {
 	if a.health == nil {
 		return
@@ -94,8 +93,8 @@ func (a *Agent) adoptHealth() {
 	}
 }
 
-// awaitHealth waits until what the kernel logged while no agent ran was read:
-// attempts that ended meanwhile may have ended for it.
+// awaitHealth waits until the kernel log from the time without an agent has been read:
+// attempts that ended meanwhile may have ended because of it.
 func (a *Agent) awaitHealth(ctx context.Context) {
 	if a.health == nil {
 		return
@@ -107,7 +106,7 @@ func (a *Agent) awaitHealth(ctx context.Context) {
 	}
 }
 
-// Faults counts the faults of cards so far, by what they led to.
+// Faults returns the number of GPU faults so far, by their consequence.
 func (a *Agent) Faults() map[string]uint64 {
 	out := map[string]uint64{}
 	if a.health != nil {
@@ -118,7 +117,7 @@ func (a *Agent) Faults() map[string]uint64 {
 	return out
 }
 
-// resumed takes over which cards administrators resumed.
+// resumed takes over which GPUs administrators have resumed.
 func (a *Agent) resumed(rs []*nodev1.GPUResume) {
 	if a.health == nil {
 		return
@@ -128,7 +127,7 @@ func (a *Agent) resumed(rs []*nodev1.GPUResume) {
 	}
 }
 
-// struck tells the attempts on a card what befell it.
+// struck tells the attempts on a GPU about a fault.
 func (a *Agent) struck(f health.Fault) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

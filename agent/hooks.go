@@ -13,10 +13,10 @@ import (
 // Hooks runs an operator's programs before and after each attempt. Calls are
 // safe for concurrent use on different attempts.
 type Hooks interface {
-	// Has reports whether there is a hook of a kind.
+	// Has reports whether there is a hook of the given kind.
 	Has(hooks.Kind) bool
-	// Run runs it to its end; without one it does nothing. The error says in
-	// one line what is wrong.
+	// Run runs the hook to its end; without one it does nothing. The error says in one line
+	// what is wrong.
 	Run(ctx context.Context, kind hooks.Kind, job *hooks.Job) error
 }
 
@@ -38,10 +38,10 @@ func hookJob(node cluster.NodeID, kind hooks.Kind, as *nodev1.Assignment, end *n
 	return j
 }
 
-// maxDrainReason is what coordinators take.
+// maxDrainReason is the longest reason that coordinators accept.
 const maxDrainReason = 256
 
-// drainReason is clipped to what coordinators take.
+// drainReason clips s to what coordinators accept.
 func drainReason(s string) string {
 	if len(s) > maxDrainReason {
 		s = s[:maxDrainReason-3] + "..."

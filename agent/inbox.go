@@ -14,17 +14,17 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// inbox is what others have for the worker of an attempt. Its methods may be called
-// from any goroutine.
+// inbox holds what others have for the worker of an attempt. Its methods may be called from
+// any goroutine.
 type inbox struct {
 	mu         sync.Mutex
 	assignment *nodev1.Assignment
 	released   bool
-	over       *caps.Breach         // it is above its share of a GPU
-	server     *attempt.ServerFault // what befell the server through which it shares its card
-	faults     attempt.Faults       // what befell its cards
+	over       *caps.Breach         // the attempt is above its share of a GPU
+	server     *attempt.ServerFault // fault of the server through which it shares its GPU
+	faults     attempt.Faults       // faults of its GPUs
 	wake       chan struct{}
-	computed   atomic.Pointer[time.Time] // when a GPU of its own last worked
+	computed   atomic.Pointer[time.Time] // when a GPU that it has alone last worked
 }
 
 // poke makes the worker look again.
@@ -35,7 +35,7 @@ func (b *inbox) poke() {
 	}
 }
 
-// put changes what is in the box and makes the worker look.
+// put changes the inbox and makes the worker look.
 func (b *inbox) put(change func()) {
 	b.mu.Lock()
 	change()
@@ -43,8 +43,8 @@ func (b *inbox) put(change func()) {
 	b.poke()
 }
 
-// update takes over a newer assignment, of which only stop, grace, preempt, the
-// time limit and what it may hold of its GPUs change. It reports whether the last did.
+// update takes over a newer assignment, of which only stop, grace, preempt, the time limit
+// and the attempt's caps on its GPUs change. It reports whether the caps changed.
 func (b *inbox) update(as *nodev1.Assignment) (cut bool) {
 	b.put(func() {
 		cut = b.assignment != nil && !sameShares(b.assignment, as)
@@ -53,14 +53,14 @@ func (b *inbox) update(as *nodev1.Assignment) (cut bool) {
 	return cut
 }
 
-// release says that the leader needs nothing more of this attempt: if it is
-// alive it must end, and then it may be forgotten.
+// release records that the leader needs nothing more of this attempt: if alive, it must
+// end, and may then be forgotten.
 func (b *inbox) release() { b.put(func() { b.released = true }) }
 
-// found says that the attempt is above its share.
+// found records that the attempt is above its share.
 func (b *inbox) found(br caps.Breach) { b.put(func() { b.over = &br }) }
 
-// faulted says that the server through which the attempt shares its card ended.
+// faulted records that the server through which the attempt shares its GPU ended.
 func (b *inbox) faulted(f attempt.ServerFault) {
 	b.put(func() {
 		if b.server == nil {
@@ -69,7 +69,7 @@ func (b *inbox) faulted(f attempt.ServerFault) {
 	})
 }
 
-// struck notes a fault of one of the attempt's cards.
+// struck records a fault of one of the attempt's GPUs.
 func (b *inbox) struck(f health.Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,14 +85,14 @@ func (b *inbox) wants() (as *nodev1.Assignment, released bool) {
 	return b.assignment, b.released
 }
 
-// blows returns what befell the attempt's memory, its server and its cards so far.
+// blows returns what has happened so far to the attempt's memory, server and GPUs.
 func (b *inbox) blows() (*caps.Breach, *attempt.ServerFault, attempt.Faults) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.over, b.server, slices.Clone(b.faults)
 }
 
-// pause waits for d; it reports false when ctx ended first.
+// pause waits for d; it reports false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -104,7 +104,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// await waits until there is reason to look again.
+// await waits for up to d, or until there is reason to look again.
 func (b *inbox) await(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(max(d, time.Millisecond))
 	defer timer.Stop()
@@ -123,7 +123,7 @@ func (a *Agent) acked(acks []*nodev1.Ack) {
 		if !terminal(k.State) {
 			continue
 		}
-		if t := a.task(id); t != nil && cluster.Token(k.Token) == t.token { // and not of a part before it
+		if t := a.task(id); t != nil && cluster.Token(k.Token) == t.token { // and not of an earlier part
 			t.release()
 		}
 	}

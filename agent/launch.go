@@ -10,8 +10,8 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// runtimeFor picks the runtime of an assignment: images need the one that has
-// them; nil when there is none.
+// runtimeFor returns the runtime of an assignment, which for an image is the one that runs
+// images; nil when there is none.
 func (a *Agent) runtimeFor(as *nodev1.Assignment) runtime.Runtime {
 	if as.GetImage() != "" {
 		return a.cfg.Images
@@ -35,7 +35,7 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*launch.Laun
 	return a.launcher.Launch(as, user, cards)
 }
 
-// give grants an attempt its shares and prepares what holds it to them.
+// give grants an attempt its shares and prepares their enforcement.
 func (a *Agent) give(ctx context.Context, as *nodev1.Assignment) (*launcher.Cards, error) {
 	env, err := a.cards.Admit(ctx, as)
 	if err != nil {

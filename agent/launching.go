@@ -17,19 +17,19 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// launching is an attempt whose process does not run yet.
+// launching is an attempt whose process is not running yet.
 type launching struct {
 	*task
-	busySince time.Time // since when it waits for memory, see awaitMemory
-	ready     bool      // it said that it waits for the other nodes
-	batch     bool      // it is a script, for whose start nobody waits
-	failing   time.Time // since when its launch fails for what may pass, zero when it does not
-	unsure    error     // a start failed so that it may have happened all the same
+	busySince time.Time // since when it has waited for memory, see awaitMemory
+	ready     bool      // it has reported that it waits for the other nodes
+	batch     bool      // it is a script, whose start nothing waits for
+	failing   time.Time // since when its launch has failed for a transient reason; zero when it has not
+	unsure    error     // a start failed that may have happened all the same
 	cuts      int       // how many starts were cut off before the first step
 }
 
-// firstLook is when a batch job that was started is looked at first, and is said to run,
-// unless there is news: of one that has ended by then its end says it all.
+// firstLook is how long after its start a batch job is first looked at and reported as
+// running, unless there is news: if it has ended by then, its end says it all.
 const firstLook = 20 * time.Millisecond
 
 const diedInStart = "the container runtime died while the job was being started; nobody knows whether it ran"
@@ -64,8 +64,8 @@ func (t *launching) create(ctx context.Context) error {
 	return nil
 }
 
-// awaitCards waits until the cards have what an attempt needs of them, and are
-// sound. ready is false when it is to look again, or has ended.
+// awaitCards waits until the attempt's GPUs are healthy and have what it needs. ready is
+// false when the worker must look again, or the attempt has ended.
 func (t *launching) awaitCards(ctx context.Context, as *nodev1.Assignment) (ready bool, err error) {
 	if ready, err := t.awaitMemory(ctx, as); !ready || err != nil {
 		return false, err
@@ -80,8 +80,8 @@ func (t *launching) awaitCards(ctx context.Context, as *nodev1.Assignment) (read
 	return true, nil
 }
 
-// unfit says why an attempt must not begin on its cards, "" when it may. What
-// the cards hold by then is what they must hold no more than afterwards.
+// unfit says why an attempt must not start on its GPUs, or "". What the GPUs hold at that
+// point is the baseline that they must not exceed afterwards.
 func (t *launching) unfit(ctx context.Context, as *nodev1.Assignment) string {
 	for _, s := range as.Gpus {
 		if state, why := t.agent.cards.States.Get(s.Uuid); state != cards.OK {
@@ -99,7 +99,7 @@ func (t *launching) unfit(ctx context.Context, as *nodev1.Assignment) string {
 	for _, s := range as.Gpus {
 		i := slices.IndexFunc(usage, func(u gpu.Usage) bool { return u.UUID == s.Uuid })
 		if i < 0 {
-			// Who says nothing is quarantined by those who watch the driver.
+			// A GPU that reports nothing is quarantined by those who watch the driver.
 			held = append(held, gpu.Unknown)
 			continue
 		}
@@ -112,10 +112,9 @@ func (t *launching) unfit(ctx context.Context, as *nodev1.Assignment) string {
 	return t.agent.checks.All(ctx, t.id, as, cards.CheckBefore)
 }
 
-// awaitMemory waits until each card has the free memory that the share of an
-// attempt promises: one that starts into less would be refused what it was
-// granted. ready is false when it is to look again, and the error says that it
-// has waited too long.
+// awaitMemory waits until each GPU has the free memory that the attempt's share promises:
+// with less, it would be refused what it was granted. ready is false when the worker must
+// look again; the error says that the attempt has waited too long.
 func (t *launching) awaitMemory(ctx context.Context, as *nodev1.Assignment) (ready bool, err error) {
 	short := t.agent.cards.Short(ctx, as)
 	if short == "" {
@@ -132,10 +131,10 @@ func (t *launching) awaitMemory(ctx context.Context, as *nodev1.Assignment) (rea
 	return false, nil
 }
 
-// prolog prepares the node for an attempt. The journal says that it began
-// before it does, so that an epilog follows whatever happens, and that it
-// ended; an agent that is killed between runs it again. When it fails the node
-// is at fault: the job waits again, and the node takes no more.
+// prolog prepares the node for an attempt. The journal records that it began, before it
+// does, so that an epilog follows whatever happens, and that it ended; after an agent is
+// killed in between, it runs again. When it fails, the node is at fault: the job is
+// requeued, and the node is drained.
 func (t *launching) prolog(ctx context.Context, as *nodev1.Assignment) error {
 	h := t.agent.cfg.Hooks
 	if h == nil || t.life.Progress.GetProlog() == nodev1.HookState_HOOK_STATE_ENDED || !h.Has(hooks.Prolog) && !h.Has(hooks.Epilog) {
@@ -157,8 +156,8 @@ func (t *launching) prolog(ctx context.Context, as *nodev1.Assignment) error {
 	return at(nodev1.HookState_HOOK_STATE_ENDED)
 }
 
-// createFailed decides what becomes of an attempt that could not be prepared. What
-// is tried again is so by run.
+// createFailed decides what happens to an attempt that could not be prepared. run does the
+// retries.
 func (t *launching) createFailed(ctx context.Context, err error) error {
 	switch attempt.Failed(err, t.failsSince()) {
 	case attempt.TryAgain:
@@ -174,7 +173,7 @@ func (t *launching) createFailed(ctx context.Context, err error) error {
 	return t.launchFailed(err)
 }
 
-// failsSince is for how long a launch fails, from now on.
+// failsSince returns for how long a launch has failed, counting from the first call.
 func (t *launching) failsSince() time.Duration {
 	if t.failing.IsZero() {
 		t.failing = time.Now()
@@ -182,7 +181,7 @@ func (t *launching) failsSince() time.Duration {
 	return time.Since(t.failing)
 }
 
-// start runs the process and says so.
+// start starts the process and reports it.
 func (t *launching) start(ctx context.Context) error {
 	if t.unsure != nil {
 		if known, err := t.learnStart(ctx); !known || err != nil {
@@ -215,10 +214,10 @@ func (t *launching) start(ctx context.Context) error {
 	return nil
 }
 
-// barrier holds back the start of an attempt on several nodes: it says that this
-// node is ready, and waits for the word that all are. Saying so again, after a
-// restart, changes nothing. It reports wait while the attempt may not start; one
-// that is to make room meanwhile has nothing to save and ends.
+// barrier holds back the start of an attempt on several nodes: it reports that this node is
+// ready, and waits for the word that all are. Reporting so again, after a restart, changes
+// nothing. It reports wait while the attempt may not start; an attempt that must make room
+// meanwhile has nothing to save and ends.
 func (t *launching) barrier(ctx context.Context, as *nodev1.Assignment) (wait bool, err error) {
 	if as.Ranks == nil || as.Ranks.Go {
 		return false, nil
@@ -235,9 +234,9 @@ func (t *launching) barrier(ctx context.Context, as *nodev1.Assignment) (wait bo
 	return true, nil
 }
 
-// startFailed decides what becomes of an attempt whose start failed. Unless the
-// runtime knows that nothing ran, the process may be there all the same: the
-// answer may have been lost on its way, as when containerd was restarted.
+// startFailed decides what happens to an attempt whose start failed. Unless the runtime
+// knows that nothing ran, the process may exist all the same: the answer may have been lost
+// on its way, as when containerd was restarted.
 func (t *launching) startFailed(ctx context.Context, err error) error {
 	if _, nothingRan := errors.AsType[*launch.Error](err); nothingRan {
 		return t.createFailed(ctx, err)
@@ -246,9 +245,8 @@ func (t *launching) startFailed(ctx context.Context, err error) error {
 	return err
 }
 
-// learnStart asks the runtime what became of a start that failed, before anything
-// else is done. It reports true when the start is to be tried again, or given
-// up, as any other.
+// learnStart asks the runtime about a start that failed, before anything else is done. It
+// reports true when the start can be retried or given up like any other.
 func (t *launching) learnStart(ctx context.Context) (known bool, err error) {
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -284,8 +282,8 @@ func (t *launching) learnStart(ctx context.Context) (known bool, err error) {
 	return false, nil
 }
 
-// launchFailed ends an attempt whose process never ran. When ctx ended the
-// next agent will know better.
+// launchFailed ends an attempt whose process never ran. If ctx ended, it leaves the
+// decision to the next agent.
 func (t *launching) launchFailed(err error) error {
 	if t.agent.ctx.Err() != nil {
 		return err

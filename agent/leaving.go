@@ -18,15 +18,15 @@ import (
 // leaving is an attempt that has ended.
 type leaving struct {
 	*task
-	cards   attempt.Leaving // how it gives its cards back, see returnCards
-	deleted bool            // what the runtime kept of it
+	cards   attempt.Leaving // how it returns its GPUs, see returnCards
+	deleted bool            // what the runtime kept of it is deleted
 	judged  bool
-	back    bool   // its cards are
-	release func() // of the sampler's fast rate
+	back    bool   // its GPUs are back
+	release func() // releases the sampler's fast rate
 }
 
-// finish cleans up after an attempt whose end is on disk, reports it, and is
-// done when the leader has committed the report or wants none.
+// finish cleans up after an attempt whose end is on disk and reports it. It is done when
+// the leader has committed the report or wants none.
 func (t *leaving) finish(ctx context.Context) (done bool, err error) {
 	if err := t.epilog(ctx); err != nil {
 		return false, err
@@ -35,7 +35,7 @@ func (t *leaving) finish(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	if t.agent.tuned.Leave(ctx, t.id.String()) {
-		t.agent.cards.States.Again() // for the limits to be told
+		t.agent.cards.States.Again() // so that the limits are reported
 	}
 	if g := t.agent.cfg.GPUs; g != nil {
 		if err := g.Retire(ctx, t.id.String()); err != nil {
@@ -71,10 +71,9 @@ func (t *leaving) finish(ctx context.Context) (done bool, err error) {
 	return true, nil
 }
 
-// epilog clears up the node after an attempt whose prolog began. It comes
-// after the end of its processes and before its cards and its end are given
-// out, so that who comes next finds the node clear. When it fails the node is
-// drained; the job's end stays what it was.
+// epilog cleans up the node after an attempt whose prolog began. It runs after the end of
+// its processes and before its GPUs and its end are released, so that the next attempt
+// finds the node clean. When it fails, the node is drained; the job's end stays as it was.
 func (t *leaving) epilog(ctx context.Context) error {
 	h := t.agent.cfg.Hooks
 	as, _ := t.wants()
@@ -107,8 +106,8 @@ func (t *leaving) epilog(ctx context.Context) error {
 	return t.agent.journal.End(t.end)
 }
 
-// returnCards waits until the cards of an attempt that ended are free of it.
-// back is false when it is to look again.
+// returnCards waits until the GPUs of an ended attempt are free of it. back is false when
+// the worker must look again.
 func (t *leaving) returnCards(ctx context.Context) (back bool, err error) {
 	as, released := t.wants()
 	if t.agent.cfg.GPUs == nil || len(as.GetGpus()) == 0 || t.end.Started == nil || t.back {
@@ -136,8 +135,8 @@ func (t *leaving) returnCards(ctx context.Context) (back bool, err error) {
 	return false, nil
 }
 
-// settle is how long nothing of the attempt may be on its cards. Who failed
-// waits for what the driver has to say about it, unless it has said enough.
+// settle returns how long the attempt must have nothing on its GPUs. A failed one waits for
+// the driver's explanation, unless there is one already.
 func (t *leaving) settle() time.Duration {
 	h := &t.agent.cfg.Health
 	if _, watches := t.agent.cfg.GPUs.(gpu.EventSource); t.end.State == nodev1.AttemptState_ATTEMPT_STATE_FAILED && (h.Kmsg != "" || watches) {
@@ -148,7 +147,7 @@ func (t *leaving) settle() time.Duration {
 	return h.Quiet
 }
 
-// returned opens the cards again, and settles whose fault the end was.
+// returned reopens the GPUs, and settles whose fault the end was.
 func (t *leaving) returned(ctx context.Context, as *nodev1.Assignment) error {
 	t.release()
 	if t.cards.Reported {
@@ -162,7 +161,7 @@ func (t *leaving) returned(ctx context.Context, as *nodev1.Assignment) error {
 	return err
 }
 
-// judge changes the end by what befell the cards, before it is reported.
+// judge amends the end by the faults of the GPUs, before it is reported.
 func (t *leaving) judge(as *nodev1.Assignment) error {
 	if t.judged {
 		return nil
@@ -179,7 +178,7 @@ func (t *leaving) judge(as *nodev1.Assignment) error {
 	return nil
 }
 
-// overdue quarantines the cards, and lets the end be known.
+// overdue quarantines the GPUs and reports the end.
 func (t *leaving) overdue(as *nodev1.Assignment, held string, released bool) {
 	if err := t.judge(as); err != nil {
 		t.log.Error("cannot write the journal", "err", err)
@@ -196,8 +195,8 @@ func (t *leaving) overdue(as *nodev1.Assignment, held string, released bool) {
 	}
 }
 
-// held takes down what the runtime keeps, with every process that is left: they
-// may be what holds the memory. It returns what is in the way, or still on the cards.
+// held removes what the runtime keeps, with every remaining process: they may hold the
+// memory. It returns what is in the way, or still on the GPUs.
 func (t *leaving) held(ctx context.Context, as *nodev1.Assignment) string {
 	if rt := t.runtime(); rt != nil && !t.deleted {
 		cctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -210,8 +209,8 @@ func (t *leaving) held(ctx context.Context, as *nodev1.Assignment) string {
 	return t.agent.cards.Left(ctx, t.cards.Since, as, t.life.Progress.GetGpuBaselineMib(), t.agent.cfg.Health.SlackMiB)
 }
 
-// drained makes sure that the leader hears that the node is to be drained,
-// also when it wants nothing else of the attempt.
+// drained makes sure that the leader hears that the node must be drained, even when it
+// wants nothing else of the attempt.
 func (t *leaving) drained(ctx context.Context) error {
 	if t.end.GetDrain() == "" {
 		return nil

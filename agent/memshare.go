@@ -20,23 +20,23 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// MemCaps says how jobs are held to their shares of GPU memory.
+// MemCaps configures how jobs are held to their shares of GPU memory.
 type MemCaps struct {
-	// Watch is when a job above its share is ended; the zero value is
+	// Watch says when a job above its share is ended; the zero value means
 	// caps.DefaultWatch.
 	Watch caps.WatchConfig
 	// Grace is the time between SIGUSR1 and SIGTERM to such a job; 0 means 5 s.
 	Grace time.Duration
-	// Choose says how the shares of a card are enforced; nil is Config.CapMode
-	// for all. Daemons are those of MPS and Limiter sets the driver's limits,
-	// nil where no card needs them.
+	// Choose returns how the shares of a GPU are enforced; nil means Config.CapMode for
+	// all. Daemons are those of MPS, and Limiter sets the driver's limits; nil where no GPU
+	// needs them.
 	Choose  func(gpu.Card) caps.Choice
 	Daemons *caps.Daemons
 	Limiter caps.Limiter
-	// Env is what frameworks are told.
+	// Env configures what frameworks are told.
 	Env caps.EnvConfig
-	// Busy is how long an attempt waits for memory that its share promises and
-	// somebody else holds; 0 means 2 min. Then it ends and its job waits again.
+	// Busy is how long an attempt waits for memory that its share promises but something
+	// else holds; 0 means 2 min. Then it ends and its job is requeued.
 	Busy time.Duration
 }
 
@@ -45,8 +45,8 @@ func (c MemCaps) orDefaults() MemCaps {
 	return c
 }
 
-// observeMemory takes over what the cards show at an instant and has those
-// ended that hold more than their share.
+// observeMemory takes over the usage of the GPUs at an instant and ends the attempts that
+// hold more than their share.
 func (a *Agent) observeMemory(now time.Time, usage []gpu.Usage) {
 	for _, b := range a.cards.Mem.Observe(now, usage) {
 		if t := a.named(b.Attempt); t != nil {
@@ -55,8 +55,8 @@ func (a *Agent) observeMemory(now time.Time, usage []gpu.Usage) {
 	}
 }
 
-// observeWork notes who computes: a card that does counts for all who are on it,
-// since drivers do not tell whose work it is.
+// observeWork records which attempts compute: a GPU that does counts for all attempts on
+// it, since drivers do not say whose work it is.
 func (a *Agent) observeWork(now time.Time, usage []gpu.Usage) {
 	for i := range usage {
 		for _, p := range usage[i].Processes {
@@ -67,20 +67,20 @@ func (a *Agent) observeWork(now time.Time, usage []gpu.Usage) {
 	}
 }
 
-// mpsEvery is how often the daemons of shared cards are asked how they are.
+// mpsEvery is how often the daemons of shared GPUs are checked.
 const mpsEvery = 2 * time.Second
 
-// shares are what holds attempts to their shares of a card, beside the watch.
+// shares is what, besides the watch, holds attempts to their shares of a GPU.
 type shares struct {
 	daemons *caps.Daemons // of MPS, nil where no card needs them
-	limiter caps.Limiter  // of the driver, likewise
+	limiter caps.Limiter  // of the driver, nil where no GPU needs it
 	cards   *cards.Cards
 	log     *slog.Logger
 }
 
-// join lets an attempt onto its card's MPS daemon and returns the
-// environment for it. An attempt with shares of several cards has no daemon:
-// a program reaches one. It runs beside them, and the watch alone holds it.
+// join adds an attempt to its GPU's MPS daemon and returns the environment for it. An
+// attempt with shares of several GPUs has no daemon, because a program can reach only one:
+// it runs without, and the watch alone enforces its shares.
 func (h *shares) join(ctx context.Context, as *nodev1.Assignment) ([]string, error) {
 	s := h.cards.HeldBy(as, caps.MPS)
 	if s == nil || h.daemons == nil {
@@ -99,7 +99,7 @@ func (h *shares) join(ctx context.Context, as *nodev1.Assignment) ([]string, err
 	return env, nil
 }
 
-// leave takes an attempt that ended off its daemon.
+// leave removes an ended attempt from its daemon.
 func (h *shares) leave(ctx context.Context, id cluster.AttemptID, as *nodev1.Assignment) error {
 	if h.daemons == nil {
 		return nil
@@ -111,8 +111,8 @@ func (h *shares) leave(ctx context.Context, id cluster.AttemptID, as *nodev1.Ass
 	return errors.Join(errs...)
 }
 
-// limit has the driver hold an attempt that is about to start to its
-// shares, and checks that it does.
+// limit has the driver hold an attempt that is about to start to its shares, and checks
+// that it does.
 func (h *shares) limit(ctx context.Context, rt runtime.Runtime, id cluster.AttemptID, as *nodev1.Assignment) error {
 	if h.limiter == nil || h.cards.HeldBy(as, caps.Dmem) == nil {
 		return nil
@@ -134,9 +134,8 @@ func (h *shares) limit(ctx context.Context, rt runtime.Runtime, id cluster.Attem
 	return nil
 }
 
-// watchDaemons asks the daemons of shared cards how they are, and tells those
-// on a card whose server ended by a fault. At first it ends the daemons that
-// nobody uses any more.
+// watchDaemons checks the daemons of shared GPUs, and tells the attempts on a GPU whose
+// server ended by a fault. It first ends the daemons that are no longer used.
 func (a *Agent) watchDaemons(ctx context.Context) error {
 	d := a.cfg.MemCaps.Daemons
 	tick := time.NewTicker(mpsEvery)
@@ -178,7 +177,7 @@ func (a *Agent) settled() bool {
 	return true
 }
 
-// checkDaemon tells those who share a card when its server ended by a fault.
+// checkDaemon tells the attempts that share a GPU when its server ended by a fault.
 func (a *Agent) checkDaemon(ctx context.Context, uuid string) {
 	d := a.cfg.MemCaps.Daemons
 	f := d.Check(ctx, uuid)
@@ -194,7 +193,7 @@ func (a *Agent) checkDaemon(ctx context.Context, uuid string) {
 	}
 }
 
-// sameShares reports whether two assignments give as much of the same GPUs.
+// sameShares reports whether two assignments give the same shares of the same GPUs.
 func sameShares(a, b *nodev1.Assignment) bool {
 	return slices.EqualFunc(a.Gpus, b.Gpus, func(x, y *nodev1.Share) bool {
 		return x.Uuid == y.Uuid && x.MemMib == y.MemMib && x.GrantedMib == y.GrantedMib && x.Exclusive == y.Exclusive

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// openPower reads what cards are set to for attempts.
+// openPower reads the power settings of GPUs that attempts have changed.
 func (a *Agent) openPower() (err error) {
 	gpus, _ := a.cfg.GPUs.(gpu.Tuner)
 	if a.tuned, err = power.Open(a.cfg.Dir, gpus, a.log); err == nil && a.cfg.Failpoint != nil {
@@ -24,9 +24,9 @@ func (a *Agent) openPower() (err error) {
 	return err
 }
 
-// setPower sets the cards of an attempt that is about to start to the power limit and
-// clock that it is to have, if they are its own alone. That it can't costs it nothing else.
-// A cap that is to be found is none yet.
+// setPower sets the power limit and clock that an attempt about to start asked for, on GPUs
+// that it has alone. If that fails, the attempt runs without. A cap that is still to be
+// found sets nothing yet.
 func (t *launching) setPower(ctx context.Context, as *nodev1.Assignment) {
 	ask := cluster.GPUPower{Cap: cluster.PowerCap(as.PowerCap), Freq: cluster.GPUFreq(as.GpuFreq)}
 	if _, auto := ask.Cap.Slowdown(); auto {
@@ -35,7 +35,7 @@ func (t *launching) setPower(ctx context.Context, as *nodev1.Assignment) {
 	t.tune(ctx, as, ask)
 }
 
-// tune has the cards of an attempt be as ask says, if they are its own alone.
+// tune applies ask to the GPUs of an attempt, if it has them alone.
 func (t *task) tune(ctx context.Context, as *nodev1.Assignment, ask cluster.GPUPower) (set []cluster.CardPower) {
 	var uuids []string
 	for _, s := range as.Gpus {
@@ -45,7 +45,7 @@ func (t *task) tune(ctx context.Context, as *nodev1.Assignment, ask cluster.GPUP
 	}
 	set = t.agent.tuned.Set(ctx, t.id.String(), uuids, ask)
 	if t.power = powerToNode(set); t.power != nil {
-		t.agent.cards.States.Again() // for the limits to be told
+		t.agent.cards.States.Again() // so that the limits are reported
 	}
 	return set
 }
@@ -58,41 +58,40 @@ func powerToNode(cards []cluster.CardPower) (out []*nodev1.CardPower) {
 }
 
 const (
-	// saverEvery is how often it is looked whether an attempt came further whose cap is
-	// searched for.
+	// saverEvery is how often an attempt whose power cap is being searched is checked for
+	// progress.
 	saverEvery = 500 * time.Millisecond
-	// silentFor is how long an attempt may say no step until its user is told that no cap
-	// can be found without.
+	// silentFor is how long an attempt may report no step before its user is told that no
+	// cap can be found without steps.
 	silentFor = 2 * time.Minute
-	// sampledWithin is after how long a step that was just said must have had its cards
-	// looked at.
+	// sampledWithin is the age up to which a reported step must have samples of its GPUs.
 	sampledWithin = 10 * time.Second
 )
 
-// Why no cap was found.
+// Reasons why no cap was found.
 const (
 	whyNoSteps = "it says no steps in BERTH_PROGRESS"
 	whyEnded   = "it ended before one was found"
 	whyNoPower = "the driver does not tell what its GPUs draw"
 )
 
-// saver searches for the power cap of a running attempt. It belongs to its worker. The zero
-// value has not begun.
+// saver searches for the power cap of a running attempt. It belongs to the attempt's
+// worker. The zero value has not begun.
 type saver struct {
 	search *frugal.Search
-	began  time.Time // the search
-	seen   time.Time // when the attempt said what was seen last
+	began  time.Time // start of the search
+	seen   time.Time // when the attempt reported the step seen last
 	over   bool
 }
 
-// look takes the search further, and returns when to look again.
+// look continues the search, and returns when to look again.
 func (v *saver) look(ctx context.Context, t *running) time.Duration {
 	as, _ := t.wants()
 	slowdown, auto := cluster.PowerCap(as.GetPowerCap()).Slowdown()
 	if !auto || v.over || !t.life.KillAt.IsZero() {
 		return attempt.LookEvery
 	}
-	if as.Found.GetCapW() > 0 { // by the agent before this one, which left the cards with it
+	if as.Found.GetCapW() > 0 { // by the previous agent, which left it set on the GPUs
 		t.search, v.over = as.Found, true
 		return attempt.LookEvery
 	}
@@ -131,7 +130,7 @@ func (v *saver) look(ctx context.Context, t *running) time.Duration {
 	return v.further(ctx, t, as, frugal.Seen{At: at, Step: step, Joules: joules})
 }
 
-// further takes over that the attempt came further, and holds the next cap.
+// further records that the attempt has progressed, and sets the next cap.
 func (v *saver) further(ctx context.Context, t *running, as *nodev1.Assignment, now frugal.Seen) time.Duration {
 	if !v.search.Step(now) {
 		return saverEvery
@@ -149,7 +148,7 @@ func (v *saver) further(ctx context.Context, t *running, as *nodev1.Assignment, 
 	return attempt.LookEvery
 }
 
-// hold sets the cap that the search asks for, and says why it cannot be, "" when it is.
+// hold sets the cap that the search asks for. It says why it cannot, or returns "".
 func (v *saver) hold(ctx context.Context, t *running, as *nodev1.Assignment) (why string) {
 	for {
 		percent := v.search.Percent()
@@ -169,7 +168,7 @@ func (v *saver) hold(ctx context.Context, t *running, as *nodev1.Assignment) (wh
 	}
 }
 
-// giveUp leaves the cards of an attempt with what they had, and says why.
+// giveUp leaves the attempt's GPUs as they were, and reports why.
 func (v *saver) giveUp(ctx context.Context, t *running, as *nodev1.Assignment, why string) time.Duration {
 	v.over = true
 	if v.search != nil {
@@ -182,8 +181,8 @@ func (v *saver) giveUp(ctx context.Context, t *running, as *nodev1.Assignment, w
 	return attempt.LookEvery
 }
 
-// searchEnds says why an attempt that is over had no cap found, where none was. said is that
-// it said steps.
+// searchEnds reports why no cap was found for an attempt that is over, where none was. said
+// says whether it reported steps.
 func (t *task) searchEnds(said bool) {
 	as, _ := t.wants()
 	_, auto := cluster.PowerCap(as.GetPowerCap()).Slowdown()

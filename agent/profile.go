@@ -16,16 +16,16 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// profilesFile is where an agent keeps what it measured of attempts that run.
+// profilesFile is where an agent keeps its measurements of running attempts.
 const profilesFile = "profiles.json"
 
-// grouped is a runtime whose tasks have control groups of their own. Group
-// returns nil where there are none.
+// grouped is a runtime whose tasks have control groups of their own. Group returns nil for
+// a task without one.
 type grouped interface {
 	Group(id cluster.AttemptID) *cgroup.Group
 }
 
-// groupOf is the control group of an attempt, nil when it has none.
+// groupOf returns the control group of an attempt, or nil.
 func groupOf(rt runtime.Runtime, id cluster.AttemptID) *cgroup.Group {
 	if g, ok := rt.(grouped); ok {
 		return g.Group(id)
@@ -33,20 +33,20 @@ func groupOf(rt runtime.Runtime, id cluster.AttemptID) *cgroup.Group {
 	return nil
 }
 
-// meter measures one attempt while it runs. It belongs to its worker.
+// meter measures an attempt while it runs. It belongs to the attempt's worker.
 type meter struct {
 	id       cluster.AttemptID
 	recorder *profile.Recorder
 	progress *progress.Feed
 	prober   *probe.Prober
-	says     string // the file in which it says how far it is
+	says     string // the file in which the attempt reports its progress
 	power    *cards.PowerMeter
 	sampler  *cards.Sampler
 	gpus     gpu.Provider
 	log      *slog.Logger
 
-	marks   map[string]cards.Energy // what its cards had drawn when it began
-	release func()                  // of the sampler's fast rate; nil without GPUs
+	marks   map[string]cards.Energy // energy counters of its GPUs when it began
+	release func()                  // releases the sampler's fast rate; nil without GPUs
 	pid     int
 }
 
@@ -72,9 +72,9 @@ func (m *meter) observed(s runtime.Task) {
 	}
 }
 
-// end ends what begin began. It may be called without it, and twice.
+// end ends what begin began. It may be called without begin, and twice.
 func (m *meter) end(at time.Time) {
-	m.recorder.End(m.id, at) // whoever lay beside it is alone from now on
+	m.recorder.End(m.id, at) // from now on, co-located attempts count as alone
 	m.progress.End(m.id)
 	m.prober.End(m.id)
 	if m.release != nil {
@@ -82,7 +82,7 @@ func (m *meter) end(at time.Time) {
 	}
 }
 
-// usage is what was measured of an attempt that ended.
+// usage returns what was measured of an attempt that ended.
 func (m *meter) usage(ctx context.Context, s runtime.Task) *nodev1.Usage {
 	u := &nodev1.Usage{HostMemPeakMib: s.MemPeakBytes >> 20, PowerW: m.power.Mean(m.marks)}
 	if d := s.Ended.Sub(s.Started); !s.Started.IsZero() && d > 0 {
@@ -93,7 +93,7 @@ func (m *meter) usage(ctx context.Context, s runtime.Task) *nodev1.Usage {
 		ended = time.Now()
 	}
 	if res := m.recorder.End(m.id, ended); res != nil {
-		// At the cap the kernel has dropped the page cache before it killed.
+		// At the cap, the kernel drops the page cache before it kills.
 		if res.HostMemPeak > 0 && !s.OOMKilled {
 			u.HostMemPeakMib = (res.HostMemPeak + 1<<20 - 1) >> 20
 		}
@@ -106,8 +106,7 @@ func (m *meter) usage(ctx context.Context, s runtime.Task) *nodev1.Usage {
 	return u
 }
 
-// accounted replaces what was sampled by the provider's own accounts, where it
-// keeps some.
+// accounted replaces sampled values with the provider's own accounting, where there is one.
 func (m *meter) accounted(ctx context.Context, u *nodev1.Usage) {
 	acc, ok := m.gpus.(gpu.Accountant)
 	if !ok {

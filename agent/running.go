@@ -19,15 +19,15 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// signals are those that may be asked for by name. Others only a newer coordinator
-// knows.
+// signals are those that may be requested by name. Any other comes from a newer
+// coordinator.
 var signals = map[string]syscall.Signal{
 	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT,
 	"TERM": syscall.SIGTERM, "ALRM": syscall.SIGALRM, "URG": syscall.SIGURG, "CONT": syscall.SIGCONT, "XCPU": syscall.SIGXCPU,
 	"KILL": syscall.SIGKILL,
 }
 
-// running is an attempt whose process runs.
+// running is an attempt whose process is running.
 type running struct {
 	*task
 	meter meter
@@ -36,8 +36,7 @@ type running struct {
 	said  bool // the leader has been told that it runs
 }
 
-// watch looks at a running attempt, ends it when it must end, and otherwise
-// waits for news.
+// watch looks at a running attempt, ends it when it must end, and otherwise waits for news.
 func (t *running) watch(ctx context.Context) error {
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	s, err := t.rt.Inspect(cctx, t.id)
@@ -55,7 +54,7 @@ func (t *running) watch(ctx context.Context) error {
 	if t.life.Started.IsZero() {
 		t.life.Started = s.Started
 	}
-	if !t.said { // also after a restart: whoever started it may have died before it could
+	if !t.said { // also after a restart: the agent that started it may have died before it could report
 		t.said = true
 		t.sayRunning()
 	}
@@ -67,8 +66,7 @@ func (t *running) watch(ctx context.Context) error {
 	return nil
 }
 
-// enforce does what is to be done about an attempt that runs, and returns when to
-// look again.
+// enforce does what must be done about a running attempt, and returns when to look again.
 func (t *running) enforce(ctx context.Context) (time.Duration, error) {
 	for {
 		s := t.seen(time.Now())
@@ -79,7 +77,7 @@ func (t *running) enforce(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// seen is what is known of a running attempt now.
+// seen returns what is known of a running attempt now.
 func (t *running) seen(now time.Time) *attempt.Seen {
 	as, released := t.wants()
 	over, server, faults := t.blows()
@@ -94,15 +92,15 @@ func (t *running) seen(now time.Time) *attempt.Seen {
 	return s
 }
 
-// sessionWatcher knows when users last typed something in an attempt, and tells
-// those who are there something; package relay's server is one.
+// sessionWatcher knows when users last typed something in an attempt, and can write to
+// their sessions; package relay's server is one.
 type sessionWatcher interface {
 	LastInput(id cluster.AttemptID) time.Time
 	Tell(id cluster.AttemptID, text string)
 }
 
-// idleFor reports whether a session stood idle for its limit, and else when to ask
-// again. Who is there is warned before.
+// idleFor reports whether a session has been idle for its limit, and otherwise when to ask
+// again. It warns the session's users first.
 func (t *running) idleFor(now time.Time) (over bool, wait time.Duration) {
 	if t.idle.Limit == 0 {
 		return false, attempt.LookEvery
@@ -125,8 +123,8 @@ func (t *running) idleFor(now time.Time) (over bool, wait time.Duration) {
 	return over, wait
 }
 
-// carryOut does what was decided about a running attempt. Who was signalled stays so
-// though the journal cannot be told, and gets no second signal for that.
+// carryOut does what was decided about a running attempt. Once signalled, an attempt counts
+// as signalled even if the journal cannot be written, and gets no second signal.
 func (t *running) carryOut(ctx context.Context, as *nodev1.Assignment, do attempt.Do) error {
 	if do.Signal != "" {
 		if err := t.signal(ctx, as, do); err != nil {
@@ -172,9 +170,9 @@ func (t *running) signal(ctx context.Context, as *nodev1.Assignment, do attempt.
 	return t.rt.Signal(ctx, t.id, sig)
 }
 
-// unkillable is for an attempt that got SIGKILL long ago: what a process that waits
-// in the kernel holds may be held for ever. It is never said to have ended, its
-// cards take nobody, and somebody has to look at the node.
+// unkillable handles an attempt that got SIGKILL long ago: a process that hangs in the
+// kernel may hold its resources for ever. It is never reported as ended, its GPUs take no
+// other attempt, and an administrator must look at the node.
 func (t *running) unkillable(as *nodev1.Assignment) {
 	why := fmt.Sprintf("a process of %s does not end %s after SIGKILL: it waits in the kernel, as for a file system that does not answer", t.id, t.agent.cfg.Health.Unkillable)
 	t.agent.cards.States.Quarantine(as, why)
@@ -183,8 +181,8 @@ func (t *running) unkillable(as *nodev1.Assignment) {
 	t.log.Error("attempt cannot be ended", "dur", time.Since(t.life.KillAt).Round(time.Second))
 }
 
-// verdict turns how a process ended into how its attempt ended. The code and
-// the signal are reported as they are, whatever the verdict.
+// verdict turns the end of a process into the end of its attempt. The exit code and signal
+// are reported as they are, whatever the verdict.
 func (t *running) verdict(ctx context.Context, s runtime.Task) *nodev1.Report {
 	a := t.agent
 	r := &nodev1.Report{Exit: &nodev1.Exit{Code: int32(s.ExitCode), Signal: int32(s.Signal)}, Usage: t.meter.usage(ctx, s), Steps: t.meter.progress.Steps(t.id)}
@@ -197,7 +195,7 @@ func (t *running) verdict(ctx context.Context, s runtime.Task) *nodev1.Report {
 	as, _ := t.wants()
 	_, server, _ := t.blows()
 	if server == nil && s.ExitCode != 0 && as != nil && a.cfg.MemCaps.Daemons != nil && a.cards.HeldBy(as, caps.MPS) != nil {
-		a.checkDaemon(ctx, as.Gpus[0].Uuid) // it may have ended for what is not yet known
+		a.checkDaemon(ctx, as.Gpus[0].Uuid) // it may have ended by a fault not yet known
 		_, server, _ = t.blows()
 	}
 	e := &attempt.Ended{ID: t.id.String(), Task: s, As: as, Life: t.life, Server: server, Idle: t.idle.Limit, Rest: launcher.RestOfBatch(as)}
@@ -207,8 +205,8 @@ func (t *running) verdict(ctx context.Context, s runtime.Task) *nodev1.Report {
 	return r
 }
 
-// memoryOf looks for what there is of the GPU memory of an attempt that failed. The
-// output of one of which the provider itself refused an allocation is not read.
+// memoryOf gathers what is known about the GPU memory of a failed attempt. It does not read
+// the output if the provider itself refused an allocation.
 func (a *Agent) memoryOf(ctx context.Context, e *attempt.Ended, refused bool) *attempt.Memory {
 	ended := e.Task.Ended
 	if ended.IsZero() {
@@ -224,7 +222,7 @@ func (a *Agent) memoryOf(ctx context.Context, e *attempt.Ended, refused bool) *a
 	return m
 }
 
-// outputs reads what jobs wrote of GPU memory.
+// outputs reads what jobs wrote about GPU memory.
 type outputs struct {
 	tail     func(ctx context.Context, l *launch.Launch, path string, bytes int64) ([]byte, error) // nil reads nothing
 	launcher *launcher.Launcher
@@ -232,8 +230,8 @@ type outputs struct {
 	log      *slog.Logger
 }
 
-// oomLine returns the line at the end of an attempt's output that says that
-// GPU memory ran out, or "".
+// oomLine returns the line near the end of an attempt's output that reports that GPU memory
+// ran out, or "".
 func (o *outputs) oomLine(ctx context.Context, as *nodev1.Assignment) string {
 	if o.tail == nil {
 		return ""

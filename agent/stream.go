@@ -28,23 +28,24 @@ const (
 	reportsPerMessage = 500
 	firstReconnect    = 50 * time.Millisecond
 	maxReconnect      = 2 * time.Second
-	// electedSpread is over how long agents come who hear of a new leader at once.
+	// electedSpread is the time over which agents that hear of a new leader at once spread
+	// their connections.
 	electedSpread = 200 * time.Millisecond
-	// leaseRounds heartbeats without an answer end a session: the leader may
-	// be paused, and another one elected.
+	// leaseRounds is how many unanswered heartbeats end a session: the leader may be
+	// paused, and another elected.
 	leaseRounds = 5
 )
 
 // errRedirected ends a session with a coordinator that does not lead.
 var errRedirected = errors.New("not the leader")
 
-// link is the session of an agent with whoever leads.
+// link is the session of an agent with the current leader.
 type link struct {
-	coordinators func() []string // where to look for the leader, one after the other
-	leaders      func() []string // who gossips that it leads
+	coordinators func() []string // where to look for the leader, in order
+	leaders      func() []string // those that claim by gossip to lead
 	dial         func(addr string) (*grpc.ClientConn, error)
 	every        time.Duration         // between heartbeats
-	hello        func() *nodev1.Hello  // what the node has, but for its cards
+	hello        func() *nodev1.Hello  // the node without its GPUs
 	apply        func(*nodev1.Desired) // takes over a desired set
 	acked        func([]*nodev1.Ack)   // what the leader has committed
 	visit        func(context.Context, grpc.ClientConnInterface, *nodev1.Visit)
@@ -53,15 +54,15 @@ type link struct {
 	recorder     *profile.Recorder
 	progress     *progress.Feed
 	prober       *probe.Prober
-	puller       runtime.Puller // nil where no images are fetched
+	puller       runtime.Puller // nil where no images are pulled
 	log          *slog.Logger
 }
 
-// run keeps one session with the leader, wherever it is, until ctx
-// ends. Losing it stops nothing.
+// run keeps one session with the leader, wherever it is, until ctx ends. Losing the session
+// stops nothing.
 func (k *link) run(ctx context.Context) error {
 	var round []string
-	var last, told string // whom it was sent to
+	var last, told string // the leader it was redirected to
 	wait := firstReconnect
 	for ctx.Err() == nil {
 		if len(round) == 0 {
@@ -80,7 +81,7 @@ func (k *link) run(ctx context.Context) error {
 		switch {
 		case errors.Is(err, errRedirected) && leader != "" && leader != addr:
 			round = append([]string{leader}, round...)
-			if leader != told { // the one before may be gone
+			if leader != told { // the previous one may have gone
 				wait, told = firstReconnect, leader
 			}
 			k.log.Debug("redirected to the leader", "addr", leader)
@@ -96,9 +97,8 @@ func (k *link) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// elected waits for so long, or until somebody else gossips that it leads, and reports
-// whether that was so. Many agents hear of it in one moment: they come one after the
-// other.
+// elected waits for atMost, or until gossip names a new leader, and reports whether it did.
+// Many agents hear of it at the same moment, so they spread out.
 func (k *link) elected(ctx context.Context, atMost time.Duration) bool {
 	late, look, before := time.After(atMost), time.NewTicker(firstReconnect), k.leaders()
 	defer look.Stop()
@@ -120,13 +120,13 @@ func (k *link) elected(ctx context.Context, atMost time.Duration) bool {
 	}
 }
 
-// jitter is a part of d by chance.
+// jitter returns a random part of d.
 func jitter(d time.Duration) time.Duration {
 	return time.Duration(rand.Int64N(int64(d))) // #nosec G404 -- spreads what many do at once
 }
 
-// round is whom to try, one after the other, the last of them again at the end: who
-// leads by gossip may be gone.
+// round returns the addresses to try in order, with the last one tried moved to the end: a
+// leader known by gossip may be gone.
 func (k *link) round(last string) []string {
 	out := k.coordinators()
 	if i := slices.Index(out, last); i >= 0 {
@@ -135,8 +135,8 @@ func (k *link) round(last string) []string {
 	return out
 }
 
-// session talks with one coordinator until the stream ends. When that one
-// does not lead, it returns errRedirected and the leader's address, if any.
+// session talks to one coordinator until the stream ends. If that one does not lead, it
+// returns errRedirected and the leader's address, if known.
 func (k *link) session(ctx context.Context, addr string) (leader string, err error) {
 	conn, err := k.dial(addr)
 	if err != nil {
@@ -157,8 +157,8 @@ func (k *link) session(ctx context.Context, addr string) (leader string, err err
 	ready := make(chan struct{})
 	g.Go(func() error { return k.receive(conn, stream, granted, ready, &leader) })
 	g.Go(func() error {
-		// Reports wait for the first desired set: a coordinator that does not
-		// lead could not commit them.
+		// Reports wait for the first desired set: a coordinator that does not lead could
+		// not commit them.
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -227,7 +227,8 @@ func (k *link) send(ctx context.Context, stream noderpc.NodeService_SessionClien
 			}
 			continue
 		case <-k.out.Ready():
-			// What holds of a card must be known before what it says frees it.
+			// The leader must know what is held against a GPU before the report that frees
+			// it.
 			if k.cards.States.TakeChanged() {
 				if err := k.sendHello(ctx, stream); err != nil {
 					return err
@@ -251,14 +252,14 @@ func (k *link) send(ctx context.Context, stream noderpc.NodeService_SessionClien
 	}
 }
 
-// uses is what attempts have used, how far they are and how healthy, and how far the
-// images are of those that wait for one.
+// uses returns the usage, progress and health of attempts, and the pull progress of those
+// that wait for an image.
 func (k *link) uses(ctx context.Context) []*nodev1.AttemptUse {
 	uses := k.prober.Add(k.progress.Add(k.recorder.Uses()))
 	if k.puller == nil {
 		return uses
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.every/4) // a containerd that hangs delays no lease
+	ctx, cancel := context.WithTimeout(ctx, k.every/4) // a hanging containerd must not delay the lease
 	defer cancel()
 	for id, p := range k.puller.Pulls(ctx) {
 		uses = append(uses, &nodev1.AttemptUse{Job: uint64(id.Job), Attempt: id.No, Pull: conv.PullToNode(p)})
@@ -266,17 +267,17 @@ func (k *link) uses(ctx context.Context) []*nodev1.AttemptUse {
 	return uses
 }
 
-// heldImages is what a leader was told of the images that are here.
+// heldImages is what a leader was told of the images on this node.
 type heldImages struct {
 	told  []string
-	beats int // since they were looked at
+	beats int // since the last look
 	once  bool
 }
 
-// imageBeats is how many heartbeats go by from one look at the images to the next.
+// imageBeats is the number of heartbeats from one look at the images to the next.
 const imageBeats = 4
 
-// news returns which images are here, nil when the leader knows.
+// news returns the images on this node, nil when the leader knows them.
 func (h *heldImages) news(ctx context.Context, k *link) *nodev1.HeldImages {
 	if h.beats++; k.puller == nil || h.once && h.beats < imageBeats {
 		return nil
@@ -286,7 +287,7 @@ func (h *heldImages) news(ctx context.Context, k *link) *nodev1.HeldImages {
 	defer cancel()
 	names, err := k.puller.Held(ctx)
 	if err != nil || h.once && slices.Equal(names, h.told) {
-		return nil // what containerd does not say now it says at the next look
+		return nil // what containerd does not report now, it reports at the next look
 	}
 	h.told, h.once = names, true
 	return &nodev1.HeldImages{Names: names}
@@ -297,7 +298,7 @@ type helloStream interface {
 	Send(*nodev1.SessionRequest) error
 }
 
-// sendHello tells the leader anew what the node has.
+// sendHello sends the leader a fresh description of the node.
 func (k *link) sendHello(ctx context.Context, s helloStream) error {
 	h := k.describe(ctx)
 	if err := s.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: h}}); err != nil {
@@ -306,7 +307,7 @@ func (k *link) sendHello(ctx context.Context, s helloStream) error {
 	return nil
 }
 
-// describe is the node as it is now.
+// describe returns the current description of the node.
 func (k *link) describe(ctx context.Context) *nodev1.Hello {
 	h := k.hello()
 	k.cards.Offer(ctx, h)

@@ -21,13 +21,13 @@ import (
 //
 //	new ─▶ created ─▶ running ─▶ ended ─▶ (gone)
 //
-// One that was there before this agent is adopted first, at any of them but the last.
-// Each step does one thing, and doing it again after a crash is safe.
+// An attempt that predates this agent is first adopted, in any of these phases but the
+// last. Each step does one thing, and may safely be repeated after a crash.
 type phase uint8
 
 const (
 	phaseNew     phase = iota
-	phaseAdopted       // it was there before this agent: wait for the leader's word
+	phaseAdopted       // it predates this agent: wait for the leader's word
 	phaseCreated
 	phaseRunning
 	phaseEnded
@@ -35,32 +35,32 @@ const (
 
 const (
 	firstRetryWait = 100 * time.Millisecond
-	callTimeout    = 2 * time.Minute // of a runtime call that pulls nothing
+	callTimeout    = 2 * time.Minute // for a runtime call that pulls nothing
 )
 
-// task drives one attempt. Its inbox is shared; the others of its fields belong to
-// the worker, which is the one goroutine of the attempt.
+// task drives one attempt. Its inbox is shared; its other fields belong to the worker, the
+// attempt's only goroutine.
 type task struct {
 	agent *Agent
 	id    cluster.AttemptID
 	log   *slog.Logger
 	token cluster.Token
-	// next is what comes once this one is forgotten: the attempt is here again. The agent's
-	// mu guards it.
+	// next is the assignment to take up once this task is forgotten: the attempt has come
+	// back. The agent's mu guards it.
 	next *nodev1.Assignment
 	inbox
 
 	rt      runtime.Runtime
 	phase   phase
-	adopted atomic.Bool // from before this agent, and not looked at yet
+	adopted atomic.Bool // predates this agent, and not looked at yet
 	life    attempt.Life
-	drain   string      // why the node is to be drained, see prolog
+	drain   string      // why to drain the node, see prolog
 	points  *milestones // for visitors
 	power   []*nodev1.CardPower
 	search  *nodev1.CapSearch
 	end     *nodev1.Report
 
-	// What belongs to one phase.
+	// State of a single phase.
 	launching launching
 	running   running
 	leaving   leaving
@@ -76,14 +76,13 @@ func newTask(a *Agent, id cluster.AttemptID, as *nodev1.Assignment) *task {
 	return t
 }
 
-// adopt says of an attempt that it was there before this agent.
+// adopt marks an attempt as one that predates this agent.
 func (t *task) adopt() {
 	t.phase = phaseAdopted
 	t.adopted.Store(true)
 }
 
-// run brings the attempt to its end, step by step, until it is forgotten or
-// ctx ends.
+// run brings the attempt to its end, step by step, until it is forgotten or ctx ends.
 func (t *task) run(ctx context.Context) {
 	wait := firstRetryWait
 	for ctx.Err() == nil {
@@ -106,7 +105,7 @@ func (t *task) run(ctx context.Context) {
 	}
 }
 
-// resume finds out where an attempt from before the agent's start stands.
+// resume finds out the state of an attempt that predates this agent.
 func (t *task) resume(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -116,7 +115,7 @@ func (t *task) resume(ctx context.Context) error {
 	t.agent.awaitHealth(ctx)
 	as, _ := t.wants()
 	rt := t.runtime()
-	if rt == nil { // containerd was taken out of the configuration while a job ran in it
+	if rt == nil { // containerd was removed from the configuration while a job ran in it
 		return errors.New("inspect an adopted attempt: it runs an image, and this node has no runtime for images any more")
 	}
 	s, err := rt.Inspect(ctx, t.id)
@@ -152,8 +151,8 @@ func (t *task) resumeAt(ctx context.Context, s runtime.Task, as *nodev1.Assignme
 	t.log.Info("attempt adopted", "phase", s.Phase.String(), "pid", s.PID)
 }
 
-// step moves the attempt by at most one phase. It reports done when nothing
-// is left to do.
+// step advances the attempt by at most one phase. It reports done when nothing is left to
+// do.
 func (t *task) step(ctx context.Context) (done bool, err error) {
 	switch t.phase {
 	case phaseAdopted:
@@ -169,13 +168,13 @@ func (t *task) step(ctx context.Context) (done bool, err error) {
 	}
 }
 
-// runs takes note that the process was let go.
+// runs records that the process was started.
 func (t *task) runs(as *nodev1.Assignment, since time.Time) {
 	t.life.Started, t.phase = since, phaseRunning
 	t.lives(as)
 }
 
-// lives begins what is kept of a process while it lives.
+// lives sets up what is kept while a process is alive.
 func (t *task) lives(as *nodev1.Assignment) {
 	t.points.running()
 	t.running.meter.begin(t.rt, as, t.life.Started)
@@ -186,17 +185,17 @@ func (t *task) sayRunning() {
 	t.say(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_RUNNING, Started: timestamppb.New(t.life.Started)})
 }
 
-// of makes r a report of the attempt.
+// of addresses r as a report of this attempt.
 func (t *task) of(r *nodev1.Report) *nodev1.Report {
 	r.Job, r.Attempt, r.Token, r.Power = uint64(t.id.Job), t.id.No, uint64(t.token), t.power
 	r.Search = t.search
 	return r
 }
 
-// say has the leader hear how far the attempt is.
+// say reports the attempt's progress to the leader.
 func (t *task) say(r *nodev1.Report) { t.agent.out.Put(t.of(r)) }
 
-// ended journals how the attempt ended, frees its GPUs and reports it.
+// ended journals how the attempt ended, frees its GPUs and reports its end.
 func (t *task) ended(r *nodev1.Report) error {
 	t.searchEnds(r.Steps != nil)
 	if t.of(r); r.Ended == nil {
@@ -226,8 +225,8 @@ func (t *task) runtime() runtime.Runtime {
 	return t.rt
 }
 
-// note journals an attempt with all that its worker must not forget of it, before
-// that is so. An attempt that the journal never knew, for which as is nil, stays unknown.
+// note journals an attempt with all that its worker must not forget, before that takes
+// effect. An attempt that the journal never knew, for which as is nil, stays unknown.
 func (t *task) note(as *nodev1.Assignment, l attempt.Life) error {
 	if as != nil {
 		if err := t.agent.journal.Begin(l.Record(as)); err != nil {
@@ -239,7 +238,7 @@ func (t *task) note(as *nodev1.Assignment, l attempt.Life) error {
 	return nil
 }
 
-// lost is a report of an attempt that did not end by itself.
+// lost returns a report of an attempt that did not end by itself.
 func lost(why cluster.ReasonCode, detail string) *nodev1.Report {
 	return &nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_LOST, Reason: string(why), Detail: detail}
 }

@@ -14,17 +14,17 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Visitors serves users who look into the attempts of this node, for as long
-// as ctx lasts, by calling the leader at conn back; package relay does.
+// Visitors serves users who look into the attempts of this node until ctx ends, by calling
+// back the leader at conn; package relay implements it.
 type Visitors interface {
 	Serve(ctx context.Context, conn grpc.ClientConnInterface, v *relay.Visit)
 }
 
-// milestones are points of an attempt's life that others wait for.
+// milestones are points in an attempt's life that others wait for.
 type milestones struct {
 	runs, over     chan struct{}
 	running, ended func()
-	// visited says that somebody who logged in was moved into its control group.
+	// visited is set once a login session was moved into its control group.
 	visited atomic.Bool
 }
 
@@ -38,10 +38,10 @@ func newMilestones() *milestones {
 	return m
 }
 
-// visit answers one user, in a goroutine of its own.
+// visit answers one user in a goroutine of its own.
 func (a *Agent) visit(ctx context.Context, conn grpc.ClientConnInterface, ask *nodev1.Visit) {
 	if a.cfg.Visitors == nil {
-		return // the leader says that nobody answered
+		return // the leader reports that there was no answer
 	}
 	a.workers.Go(func() {
 		v, err := a.admitVisit(ask)
@@ -52,14 +52,14 @@ func (a *Agent) visit(ctx context.Context, conn grpc.ClientConnInterface, ask *n
 	})
 }
 
-// seriesDir is where an agent keeps what its cards showed.
+// seriesDir is where an agent keeps the time series of its GPUs.
 const seriesDir = "series"
 
-// admitVisit checks against what this agent itself knows of the attempt, and
-// believes the leader only about one that is forgotten here.
+// admitVisit checks a visit against what the agent itself knows of the attempt. It trusts
+// the leader only about an attempt that is forgotten here.
 func (a *Agent) admitVisit(ask *nodev1.Visit) (*relay.Visit, error) {
 	if ask.GetOpen().GetSeries() != nil {
-		return &relay.Visit{Ask: ask, Node: a.cfg.Node, Series: a.series}, nil // of cards, whoever had them
+		return &relay.Visit{Ask: ask, Node: a.cfg.Node, Series: a.series}, nil // of GPUs, whichever job had them
 	}
 	as := ask.GetOf()
 	id := conv.AttemptOf(as)
@@ -88,8 +88,8 @@ func (a *Agent) admitVisit(ask *nodev1.Visit) (*relay.Visit, error) {
 	return v, nil
 }
 
-// audienceOf is whom signals to an attempt are meant for: not the shell that runs
-// its script, nor who runs its ranks and passes signals on.
+// audienceOf returns the audience of signals to an attempt: neither the shell that runs its
+// script nor the process that runs its ranks and passes signals on.
 func audienceOf(as *nodev1.Assignment) runtime.Audience {
 	if len(as.Script) > 0 || as.GetRanks().GetTasks() > 1 {
 		return runtime.ToOthers
