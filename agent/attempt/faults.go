@@ -11,18 +11,18 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-const maxFaults = 8 // kinds of them that are kept of one attempt
+const maxFaults = 8 // kinds of faults kept for one attempt
 
-// Faults are what befell an attempt's cards, each kind once.
+// Faults are the faults of an attempt's GPUs, each kind once.
 type Faults []Fault
 
-// Fault is a kind of fault and how often it came.
+// Fault is a kind of fault and how often it occurred.
 type Fault struct {
 	health.Fault
 	Times int
 }
 
-// Add notes a fault, and reports whether it is of a new kind.
+// Add records a fault, and reports whether it is of a new kind.
 func (fs *Faults) Add(f health.Fault) (news bool) {
 	same := func(b Fault) bool { return b.UUID == f.UUID && b.Xid.Code == f.Xid.Code && b.Lost == f.Lost }
 	if i := slices.IndexFunc(*fs, same); i >= 0 {
@@ -35,8 +35,8 @@ func (fs *Faults) Add(f health.Fault) (news bool) {
 	return true
 }
 
-// Worst returns the worst fault of the hardware that befell an attempt's cards while
-// it had them, nil for none. ended is zero for an attempt that goes on.
+// Worst returns the worst hardware fault that hit an attempt's GPUs while it had them, or
+// nil. ended is zero for an attempt that is still running.
 func (fs Faults) Worst(began, ended time.Time) (worst *Fault) {
 	for i := range fs {
 		if b := &fs[i]; b.Xid.Action > health.Record && b.within(began, ended) && (worst == nil || b.Xid.Action > worst.Xid.Action) {
@@ -46,8 +46,8 @@ func (fs Faults) Worst(began, ended time.Time) (worst *Fault) {
 	return worst
 }
 
-// Cause is why an attempt that runs must end for its cards, if it must; server is
-// what befell the server through which it shares one.
+// Cause returns why a running attempt must end because of its GPUs, if it must; server is
+// the fault of the server through which it shares one.
 func (fs Faults) Cause(l Life, server *ServerFault) Cause {
 	if b := fs.Worst(l.Started, time.Time{}); b != nil && b.Xid.Action == health.End {
 		return CardGone
@@ -58,14 +58,14 @@ func (fs Faults) Cause(l Life, server *ServerFault) Cause {
 	return NoCause
 }
 
-// within reports whether a fault came between two instants. The clocks of
-// kernel and runtimes are read at different moments.
+// within reports whether a fault occurred between two instants. The kernel's and the
+// runtimes' clocks are read at different moments.
 func (b *Fault) within(began, ended time.Time) bool {
 	const slack = time.Second
 	return (began.IsZero() || !b.At.Before(began.Add(-slack))) && (ended.IsZero() || !b.At.After(ended.Add(slack)))
 }
 
-// span is from when to when an attempt that ended ran.
+// span returns when an ended attempt began and ended.
 func span(r *nodev1.Report, l Life) (began, ended time.Time) {
 	if r.Started != nil {
 		return r.Started.AsTime(), r.Ended.AsTime()
@@ -73,11 +73,11 @@ func span(r *nodev1.Report, l Life) (began, ended time.Time) {
 	return l.Started, r.Ended.AsTime()
 }
 
-// Culprit is the hardware's fault that befell an attempt that ended, nil for none.
+// Culprit returns the hardware fault that hit an ended attempt, or nil.
 func (fs Faults) Culprit(r *nodev1.Report, l Life) *Fault { return fs.Worst(span(r, l)) }
 
-// Blame changes how an attempt with so many cards ended by what befell them: what the
-// hardware did is not the user's failure. It reports whether anything changed.
+// Blame changes how an attempt with that many GPUs ended according to its faults: a
+// hardware fault is not the user's failure. It reports whether anything changed.
 func (fs Faults) Blame(r *nodev1.Report, l Life, cards int) bool {
 	b := fs.Culprit(r, l)
 	switch r.State {
@@ -103,7 +103,7 @@ func (fs Faults) Blame(r *nodev1.Report, l Life, cards int) bool {
 	return true
 }
 
-// mention adds to a report which faults came to the attempt's cards, once.
+// mention adds the faults of the attempt's GPUs to a report, once.
 func (fs Faults) mention(r *nodev1.Report, l Life, cards int) bool {
 	if r.State == nodev1.AttemptState_ATTEMPT_STATE_COMPLETED || r.Reason == string(cluster.ReasonGPUFault) {
 		return false

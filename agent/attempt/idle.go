@@ -11,26 +11,27 @@ import (
 )
 
 const (
-	// idleCPUMilli is what a session's processes may use on end and still be
-	// idle: a shell's prompt and what watches a job use less.
+	// idleCPUMilli is the sustained CPU use up to which a session is idle: a shell's prompt
+	// and tools that watch a job use less.
 	idleCPUMilli = 50
-	// idleWarnMost is how long before its end a session is warned at most; it is
-	// a fifth of the limit otherwise.
+	// idleWarnMost is the longest time before its end that a session is warned; otherwise
+	// it is a fifth of the limit.
 	idleWarnMost = 5 * time.Minute
-	// maxHoldScript is more than the packed script of a session has.
+	// maxHoldScript is more than the size of a session's packed script.
 	maxHoldScript = 512
 )
 
-// Idle is how long a session stands idle. The zero value is of what is no session.
+// Idle tracks how long a session has been idle. The zero value is for an attempt that is no
+// session.
 type Idle struct {
 	Limit      time.Duration // 0 for none
-	active, at time.Time     // when it last did something, and when cpu was read
+	active, at time.Time     // when it was last active, and when cpu was read
 	cpu        time.Duration
 	warned     bool
 }
 
-// IdleLimit is how long a session may stand idle, 0 when the attempt is none or
-// has no limit: the shortest of its own, its partition's and the node's.
+// IdleLimit returns how long a session may be idle: the shortest of its own limit, its
+// partition's and the node's. It is 0 when there is none, or the attempt is no session.
 func IdleLimit(as *nodev1.Assignment, node time.Duration) (limit time.Duration) {
 	if len(as.GetScript()) == 0 || len(as.Script) > maxHoldScript || as.GetRanks().GetNodeRank() > 0 {
 		return 0
@@ -49,14 +50,14 @@ func IdleLimit(as *nodev1.Assignment, node time.Duration) (limit time.Duration) 
 	return limit
 }
 
-// Activity is what is done in a session.
+// Activity is what happens in a session.
 type Activity struct {
-	Typed, Computed time.Time     // when somebody last typed, and a GPU last worked
-	CPU             time.Duration // of its processes so far; negative when not known
+	Typed, Computed time.Time     // when something was last typed, and a GPU last worked
+	CPU             time.Duration // of its processes so far; negative when unknown
 }
 
-// Look reports whether a session stood idle for its limit, and else when to look
-// again and of what to warn who is there, "" for nothing.
+// Look reports whether a session has been idle for its limit, and otherwise when to look
+// again and what to warn its users of, "" for nothing.
 func (i *Idle) Look(now time.Time, a Activity) (over bool, wait time.Duration, warning string) {
 	if i.active.IsZero() { // also after a restart of the agent
 		i.active = now
@@ -76,7 +77,7 @@ func (i *Idle) Look(now time.Time, a Activity) (over bool, wait time.Duration, w
 	return false, min(left, time.Second), warning
 }
 
-// note takes what was typed, computed on cores and on GPUs since.
+// note records typing and computation on cores and GPUs since the last look.
 func (i *Idle) note(now time.Time, a Activity) {
 	for _, at := range []time.Time{a.Typed, a.Computed} {
 		if at.After(i.active) {

@@ -2,52 +2,51 @@ package attempt
 
 import "time"
 
-// Leaving is how far an attempt that ended is with giving its cards back.
+// Leaving is how far an ended attempt is with returning its GPUs.
 //
 //	ended ─▶ (COMPLETING, with its exit) ─▶ back for Quiet ─▶ its end is reported
 //	                    └─ not back Within ─▶ cards quarantined ─▶ its end is reported
 //	                                              └─ back ─▶ cards open again
 //
-// The state machine frees shares with the report of the end. So that report
-// waits until either the memory is back, or the leader knows that the card is
-// closed: hello goes before reports, and both are committed in order.
+// The state machine frees shares when the end is reported. So that report waits until
+// either the memory is back, or the leader knows that the GPU is closed: hello precedes
+// reports, and both are committed in order.
 type Leaving struct {
 	Since    time.Time     // zero before it began
-	Reported bool          // how it ended, with its cards quarantined
+	Reported bool          // its end is reported, with its GPUs quarantined
 	Wait     time.Duration // until the next look
-	quiet    time.Time     // since when nothing of it is on its cards; zero while something is
-	said     bool          // that it is completing
+	quiet    time.Time     // since when nothing of it is on its GPUs; zero while something is
+	said     bool          // reported as completing
 }
 
 const (
-	returnFirst = 5 * time.Millisecond // the first look again, doubling
+	returnFirst = 5 * time.Millisecond // time to the second look; it doubles
 	returnEvery = 250 * time.Millisecond
-	// sayAfter is how long cards may take to be free without a word of it.
+	// sayAfter is how long GPUs may take to become free before COMPLETING is reported.
 	sayAfter = 100 * time.Millisecond
 )
 
-// Leave is what is to be done about the cards of an attempt that ended.
+// Leave is what to do about the GPUs of an ended attempt.
 type Leave uint8
 
-// What may be done.
+// The values of Leave.
 const (
 	Await   Leave = iota // look again after Wait
-	Say                  // that it is completing, then look again
-	Overdue              // quarantine the cards, report the end, then look again
+	Say                  // report COMPLETING, then look again
+	Overdue              // quarantine the GPUs, report the end, then look again
 	Back                 // nothing of it is left
 )
 
-// Cards is what is seen of the cards of an attempt that ended.
+// Cards is the observed state of an ended attempt's GPUs.
 type Cards struct {
 	Now, Ended time.Time
 	Held       string // what of it is still on them, "" for nothing
 	Released   bool   // the leader needs nothing more of it
-	// Quiet is how long nothing may be on them, Within after how long they are
-	// quarantined.
+	// Quiet is how long they must be empty, Within after how long they are quarantined.
 	Quiet, Within time.Duration
 }
 
-// Next decides what is to be done, and how far the attempt is then.
+// Next decides what to do, and returns the new state of l.
 func (l Leaving) Next(c Cards) (Leave, Leaving) {
 	l.Wait = min(max(2*l.Wait, returnFirst), returnEvery)
 	if c.Held != "" {

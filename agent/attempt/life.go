@@ -16,32 +16,32 @@ type Cause uint8
 // The causes.
 const (
 	NoCause   Cause = iota
-	Asked           // nobody wants it any more
-	TimeLimit       // it ran into it
+	Asked           // the attempt is no longer wanted
+	TimeLimit       // it reached its time limit
 	Room            // to make room, with its state saved
 	OverCap         // it holds more GPU memory than its share
-	CardGone        // its card can work no more
-	StoodIdle       // a session in which nothing happens
-	CardFault       // the server through which it shared its card ended by a fault
+	CardGone        // its GPU no longer works
+	StoodIdle       // it is a session that was idle too long
+	CardFault       // the server through which it shared its GPU ended by a fault
 )
 
-// Life is how far an attempt has come and what must not be forgotten of it: the
-// journal has it, but for what an agent that starts again sees by itself. It is
-// a value: what it points to is never changed in place.
+// Life is how far an attempt has come, and what must not be forgotten of it: the journal
+// has all but what a restarted agent sees by itself. It is a value: what it points to is
+// never changed in place.
 type Life struct {
 	Started time.Time // zero until it runs
 	Cause   Cause
-	// Saving is since when it saves its state to make room, and Signaled when
-	// it was told to; zero before.
+	// Saving is when it began to save its state to make room, and Signaled when it was told
+	// to; both zero before.
 	Saving, Signaled time.Time
 	KillAt           time.Time // zero until it got TERM
 	Killed           bool
-	Limit            time.Duration     // the time limit that the journal has
+	Limit            time.Duration     // the time limit in the journal
 	Breach           *nodev1.MemBreach // it is above its share of a GPU
 	Progress         *nodev1.Progress  // what was done for it
 }
 
-// Remember is the life of which a record of the journal was written.
+// Remember returns the life that a record of the journal describes.
 func Remember(as *nodev1.Assignment) Life {
 	l := Life{Limit: as.GetTimeLimit().AsDuration(), Breach: as.GetBreach(), Progress: as.GetProgress()}
 	if l.Breach != nil {
@@ -59,7 +59,7 @@ func Remember(as *nodev1.Assignment) Life {
 	return l
 }
 
-// Record is what the journal is to have of an attempt, which Remember reads again.
+// Record returns the journal record of an attempt, which Remember reads back.
 func (l Life) Record(as *nodev1.Assignment) *nodev1.Assignment {
 	as = proto.CloneOf(as)
 	if p := as.Preempt; p != nil && !l.Saving.IsZero() {
@@ -72,7 +72,7 @@ func (l Life) Record(as *nodev1.Assignment) *nodev1.Assignment {
 	return as
 }
 
-// With is a life for which something more was done.
+// With returns the life with done applied to its progress.
 func (l Life) With(done func(p *nodev1.Progress)) Life {
 	p := &nodev1.Progress{}
 	proto.Merge(p, l.Progress)
@@ -81,8 +81,8 @@ func (l Life) With(done func(p *nodev1.Progress)) Life {
 	return l
 }
 
-// Over is a life of which the watch over GPU memory found b, if it found anything.
-// What was found first stays, and becomes urgent when it does.
+// Over returns the life after the watch over GPU memory found b, which may be nil. The
+// first finding stays, and becomes urgent when a later one is.
 func (l Life) Over(b *caps.Breach) Life {
 	switch {
 	case b == nil:
@@ -100,14 +100,14 @@ func (l Life) breach(change func(b *nodev1.MemBreach)) Life {
 	return l
 }
 
-// wasOverCap reports whether an attempt that ended at an instant was ended for its
-// memory. What had ended before came to its own end.
+// wasOverCap reports whether an attempt that ended at the given instant was ended for its
+// memory. An attempt that ended earlier came to its own end.
 func (l Life) wasOverCap(ended time.Time) bool {
 	return l.Cause == OverCap && l.Breach != nil && (ended.IsZero() || !ended.Before(l.Breach.At.AsTime().Truncate(time.Millisecond)))
 }
 
-// madeRoom reports whether an attempt that ended at an instant was on its way out to
-// make room. What had ended before it was told came to its own end.
+// madeRoom reports whether an attempt that ended at the given instant was leaving to make
+// room. An attempt that ended before it was told came to its own end.
 func (l Life) madeRoom(ended time.Time) bool {
 	return l.Cause == Room && (ended.IsZero() || !ended.Before(l.Signaled))
 }

@@ -9,27 +9,26 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// LookEvery is how long an attempt is left alone at most: events are only a hint.
+// LookEvery is the longest time between looks at an attempt: events are only a hint.
 const LookEvery = 10 * time.Second
 
-// Act is what is to be done about an attempt that runs.
+// Act is what to do about a running attempt.
 type Act uint8
 
-// The acts. First the journal has it, then it is done: the acts that only write it
-// down come before those that send a signal, and it knows of the latter when they
-// were sent. An agent that starts again goes on with what is left, and disturbs
-// nobody who is saving with a second signal.
+// The acts. The journal comes first: acts that only record come before those that send a
+// signal, which are recorded once it was sent. A restarted agent continues with what is
+// left, and does not disturb a job that is saving with a second signal.
 const (
-	LookAgain Act = iota // nothing before Wait is over
-	NoteLimit            // write that its time limit was changed
-	NoteRoom             // write since when it has to make room
-	NoteOver             // write that it is ended for its memory
-	Save                 // signal: save your state; then write that it was sent
-	Tell                 // signal: you hold too much; then write that it was sent
-	Warn                 // signal: your time is nearly over; then write that it was sent
+	LookAgain Act = iota // do nothing until Wait is over
+	NoteLimit            // record that its time limit was changed
+	NoteRoom             // record since when it has to make room
+	NoteOver             // record that it is ended for its memory
+	Save                 // signal: save your state; then record that it was sent
+	Tell                 // signal: you hold too much; then record that it was sent
+	Warn                 // signal: your time is nearly over; then record that it was sent
 	Term                 // signal: end, within Grace
 	Kill                 // signal: KILL, and look again after Wait
-	Stuck                // it does not end by KILL: say so, and send it again after Wait
+	Stuck                // KILL does not end it: report that, and send KILL again after Wait
 )
 
 // Do is an act, and the life after it.
@@ -37,26 +36,26 @@ type Do struct {
 	Act    Act
 	Then   Life
 	Signal string        // to send, without SIG; "" for none
-	Record bool          // the journal has to know: first, or once the signal was sent
-	Grace  time.Duration // what is given to Save, and from Term to Kill
-	Wait   time.Duration // when to look again; zero for at once
+	Record bool          // the journal must know: before the act, or once the signal was sent
+	Grace  time.Duration // allowed for Save, and from Term to Kill
+	Wait   time.Duration // when to look again; zero for immediately
 }
 
-// Seen is what is known of an attempt at a look.
+// Seen is what is known of an attempt when it is looked at.
 type Seen struct {
 	Now      time.Time
-	As       *nodev1.Assignment // nil for one that nobody knows
+	As       *nodev1.Assignment // nil for an unknown attempt
 	Released bool               // the leader needs nothing more of it
-	Cards    Cause              // for which it must end, of those that cards have
-	Idle     bool               // it is a session that stood idle for its limit
-	IdleWait time.Duration      // else when to ask that again
+	Cards    Cause              // why it must end because of its GPUs
+	Idle     bool               // it is a session that has been idle for its limit
+	IdleWait time.Duration      // otherwise when to check that again
 	Grace    time.Duration      // from Term to Kill when the assignment has none
 	// OverGrace is the time from Tell to Term, and Unkillable from Kill to Stuck.
 	OverGrace, Unkillable time.Duration
 }
 
-// Next decides what is to be done about an attempt that runs. When it only makes
-// room it may first save its state, then comes TERM, and after the grace KILL.
+// Next decides what to do about a running attempt. If it only makes room, it may first save
+// its state, then gets TERM, and KILL after the grace.
 func (l Life) Next(s *Seen) Do {
 	if !l.KillAt.IsZero() {
 		return l.kill(s)
@@ -89,8 +88,8 @@ func (l Life) Next(s *Seen) Do {
 	return do
 }
 
-// mustEnd is why the attempt must end, if it must, and else when to ask again. The
-// time limit and a request to end it come before making room.
+// mustEnd returns why the attempt must end, if it must, and otherwise when to ask again.
+// The time limit and a request to end take precedence over making room.
 func (l Life) mustEnd(s *Seen) (cause Cause, wait time.Duration) {
 	if s.As == nil || s.Released || s.As.Stop {
 		return Asked, LookEvery
@@ -116,9 +115,9 @@ func (l Life) mustEnd(s *Seen) (cause Cause, wait time.Duration) {
 	return NoCause, min(wait, s.IdleWait)
 }
 
-// noteLimit has a time limit that was changed while the attempt runs written down
-// before anything is done by it: an agent that starts again keeps to it. When
-// there is more time again, the warning before its end comes again, too.
+// noteLimit records a time limit that was changed while the attempt runs before it takes
+// effect, so that a restarted agent keeps to it. When the limit is extended, the warning
+// before its end is sent again.
 func (l Life) noteLimit(s *Seen) (do Do, changed bool) {
 	limit := s.As.GetTimeLimit().AsDuration()
 	if s.As == nil || s.Released || limit == l.Limit {
@@ -132,10 +131,9 @@ func (l Life) noteLimit(s *Seen) (do Do, changed bool) {
 	return do, true
 }
 
-// warn sends an attempt the signal that comes before its time limit, once. An
-// agent that is killed between the signal and its record sends a second one: that
-// a job saves its state twice costs less than that it never does. One that an agent
-// was away for comes late.
+// warn sends an attempt the signal that precedes its time limit, once. An agent killed
+// between the signal and its record sends a second one: saving twice costs a job less than
+// never saving. If the agent was away at the time, the signal comes late.
 func (l Life) warn(s *Seen, wait time.Duration) Do {
 	w, limit := s.As.GetWarning(), s.As.GetTimeLimit().AsDuration()
 	if w == nil || limit <= 0 || l.Progress.GetWarned() || l.Cause != NoCause {
@@ -147,8 +145,8 @@ func (l Life) warn(s *Seen, wait time.Duration) Do {
 	return Do{Act: Warn, Record: true, Then: l.With(func(p *nodev1.Progress) { p.Warned = true }), Signal: w.Signal}
 }
 
-// over tells an attempt above its share that it ends. An urgent one is not told: it
-// ends at once.
+// over tells an attempt above its share that it will be ended. In an urgent case it ends at
+// once, without being told.
 func (l Life) over(s *Seen) Do {
 	switch {
 	case l.Breach.At == nil:
@@ -166,12 +164,12 @@ func (l Life) over(s *Seen) Do {
 	return Do{Act: Term}
 }
 
-// save tells an attempt that makes room to save its state. One without a hook,
-// which is requeued, gets TERM and what an ending attempt has, and then KILL.
+// save tells an attempt that makes room to save its state. An attempt without a hook that
+// is requeued gets TERM and the usual grace, and then KILL.
 func (l Life) save(s *Seen) Do {
 	hook, grace := s.As.Preempt.Signal, s.As.Preempt.Grace.AsDuration()
 	if !slices.Contains([]string{"USR1", "USR2", "HUP", "INT"}, hook) {
-		hook = "TERM" // none, or one that only a newer coordinator knows
+		hook = "TERM" // no hook, or one that only a newer coordinator knows
 	}
 	saves := hook != "TERM" || grace > 0
 	if !saves {
@@ -193,8 +191,8 @@ func (l Life) save(s *Seen) Do {
 	return Do{Act: Term}
 }
 
-// kill ends an attempt whose grace is over. It has none when it had its TERM to save
-// its state, nor when the card that it overfills has no room left for its neighbours.
+// kill ends an attempt whose grace is over. There is no grace if it had TERM in order to
+// save its state, or if the GPU that it overfills has no room left for its neighbours.
 func (l Life) kill(s *Seen) Do {
 	urgent := l.Breach != nil && l.Breach.Urgent
 	if l.KillAt.IsZero() || urgent && s.Now.Before(l.KillAt) {

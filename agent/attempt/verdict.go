@@ -15,36 +15,36 @@ import (
 type Ended struct {
 	ID     string
 	Task   runtime.Task
-	As     *nodev1.Assignment // nil for one that nobody knows
+	As     *nodev1.Assignment // nil for an unknown attempt
 	Life   Life
-	Server *ServerFault // of the server through which it shared its card, nil for none
+	Server *ServerFault // of the server through which it shared its GPU; nil for none
 	Idle   time.Duration
-	// Rest says that it is a part of a batch job whose script runs elsewhere: that
-	// it is asked to end is the end of a job that went well.
+	// Rest reports whether it is the part of a batch job on a node where the script does
+	// not run: being asked to end is then its successful end.
 	Rest bool
 }
 
-// ServerFault is the end of the server through which an attempt shared its card.
+// ServerFault is the end of the server through which an attempt shared its GPU.
 type ServerFault struct {
 	UUID, Detail string
-	Guilty       string // the attempt at fault, "" when it is not known
+	Guilty       string // the attempt at fault, "" when unknown
 }
 
-// Memory is what was found of the GPU memory of an attempt that failed.
+// Memory is what is known about the GPU memory of a failed attempt.
 type Memory struct {
 	caps.Held
-	Line     string // of its output, which says that memory ran out; "" for none
-	AskedMiB int64  // of the allocation that was refused, by Line; 0: not known
-	By       string // who held more than its share of the card then; "" for nobody
+	Line     string // line of its output that reports out of memory; "" for none
+	AskedMiB int64  // size of the refused allocation, from Line; 0: unknown
+	By       string // attempt that then held more than its share of the GPU; "" for none
 }
 
 func set(r *nodev1.Report, s nodev1.AttemptState, why cluster.ReasonCode, format string, args ...any) {
 	r.State, r.Reason, r.Detail = s, string(why), fmt.Sprintf(format, args...)
 }
 
-// Judge turns how a process ended into how its attempt ended, in a report that has
-// what was measured. It reports false for one that failed by itself, which is for
-// JudgeMemory and JudgeExit.
+// Judge turns the end of a process into the end of its attempt, in a report that already
+// has the measurements. It reports false for an attempt that failed by itself, which is
+// left to JudgeMemory and JudgeExit.
 func (e *Ended) Judge(r *nodev1.Report) bool {
 	switch s := &e.Task; {
 	case s.OOMKilled:
@@ -79,8 +79,8 @@ func (e *Ended) Judge(r *nodev1.Report) bool {
 	return true
 }
 
-// advice is what comes of a peak above a limit: nothing that the owner need do where
-// the share had been cut.
+// advice says what follows from a peak above a limit: the owner need do nothing where the
+// share had been cut.
 func (e *Ended) advice(uuid string, peak, limit int64) string {
 	for _, g := range e.As.GetGpus() {
 		if g.Uuid == uuid && g.GrantedMib > g.MemMib && peak <= g.GrantedMib {
@@ -90,8 +90,8 @@ func (e *Ended) advice(uuid string, peak, limit int64) string {
 	return "ask for --gpu-mem " + caps.SuggestText(peak, limit) + " or more"
 }
 
-// judgeServer judges an attempt whose server ended by a fault: that of a client is
-// its own, the others run again.
+// judgeServer judges an attempt whose server ended by a fault: if the attempt caused the
+// fault, it is its own failure; otherwise it runs again.
 func (e *Ended) judgeServer(r *nodev1.Report) {
 	f := e.Server
 	switch f.Guilty {
@@ -110,9 +110,9 @@ func (e *Ended) exitReason() cluster.ReasonCode {
 	return cluster.ReasonExit
 }
 
-// JudgeMemory judges an attempt that failed by itself: whether it ran out of GPU
-// memory, whose fault that was, and what its owner should ask for. It reports false
-// when GPU memory explains nothing.
+// JudgeMemory judges an attempt that failed by itself: whether it ran out of GPU memory,
+// whose fault that was, and what its owner should request. It reports false when GPU memory
+// explains nothing.
 func (e *Ended) JudgeMemory(r *nodev1.Report, m *Memory) bool {
 	limit, peak := m.LimitMiB, max(m.PeakMiB, r.Usage.GpuMemPeakMib)
 	if limit == 0 && len(e.As.GetGpus()) > 0 {
@@ -127,7 +127,7 @@ func (e *Ended) JudgeMemory(r *nodev1.Report, m *Memory) bool {
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_LOST, cluster.ReasonGPUNeighbour,
 			"an allocation on GPU %s was refused at %s of its %s, while %s held more than its share", m.UUID, held, share, m.By)
 	case refused, m.Line != "" && near:
-		// What it asked for above its share it needs: that is no neighbour's fault.
+		// If it asked for more than its share, it needs more: no neighbour is at fault.
 		r.Usage.GpuOom, r.Usage.GpuMemPeakMib = true, peak+m.AskedMiB
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY, cluster.ReasonGPUOOM,
 			"an allocation %son the GPU was refused; it held %s at most and its share is %s; %s",
@@ -142,7 +142,7 @@ func (e *Ended) JudgeMemory(r *nodev1.Report, m *Memory) bool {
 	return true
 }
 
-// ofSize is the size of an allocation in a sentence, if it is known.
+// ofSize words the size of an allocation for a sentence, if it is known.
 func ofSize(mib int64) string {
 	if mib == 0 {
 		return ""
@@ -150,7 +150,7 @@ func ofSize(mib int64) string {
 	return "of " + cluster.MemText(mib) + " "
 }
 
-// JudgeExit judges an attempt that failed by itself by its code and signal alone.
+// JudgeExit judges an attempt that failed by itself by its exit code and signal alone.
 func (e *Ended) JudgeExit(r *nodev1.Report) {
 	if s := e.Task.Signal; s != 0 {
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_FAILED, cluster.ReasonSignal, "ended by signal %d (%s)", int(s), s)
