@@ -6,7 +6,7 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// arrayEnv tells a task of an array which one it is, in Slurm's names and ours.
+// arrayEnv tells a task of an array its index, in Slurm's variables and ours.
 func arrayEnv(as *nodev1.Assignment) []string {
 	a := as.GetArray()
 	if a == nil {

@@ -12,17 +12,17 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Networks says what jobs of a node see of its network.
+// Networks configures what a node's jobs see of its network.
 type Networks struct {
-	// Default is what they get that do not choose; "" is cluster.NetHost.
+	// Default is for jobs that do not choose; "" means cluster.NetHost.
 	Default cluster.Network
-	// Allowed are those that they may choose; empty is Default and
-	// cluster.NetNone, which takes nothing that is not the job's own to give up.
+	// Allowed are those that jobs may choose; empty means Default and cluster.NetNone,
+	// which takes from a job only what is its own to give up.
 	Allowed []cluster.Network
 }
 
-// give returns the network of a job that asks for asked, or says what is
-// allowed and who says so.
+// give returns the network of a job that asks for asked, or an error that says what is
+// allowed and by which setting.
 func (n Networks) give(asked cluster.Network) (cluster.Network, error) {
 	std := n.Default
 	if std == "" {
@@ -41,8 +41,8 @@ func (n Networks) give(asked cluster.Network) (cluster.Network, error) {
 	return "", fmt.Errorf("%s is not allowed on this node, which gives its jobs %s (containers.networks in its agent.yaml); ask for that with --net, or for another node or partition", asked, allowed[0])
 }
 
-// contain adds what a job asks of what it runs in. What it may have of that,
-// but for the network, is the runtime's to judge.
+// contain adds what a job asks of its container. Apart from the network, the runtime judges
+// what it may have.
 func (la *Launcher) contain(l *launch.Launch, as *nodev1.Assignment) error {
 	c := conv.ContainerFromNode(as.Container)
 	var err error
@@ -59,9 +59,9 @@ func (la *Launcher) contain(l *launch.Launch, as *nodev1.Assignment) error {
 	return nil
 }
 
-// strayTmpdir reports whether a variable sends an image job's temporary files
-// to a directory of the submitting host that the image has not: every use of
-// one would fail, where /tmp is there.
+// strayTmpdir reports whether a variable sends an image job's temporary files to a
+// directory of the submitting host that the image lacks: every use of one would fail,
+// although /tmp exists.
 func strayTmpdir(line string, mounts []launch.Mount) bool {
 	dir, ok := strings.CutPrefix(line, "TMPDIR=")
 	if !ok {

@@ -12,12 +12,12 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// credentialName is the file of a job's credential, beside its script.
+// credentialName is the file of a job's credential, next to its script.
 const credentialName = "credential"
 
-// placeCredential writes the credential of an attempt where its user alone can read
-// it and nobody can change it, and tells the job where. It goes with the script. Jobs
-// in images that have no way to the cluster get none.
+// placeCredential writes the credential of an attempt where its user alone can read it and
+// nobody can change it, and tells the job where. It is removed with the script. Jobs in
+// images without access to the cluster get none.
 func (la *Launcher) placeCredential(l *launch.Launch, as *nodev1.Assignment) error {
 	reach := as.Image == "" || len(as.Script) > 0 && la.cfg.Tools.ImagesToo && la.cfg.Tools.Socket != ""
 	if as.Credential == "" || la.cfg.Scripts == "" || !reach {
@@ -41,8 +41,8 @@ func (la *Launcher) placeCredential(l *launch.Launch, as *nodev1.Assignment) err
 	return nil
 }
 
-// writeFor makes a file of an attempt's user, with mode from its first moment with
-// its content on.
+// writeFor creates a file owned by the attempt's user that has its final mode before its
+// content.
 func writeFor(path string, data []byte, mode fs.FileMode, as *nodev1.Assignment) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

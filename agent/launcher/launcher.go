@@ -1,6 +1,6 @@
-// Package launcher makes of an assignment what a runtime is given to run: the user, the
-// environment with the names of Slurm, torch and MPI, the script and what stands beside
-// it, the output files, the ranks. What is given of cards it is told.
+// Package launcher turns an assignment into what a runtime needs to run it: the user, the
+// environment with the variables of Slurm, torch and MPI, the script and the files next to
+// it, the output files, the ranks. The caller says which GPUs were granted.
 package launcher
 
 import (
@@ -20,36 +20,37 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Config says what a Launcher gives the jobs of its node.
+// Config configures what a Launcher gives the jobs of its node.
 type Config struct {
 	Node cluster.NodeID
-	// Scripts is a directory for the batch scripts of attempts, which every
-	// user whose jobs run here must be able to reach; "" refuses such jobs.
+	// Scripts is the directory for the batch scripts of attempts. Every user whose jobs run
+	// here must be able to reach it; "" refuses batch jobs.
 	Scripts string
-	// Rooms gives the files of each attempt below Scripts a file system of their own, of
+	// Rooms gives the files of each attempt in Scripts a file system of their own, of
 	// RoomMiB.
 	Rooms bool
-	// Tools are commands for jobs that are made for Slurm; optional.
+	// Tools are commands for jobs written for Slurm; optional.
 	Tools Tools
-	// Users resolves who jobs run as, Networks says what they see of the node's.
+	// Users resolves the users that jobs run as, Networks configures what they see of the
+	// node's network.
 	Users    Users
 	Networks Networks
-	// Env is added to every job's environment; the job's own wins. Frameworks is
-	// what frameworks are told of a shared card.
+	// Env is added to every job's environment; the job's own wins. Frameworks is what
+	// frameworks are told about a shared GPU.
 	Env        []string
 	Frameworks caps.EnvConfig
-	// Grace is the time between SIGTERM and SIGKILL of a job that names none.
+	// Grace is the time between SIGTERM and SIGKILL for a job that sets none.
 	Grace time.Duration
 }
 
-// Launcher turns assignments into what a runtime is given to run. Beside the files
-// that belong to an attempt it keeps nothing.
+// Launcher turns assignments into what a runtime needs to run them. It keeps no state
+// except the files that belong to an attempt.
 type Launcher struct {
 	cfg   Config
-	ready atomic.Bool // the directory of scripts was made
+	ready atomic.Bool // the directory of scripts exists
 }
 
-// New makes one, and places the commands that jobs find.
+// New returns a Launcher, and places the commands that jobs find.
 func New(cfg Config) (*Launcher, error) {
 	if err := cfg.placeTools(); err != nil {
 		return nil, err
@@ -57,22 +58,22 @@ func New(cfg Config) (*Launcher, error) {
 	return &Launcher{cfg: cfg}, nil
 }
 
-// Cards is what an attempt is given of the node's cards.
+// Cards is what an attempt was granted of the node's GPUs.
 type Cards struct {
-	// Env is what whoever granted them has the job know, and Caps what only the
-	// agent may say of what holds it to its shares; Caps wins over everything.
+	// Env is set by whatever granted them; Caps is what only the agent may say about the
+	// enforcement of the job's shares. Caps wins over everything.
 	Env, Caps []string
-	// Devices are the names of the cards, Mounts what an image job needs to reach
-	// whoever shares them out.
+	// Devices are the names of the GPUs, Mounts what an image job needs to reach the server
+	// that shares them.
 	Devices []string
 	Mounts  []launch.Mount
-	// ShareMiB is the smallest share of a card that others use, too, 0 without any,
-	// and TotalMiB the memory of that card.
+	// ShareMiB is the smallest share of a GPU that other jobs use too, 0 without any, and
+	// TotalMiB the memory of that GPU.
 	ShareMiB, TotalMiB int64
 }
 
-// Launch resolves an assignment of a user into what a runtime needs, and writes the
-// files that its job is to find.
+// Launch resolves a user's assignment into what a runtime needs, and writes the files that
+// its job expects.
 func (la *Launcher) Launch(as *nodev1.Assignment, user User, cards *Cards) (*launch.Launch, error) {
 	l := &launch.Launch{
 		ID: conv.AttemptOf(as), Token: cluster.Token(as.Token),
@@ -86,7 +87,7 @@ func (la *Launcher) Launch(as *nodev1.Assignment, user User, cards *Cards) (*lau
 	submitDir := submitDirOf(as, user)
 	l.Dir = submitDir
 	if as.Image != "" {
-		l.Dir = "/" // the submit directory is the host's; an image begins at its root
+		l.Dir = "/" // the submit directory is the host's; an image starts at its root
 	}
 	l.Env = la.capEnv(la.jobEnv(as, user, submitDir, cards.Env), cards)
 	switch {
@@ -112,13 +113,13 @@ func (la *Launcher) Launch(as *nodev1.Assignment, user User, cards *Cards) (*lau
 	la.setOutput(l, as, submitDir)
 	l.Truncate = as.Truncate
 	la.placeRanks(l, as)
-	if l.Ranks != nil && l.Ranks.Hold != nil { // what runs in it has outputs of its own
+	if l.Ranks != nil && l.Ranks.Hold != nil { // what runs in it has its own outputs
 		l.Stdin, l.Stdout, l.Stderr = "", os.DevNull, os.DevNull
 	}
 	return l, nil
 }
 
-// User is who an attempt runs as.
+// User returns the user that an attempt runs as.
 func (la *Launcher) User(as *nodev1.Assignment) (User, error) {
 	user, err := la.cfg.Users.Resolve(as.GetUid(), as.GetGid(), as.GetUser())
 	if err != nil {
@@ -127,8 +128,8 @@ func (la *Launcher) User(as *nodev1.Assignment) (User, error) {
 	return user, nil
 }
 
-// Outline is of an attempt what those need who look at it: its user, its directory
-// and its output files, and nothing else.
+// Outline returns only what is needed to look at an attempt: its user, its directory and
+// its output files.
 func (la *Launcher) Outline(as *nodev1.Assignment) (*launch.Launch, error) {
 	user, err := la.cfg.Users.Resolve(as.GetUid(), as.GetGid(), as.GetUser())
 	if err != nil {
@@ -142,8 +143,8 @@ func (la *Launcher) Outline(as *nodev1.Assignment) (*launch.Launch, error) {
 	return l, nil
 }
 
-// capEnv is env without what only the agent may say of what holds a job to its
-// shares, and with what it says.
+// capEnv returns env with the agent's variables about the enforcement of the job's shares,
+// in place of any that were already there.
 func (la *Launcher) capEnv(env []string, cards *Cards) []string {
 	kept := env[:0:0]
 	for _, line := range env {
@@ -158,8 +159,8 @@ func (la *Launcher) capEnv(env []string, cards *Cards) []string {
 	return caps.FrameworkEnv(kept, la.cfg.Frameworks, cards.ShareMiB, cards.TotalMiB)
 }
 
-// jobEnv is the user's own environment, completed by what a login would set,
-// and by ours, which wins.
+// jobEnv returns the user's own environment, completed by what a login would set and by our
+// variables, which win.
 func (la *Launcher) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv []string) []string {
 	var env []string
 	has := map[string]int{}
@@ -203,7 +204,7 @@ func (la *Launcher) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuE
 	} {
 		set(line)
 	}
-	for _, line := range arrayEnv(as) { // commands that are no script want it, too
+	for _, line := range arrayEnv(as) { // commands that are not scripts need it too
 		set(line)
 	}
 	if len(as.Script) > 0 {
@@ -220,7 +221,7 @@ func (la *Launcher) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuE
 	return env
 }
 
-// device tells a job what it runs on: one that would do with either has to ask.
+// device tells a job what it runs on: a job that accepts either a CPU or a GPU must ask.
 func device(as *nodev1.Assignment) string {
 	if len(as.Gpus) == 0 {
 		return "cpu"
@@ -228,11 +229,11 @@ func device(as *nodev1.Assignment) string {
 	return "gpu"
 }
 
-// DefaultOutput is where a job's output goes when its owner names no file,
-// beside the directory it was submitted from, as Slurm does.
+// DefaultOutput is where a job's output goes when its owner names no file, relative to the
+// directory it was submitted from, as in Slurm.
 const DefaultOutput = "berth-%j.out"
 
-// defaultTaskOutput is that of the tasks of an array.
+// defaultTaskOutput is the same for the tasks of an array.
 const defaultTaskOutput = "berth-%A_%a.out"
 
 func (la *Launcher) setOutput(l *launch.Launch, as *nodev1.Assignment, submitDir string) {
@@ -260,8 +261,8 @@ func (la *Launcher) setOutput(l *launch.Launch, as *nodev1.Assignment, submitDir
 	}
 }
 
-// expandPath replaces Slurm's patterns in an output path, as on a node, with a given
-// rank; "" is that of the node's first process.
+// expandPath replaces Slurm's patterns in an output path, for a node and a rank; "" means
+// the node's first process.
 func expandPath(p string, as *nodev1.Assignment, node, rank string) string {
 	n := outputpath.Names{
 		Job: cluster.JobID(as.Job), Array: cluster.JobID(as.GetArray().GetJob()), Name: as.Name, User: as.User,
@@ -276,9 +277,9 @@ func expandPath(p string, as *nodev1.Assignment, node, rank string) string {
 	return outputpath.Expand(p, &n)
 }
 
-// steersHooks reports whether a variable is an order to the NVIDIA toolkit and
-// not to the job's own programs: no user and no image gives those. What CUDA's
-// libraries read, such as NVIDIA_TF32_OVERRIDE, is the job's.
+// steersHooks reports whether a variable is an instruction to the NVIDIA toolkit rather
+// than to the job's own programs: neither users nor images may give those. What CUDA's
+// libraries read, such as NVIDIA_TF32_OVERRIDE, is left to the job.
 func steersHooks(line string) bool {
 	name, _, _ := strings.Cut(line, "=")
 	switch name {

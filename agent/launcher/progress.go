@@ -10,16 +10,16 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// progressName is the file in which a job says how far it is, beside its script.
+// progressName is the file in which a job reports its progress, next to its script.
 const progressName = "progress"
 
-// ProgressFile is where an attempt says how far it is.
+// ProgressFile returns the path of the file in which an attempt reports its progress.
 func (la *Launcher) ProgressFile(id cluster.AttemptID) string {
 	return filepath.Join(la.scriptDir(id), progressName)
 }
 
-// placeProgress makes the file in which a job says how far it is, as its user, who can
-// write to it and not put another in its place.
+// placeProgress creates the file in which a job reports its progress. It belongs to the
+// job's user, who can write to it but not replace it.
 func (la *Launcher) placeProgress(l *launch.Launch, as *nodev1.Assignment) error {
 	if la.cfg.Scripts == "" {
 		return nil

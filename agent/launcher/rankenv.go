@@ -12,8 +12,8 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// placeRanks makes l run one process for each rank of this node, if there are
-// several, each with what tells it its rank.
+// placeRanks makes l run one process for each rank of this node, if there are several, each
+// with the variables that tell it its rank.
 func (la *Launcher) placeRanks(l *launch.Launch, as *nodev1.Assignment) {
 	r := as.GetRanks()
 	if r == nil || r.Tasks < 2 || l.Ranks != nil {
@@ -42,16 +42,16 @@ func (la *Launcher) placeRanks(l *launch.Launch, as *nodev1.Assignment) {
 	l.Ranks = &cfg
 }
 
-// rankEnv is what tells an attempt of several processes about them: for torch
-// and for MPI by hand, and our own. With one process on each node it holds that
-// one's rank, too; with several each gets its own.
+// rankEnv returns what an attempt of several processes must know about them: the variables
+// of torch, MPI and our own. With one process per node they include its rank; with several,
+// each gets its own.
 func rankEnv(as *nodev1.Assignment) []string {
 	r := as.GetRanks()
 	if r == nil {
 		return nil
 	}
 	if batchStep(as) {
-		// Its ranks are those of its steps.
+		// The ranks are those of its steps.
 		return []string{"MASTER_ADDR=" + r.MasterAddr, "MASTER_PORT=" + strconv.Itoa(int(r.MasterPort)), "BERTH_NODES=" + strconv.Itoa(len(r.Nodes)), "BERTH_NODELIST=" + nodeList(r)}
 	}
 	if r.Most > 0 {
@@ -72,17 +72,17 @@ func rankEnv(as *nodev1.Assignment) []string {
 }
 
 const (
-	// lastCall is for how many seconds nodes that meet wait for further ones once the least
-	// number is there: Berth starts them together.
+	// lastCall is how many seconds nodes at a rendezvous wait for further ones once the
+	// minimum is there: Berth starts them together.
 	lastCall = 5
-	// maxRestarts is how often workers start again for what befell them, as when a node
-	// leaves in the middle of a step.
+	// maxRestarts is how often workers restart after failures, such as a node that leaves
+	// in the middle of a step.
 	maxRestarts = 30
 )
 
-// elasticEnv is what tells the program of a job to which nodes come and which they leave
-// where to meet and how many there may be: nothing that changes while it runs. torchrun
-// takes its options from PET_ and their names.
+// elasticEnv tells the program of a job whose nodes come and go where to meet and how many
+// nodes there may be: nothing that changes while it runs. torchrun reads its options from
+// variables named PET_ and the option.
 func elasticEnv(as *nodev1.Assignment) []string {
 	r, num := as.GetRanks(), func(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 	at, host := r.MasterAddr+":"+num(r.MasterPort), "0"

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RoomMiB is how much the files of one attempt can take where they have a room of their own,
-// in MiB: a script, a credential, and what the job says of its progress until that is read.
+// RoomMiB is the size in MiB of an attempt's own file system, if it has one. Its files are
+// a script, a credential, and what the job reports of its progress until that is read.
 const RoomMiB = 64
 
 // room gives the directory of an attempt a file system of its own, unless it has one. The
-// files in it are of the job's user, who can let them grow: in the node's own, as /run, the
-// first to fill it would be in everybody's way.
+// files in it belong to the job's user, who can let them grow: on the node's own, such as
+// /run, the first job to fill it would block all others.
 func (la *Launcher) room(dir string) error {
 	if !la.cfg.Rooms {
 		return nil
@@ -37,7 +37,7 @@ func mountTmpfs(dir, options string) error {
 	return nil
 }
 
-// isRoom reports whether another file system begins at dir.
+// isRoom reports whether dir is the root of another file system.
 func isRoom(dir string) (bool, error) {
 	var here, above unix.Stat_t
 	if err := errors.Join(unix.Lstat(dir, &here), unix.Lstat(filepath.Dir(dir), &above)); err != nil {
@@ -46,22 +46,22 @@ func isRoom(dir string) (bool, error) {
 	return here.Dev != above.Dev, nil
 }
 
-// leaveRoom takes away what room mounted. A process that has a file of it open keeps that
-// alone.
+// leaveRoom unmounts what room mounted. A process that has one of its files open keeps only
+// that.
 func leaveRoom(dir string) error {
 	for {
 		switch err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); {
-		case err == nil: // there may be another one below, of an agent that was ended in between
+		case err == nil: // there may be another one below, from an agent that was ended in between
 		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, unix.EPERM):
-			return nil // nothing is mounted there, or nothing may be
+			return nil // nothing is mounted there, or mounting is not allowed
 		default:
 			return &os.PathError{Op: "unmount", Path: dir, Err: err}
 		}
 	}
 }
 
-// CanRoom reports why attempts cannot have rooms of their own below a directory, which it
-// makes: an agent that is root in a container may not mount.
+// CanRoom reports why attempts cannot have file systems of their own below a directory,
+// which it creates: an agent that is root in a container may not mount.
 func CanRoom(scripts string) error {
 	if err := os.MkdirAll(scripts, 0o711); err != nil {
 		return err
@@ -77,8 +77,8 @@ func CanRoom(scripts string) error {
 	return errors.Join(err, leaveRoom(dir), os.Remove(dir))
 }
 
-// floor gives the directories of attempts a file system in memory, too, where they would be on
-// a disk, which looks for a place for each, and nothing is there yet.
+// floor also gives the parent of the attempts' directories a file system in memory, if it
+// is still empty and would be on a disk, which would have to allocate each of them.
 func floor(scripts string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(scripts, &fs); err != nil || fs.Type == unix.TMPFS_MAGIC {
@@ -91,7 +91,7 @@ func floor(scripts string) error {
 	return mountTmpfs(scripts, fmt.Sprintf("size=%dm,mode=0711", RoomMiB))
 }
 
-// removeDir removes a directory of an attempt with its room.
+// removeDir removes a directory of an attempt and its own file system.
 func removeDir(dir string) error {
 	if err := leaveRoom(dir); err != nil {
 		return err
@@ -99,8 +99,8 @@ func removeDir(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// LeaveRooms takes away what was mounted at and below a directory, whose jobs have ended:
-// for clusters that go with their directory.
+// LeaveRooms unmounts everything at and below a directory whose jobs have ended: for
+// clusters that are removed with their directory.
 func LeaveRooms(scripts string) error {
 	entries, err := os.ReadDir(scripts)
 	if errors.Is(err, os.ErrNotExist) {

@@ -16,20 +16,18 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
-// scriptName is what batch scripts are called, as under Slurm.
+// scriptName is the name of batch scripts, as in Slurm.
 const scriptName = "slurm_script"
 
-// scriptDir holds what belongs to one attempt: its script, its count of steps and
-// its credential. Nobody but root may write to
-// it or list it.
+// scriptDir returns the directory of what belongs to one attempt: its script, its count of
+// steps and its credential. Only root may write to it or list it.
 func (la *Launcher) scriptDir(id cluster.AttemptID) string {
 	return filepath.Join(la.cfg.Scripts, id.String())
 }
 
-// placeScript writes the batch script of an attempt where its user can read
-// it, and makes l run it by its first line. The interpreter is started by us
-// and not by the kernel, since the directory may be on a file system from
-// which nothing is executed.
+// placeScript writes the batch script of an attempt where its user can read it, and makes l
+// run it by its first line. We start the interpreter rather than the kernel, since the
+// directory may be on a file system mounted noexec.
 func (la *Launcher) placeScript(l *launch.Launch, as *nodev1.Assignment) error {
 	refuse := func(code int, err error) error { return &launch.Error{Code: code, Reason: "SCRIPT", Err: err} }
 	if la.cfg.Scripts == "" {
@@ -56,7 +54,7 @@ func (la *Launcher) placeScript(l *launch.Launch, as *nodev1.Assignment) error {
 		dir := filepath.Dir(path)
 		l.Mounts = append(l.Mounts, launch.Mount{Source: dir, Target: dir, ReadOnly: true, Own: true})
 	}
-	return la.placeSteps(l) // in an image it lies in what is mounted just now
+	return la.placeSteps(l) // in an image it is inside what was just mounted
 }
 
 // writeScript replaces what a crash may have left of the same attempt.
@@ -72,7 +70,7 @@ func (la *Launcher) writeScript(id cluster.AttemptID, script []byte, as *nodev1.
 	return path, writeFor(path, script, 0o500, as)
 }
 
-// makeScriptDir makes the directory of one attempt, if it is not there.
+// makeScriptDir creates the directory of one attempt, if it does not exist.
 func (la *Launcher) makeScriptDir(dir string) error {
 	if !la.ready.Load() {
 		if err := la.makeScripts(); err != nil {
@@ -95,7 +93,7 @@ func (la *Launcher) makeScriptDir(dir string) error {
 	return la.room(dir)
 }
 
-// makeScripts makes the directory of all attempts' directories.
+// makeScripts creates the parent directory of all attempts' directories.
 func (la *Launcher) makeScripts() error {
 	if err := os.MkdirAll(la.cfg.Scripts, 0o711); err != nil {
 		return err
@@ -107,8 +105,7 @@ func (la *Launcher) makeScripts() error {
 	return nil
 }
 
-// Remove removes what placeScript and placeCredential left; without that it
-// does nothing.
+// Remove removes what placeScript and placeCredential left, if anything.
 func (la *Launcher) Remove(id cluster.AttemptID) error {
 	if la.cfg.Scripts == "" {
 		return nil
@@ -119,8 +116,8 @@ func (la *Launcher) Remove(id cluster.AttemptID) error {
 	return nil
 }
 
-// interpreter reads the first line of a script as the kernel does: a program
-// and at most one argument, which may hold spaces.
+// interpreter parses the first line of a script as the kernel does: a program and at most
+// one argument, which may contain spaces.
 func interpreter(script []byte) ([]string, error) {
 	line, _, _ := bytes.Cut(script, []byte("\n"))
 	rest, ok := bytes.CutPrefix(line, []byte("#!"))

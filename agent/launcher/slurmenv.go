@@ -11,13 +11,13 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// partitionOfAll is what Slurm's commands call all nodes of a cluster that has
-// no partitions.
+// partitionOfAll is the partition that Slurm's commands show for all nodes of a cluster
+// without partitions.
 const partitionOfAll = "all"
 
-// slurmEnv is what scripts written for Slurm read, as far as the node knows
-// it, with the names and forms of Slurm 22.05; what the request alone says comes
-// with the job. A job's batch step is task 0 of it.
+// slurmEnv returns the variables that scripts written for Slurm read, as far as the node
+// knows them, with the names and formats of Slurm 22.05; those known from the request alone
+// come with the job. A job's batch step is its task 0.
 func (la *Launcher) slurmEnv(as *nodev1.Assignment) []string {
 	id, node := strconv.FormatUint(as.Job, 10), string(la.cfg.Node)
 	cpus := strconv.FormatInt(max(1, (as.CpuMilli+999)/1000), 10)
@@ -38,12 +38,12 @@ func (la *Launcher) slurmEnv(as *nodev1.Assignment) []string {
 	if as.Attempt > 1 {
 		env = append(env, "SLURM_RESTART_COUNT="+strconv.FormatUint(uint64(as.Attempt-1), 10))
 	}
-	if as.MemMib > 0 && !sets(as.Env, "SLURM_MEM_PER_CPU") && !sets(as.Env, "SLURM_MEM_PER_GPU") { // srun wants one of them
+	if as.MemMib > 0 && !sets(as.Env, "SLURM_MEM_PER_CPU") && !sets(as.Env, "SLURM_MEM_PER_GPU") { // srun accepts only one of them
 		env = append(env, "SLURM_MEM_PER_NODE="+strconv.FormatInt(as.MemMib, 10))
 	}
 	if n := len(as.Gpus); n > 0 {
-		// The list is of ordinals within the job, which is what every runtime
-		// shows it; other cards of the node have no number here.
+		// The list holds ordinals within the job, which every runtime shows it; other GPUs
+		// of the node have no number here.
 		index := make([]string, n)
 		for i := range index {
 			index[i] = strconv.Itoa(i)
@@ -63,9 +63,9 @@ func sets(env [][]byte, name string) bool {
 	return false
 }
 
-// slurmRanks is what slurmEnv adds, and changes, for an attempt of several
-// processes. The batch step of one on several nodes is one process on the first:
-// how many tasks its steps have is the request's to say.
+// slurmRanks returns what slurmEnv adds and changes for an attempt of several processes.
+// The batch step of a job on several nodes is one process on the first: the request says
+// how many tasks its steps have.
 func slurmRanks(as *nodev1.Assignment, cpus string) []string {
 	r := as.GetRanks()
 	if r == nil {
@@ -88,8 +88,8 @@ func slurmRanks(as *nodev1.Assignment, cpus string) []string {
 		"SLURM_TASKS_PER_NODE="+num(tasks)+times, "SLURM_GTIDS="+taskIDs(node*tasks, tasks))
 }
 
-// stepTasks says how many tasks the steps of a batch script have where its request could
-// not: it left the number of nodes open.
+// stepTasks returns how many tasks the steps of a batch script have if its request could
+// not say, because it left the number of nodes open.
 func stepTasks(as *nodev1.Assignment, nodes int) []string {
 	if sets(as.Env, "SLURM_TASKS_PER_NODE") {
 		return nil
@@ -115,9 +115,9 @@ func stepTasks(as *nodev1.Assignment, nodes int) []string {
 	return env
 }
 
-// batchStep reports whether an attempt on several nodes, or on one of a job that may have
-// several, is a batch script, which runs on the first of them alone: it starts its tasks
-// on all by srun.
+// batchStep reports whether an attempt on several nodes, or of a job that may have several,
+// is a batch script, which runs only on the first of them and starts its tasks on all by
+// srun.
 func batchStep(as *nodev1.Assignment) bool {
 	r := as.GetRanks()
 	return len(as.GetScript()) > 0 && len(r.GetNodes()) > 0 && r.GetTasks() < 2

@@ -12,15 +12,14 @@ import (
 
 // Tools are the commands that jobs find on this node.
 type Tools struct {
-	// Exe is Berth's own program, Names those under which jobs made for Slurm find
-	// it, before what the node has of the same names.
+	// Exe is Berth's own program, Names those under which jobs written for Slurm find it,
+	// ahead of the node's own programs of the same names.
 	Exe   string
 	Names []string
-	// Socket is where jobs reach the cluster from this node, "" for nowhere. It is
-	// alone in its directory.
+	// Socket is where jobs reach the cluster from this node, "" if they cannot. It is alone
+	// in its directory.
 	Socket string
-	// ImagesToo has jobs in images reach the cluster, not only jobs on the node's
-	// own files.
+	// ImagesToo lets jobs in images reach the cluster, too, not only host jobs.
 	ImagesToo bool
 }
 
@@ -29,11 +28,11 @@ const (
 	stepsName = "steps"
 )
 
-// toolsDir is where the links to Tools.Exe are, beside the batch scripts: every
-// user reaches it.
+// toolsDir is the directory of the links to Tools.Exe, next to the batch scripts: every
+// user can reach it.
 func (c *Config) toolsDir() string { return filepath.Join(c.Scripts, toolsName) }
 
-// placeTools makes the links, and removes those of names that there are no more.
+// placeTools creates the links, and removes those whose names are no longer configured.
 func (c *Config) placeTools() error {
 	if c.Scripts == "" || c.Tools.Exe == "" {
 		return nil
@@ -62,7 +61,7 @@ func (c *Config) placeTools() error {
 		if have[name] {
 			continue
 		}
-		// A job may run it at any time: it is replaced in one step.
+		// A job may run it at any time, so it is replaced atomically.
 		link := filepath.Join(dir, "."+name)
 		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("commands for jobs: %w", err)
@@ -74,8 +73,8 @@ func (c *Config) placeTools() error {
 	return nil
 }
 
-// imageTools gives a job in an image the commands, and the way to the cluster
-// where that is for it.
+// imageTools gives a job in an image the commands, and access to the cluster where it is
+// allowed.
 func (la *Launcher) imageTools(l *launch.Launch) {
 	t := la.cfg.Tools
 	if la.cfg.Scripts == "" || t.Exe == "" || l.Image == "" {
@@ -89,8 +88,8 @@ func (la *Launcher) imageTools(l *launch.Launch) {
 	}
 }
 
-// toolsEnv makes the links the first of PATH, and tells what they need: jobs in
-// images have roots of their own, without them, see imageTools.
+// toolsEnv puts the links first in PATH, and sets the variables that they need. Jobs in
+// images have their own root without them, see imageTools.
 func (la *Launcher) toolsEnv(env []string, image string) []string {
 	if la.cfg.Scripts == "" || la.cfg.Tools.Exe == "" || image != "" {
 		return env
@@ -108,7 +107,7 @@ func (la *Launcher) toolsEnv(env []string, image string) []string {
 	return launch.Environ(env, more)
 }
 
-// placeSteps makes the file in which a job counts its steps, as its user.
+// placeSteps creates the file in which a job counts its steps, owned by its user.
 func (la *Launcher) placeSteps(l *launch.Launch) error {
 	path := filepath.Join(la.scriptDir(l.ID), stepsName)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

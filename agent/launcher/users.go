@@ -6,8 +6,8 @@ import (
 
 // Users resolves numeric ids through the node's name service.
 type Users interface {
-	// Resolve returns the groups, home and shell of uid. name is what the
-	// submitting host called it; a different name here is an error.
+	// Resolve returns the groups, home and shell of uid. name is the submitting host's name
+	// for it; a different name here is an error.
 	Resolve(uid, gid uint32, name string) (User, error)
 }
 
@@ -17,7 +17,7 @@ type User struct {
 	Groups            []uint32
 }
 
-// submitDirOf is the directory that relative paths of a job begin at.
+// submitDirOf returns the directory to which a job's relative paths are relative.
 func submitDirOf(as *nodev1.Assignment, user User) string {
 	switch {
 	case len(as.Dir) > 0:
