@@ -2,7 +2,7 @@ package launch
 
 import "strings"
 
-// Environ is env with the lines of more, which win.
+// Environ returns env with the entries of more, which win.
 func Environ(env, more []string) []string {
 	out := make([]string, 0, len(env)+len(more))
 	for _, e := range env {
@@ -18,9 +18,8 @@ func Environ(env, more []string) []string {
 	return append(out, more...)
 }
 
-// ShellOf is the command that an Exec without arguments runs for a job with that
-// environment on the node's own file system: the user's $SHELL, if it is a
-// path.
+// ShellOf returns the command that an Exec without arguments runs for a host job with that
+// environment: the user's $SHELL, if it is a path.
 func ShellOf(env []string) []string {
 	shell := "/bin/sh"
 	for _, e := range env {

@@ -1,5 +1,5 @@
-// Package launch is what a runtime is given to run one attempt. It imports
-// little: a job waits for the helpers of its container, which read it.
+// Package launch describes what a runtime needs to run one attempt. It imports little: a
+// job waits for the helpers in its container, which read it.
 package launch
 
 import (
@@ -8,73 +8,71 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Launch is all that a Runtime needs to run one attempt. It carries resolved,
-// checked values: numeric ids, absolute paths, cards by UUID. Nothing in it
-// was taken from an image.
+// Launch is everything a Runtime needs to run one attempt. Its values are resolved and
+// checked: numeric ids, absolute paths, GPUs by UUID. None was taken from an image.
 type Launch struct {
 	ID    cluster.AttemptID
 	Token cluster.Token
-	// UID, GID and Groups are what the process runs as. Groups come from the
+	// UID, GID and Groups are the ids that the process runs with. Groups come from the
 	// node's own name service, never from a client.
 	UID, GID uint32
 	Groups   []uint32
-	// Args is the argument vector; Args[0] is looked up in the job's PATH when
-	// it has no slash. Env is complete: nothing is inherited from the agent.
+	// Args is the argument vector; Args[0] is looked up in the job's PATH if it contains no
+	// slash. Env is complete: nothing is inherited from the agent.
 	Args []string
 	Env  []string
 	// Dir is the absolute working directory inside the job's root.
 	Dir string
-	// Image is an image reference, or "" for a host job, whose root is the
-	// node's own file system.
+	// Image is an image reference, or "" for a host job, whose root is the node's own file
+	// system.
 	Image string
 	// Stdout and Stderr are absolute host paths, created as the user and
 	// appended to; they may be equal. Stdin "" means /dev/null.
 	Stdin, Stdout, Stderr string
 	// Truncate empties the output files when the task starts.
 	Truncate bool
-	// MemBytes caps host memory with swap 0; 0 means no cap. CPUMilli is the
-	// CPU weight in thousandths of a core; 0 means the default weight. WeighCores
-	// keeps it from being a cap where the node caps cores.
+	// MemBytes caps host memory with swap 0; 0 means no cap. CPUMilli is the CPU weight in
+	// thousandths of a core; 0 means the default weight. WeighCores keeps it a weight where
+	// the node caps cores.
 	MemBytes   int64
 	CPUMilli   int64
 	WeighCores bool
-	// Network is what the job sees of the node's, "" for the runtime's default.
+	// Network is what the job sees of the node's network, "" for the runtime's default.
 	Network cluster.Network
-	// ReadOnlyRoot keeps an image job from changing its root. TmpBytes and
-	// ShmBytes are the sizes of its own /tmp and of /dev/shm, 0 for what the
-	// runtime gives.
+	// ReadOnlyRoot keeps an image job from changing its root. TmpBytes and ShmBytes are the
+	// sizes of its own /tmp and of /dev/shm, 0 for the runtime's default.
 	ReadOnlyRoot       bool
 	TmpBytes, ShmBytes int64
 	// Mounts are bind mounts into an image job's root.
 	Mounts []Mount
-	// Commands are names of Berth's own commands that an image job finds, before
-	// those of the image; with any its own program is there to be run. Host jobs
-	// have what the node has.
+	// Commands are names of Berth's own commands that an image job finds ahead of those of
+	// the image; if there are any, Berth's program is in the container to run them. Host
+	// jobs use the node's.
 	Commands []string
-	// Ranks, when there, makes the first process one that runs Args several
-	// times at once, see RankArgs.
+	// Ranks, if set, makes the first process one that runs Args several times in parallel,
+	// see RankArgs.
 	Ranks *Ranks
 	// CDIDevices are fully qualified CDI device names for the assigned GPUs.
 	CDIDevices []string
 }
 
-// RankArgs is the argument vector with which Berth's own program, called name,
-// runs the ranks of l.
+// RankArgs returns the argument vector with which Berth's own program, called name, runs
+// the ranks of l.
 func (l *Launch) RankArgs(name string) []string { return l.Ranks.Args(name, l.Args) }
 
 // plainLaunch is a Launch without its methods.
 type plainLaunch Launch
 
-// launchJSON is a Launch on disk and on sockets. What is bytes to the kernel is
-// bytes there too: JSON's strings would change what is not UTF-8.
+// launchJSON is a Launch on disk and on sockets. What is bytes to the kernel is bytes
+// there, too: JSON strings would alter what is not UTF-8.
 type launchJSON struct {
 	plainLaunch
 	Args, Env                  [][]byte
 	Dir, Stdin, Stdout, Stderr []byte
 }
 
-// MarshalJSON implements json.Marshaler; every byte of an argument, a variable
-// and a path comes back.
+// MarshalJSON implements json.Marshaler; it preserves every byte of arguments, variables
+// and paths.
 func (l Launch) MarshalJSON() ([]byte, error) {
 	return json.Marshal(launchJSON{
 		plainLaunch: plainLaunch(l), Args: toBytes(l.Args), Env: toBytes(l.Env),
@@ -114,22 +112,22 @@ func toStrings(list [][]byte) []string {
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool
-	// Own is a mount that the agent chose and not the user: the node's policy on
-	// what may be mounted does not count.
+	// Own marks a mount chosen by the agent and not by the user: the node's mount policy
+	// does not apply.
 	Own bool
 }
 
-// Error says that an attempt can never start as asked. Code is the exit
-// code a shell would give: 126 (found but cannot be executed), 127 (not
-// found), or 125 for everything before the command.
+// Error says that an attempt can never start as requested. Code is the exit code that a
+// shell would give: 126 (found but cannot be executed), 127 (not found), or 125 for
+// everything before the command.
 type Error struct {
 	Code   int
 	Reason string // short and stable: "WORKDIR", "COMMAND", "IMAGE", "OUTPUT", "CDI"
-	// Node says that the node is at fault: the attempt ends as with a node that
-	// failed, and not as its user's failure.
+	// Node says that the node is at fault: the attempt ends as on a node that failed, not
+	// as its user's failure.
 	Node bool
-	// Missing says that a directory is not there in which a file was to be made. It
-	// may be in a moment: whoever submits a job often makes that directory next.
+	// Missing says that the directory of a file to be created does not exist. It may appear
+	// in a moment: users often create it right after submitting a job.
 	Missing bool
 	Err     error
 }
