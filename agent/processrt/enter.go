@@ -17,10 +17,10 @@ import (
 	"github.com/berth-scheduler/berth/agent/runtime"
 )
 
-// The keeper's part of Exec: one connection, one process. The process is in
-// the task's control group and session leader of its own session.
+// The keeper's part of Exec: one connection, one process. The process is in the task's
+// control group and the leader of its own session.
 
-// execRequest is an runtime.Exec on the wire, with every byte kept.
+// execRequest is a runtime.Exec on the wire, with every byte preserved.
 type execRequest struct {
 	Args, Env     [][]byte
 	Terminal, Own bool
@@ -37,18 +37,17 @@ func newExecRequest(x *runtime.Exec) *execRequest {
 	return req
 }
 
-// entry is a process that was started in a task.
+// entry is a process that was started inside a task.
 type entry struct {
 	pid int
 	// exited is set, under the keeper's lock, before the process is reaped.
 	exited bool
-	// done closes when it was reaped; end is how it ended, nil when that is not
-	// known.
+	// done is closed once it is reaped; end is how it ended, nil when unknown.
 	done chan struct{}
 	end  *runtime.ProcessEnd
 }
 
-// errNotRunning is agent.ErrNotRunning here.
+// errNotRunning is the keeper's runtime.ErrNotRunning.
 var errNotRunning = errors.New("exec: the task does not run")
 
 // enter serves one Exec until its process has ended or the agent is gone.
@@ -57,7 +56,7 @@ func (k *keeper) enter(c net.Conn, req request) {
 	if err != nil {
 		resp := &response{NotRunning: errors.Is(err, errNotRunning)}
 		resp.fail(err)
-		_ = writeFrame(c, resp) // an agent that is gone needs none
+		_ = writeFrame(c, resp) // an agent that has gone needs none
 		return
 	}
 	gone := make(chan struct{})
@@ -82,11 +81,11 @@ func (k *keeper) enter(c net.Conn, req request) {
 	case <-gone:
 		k.hangUp(t, e)
 		<-e.done
-		_ = writeFrame(c, response{ExecEnd: e.end}) // it may be waiting for that
+		_ = writeFrame(c, response{ExecEnd: e.end}) // the agent may be waiting for that
 	}
 }
 
-// startEntry takes over the files and forks the process.
+// startEntry receives the files and forks the process.
 func (k *keeper) startEntry(c net.Conn, req request) (*entry, *task, error) {
 	fds, err := receiveFiles(c)
 	if err != nil {
@@ -119,13 +118,13 @@ func (k *keeper) startEntry(c net.Conn, req request) (*entry, *task, error) {
 	e := &entry{pid: pid, done: make(chan struct{})}
 	t.entries = append(t.entries, e)
 	k.reapers.Go(func() { k.reapEntry(t, e) })
-	if t.exited { // and all that was in the group then was killed
-		_ = syscall.Kill(pid, syscall.SIGKILL) // a child of ours that nobody reaped
+	if t.exited { // and everything then in the group was killed
+		_ = syscall.Kill(pid, syscall.SIGKILL) // our child, not reaped yet
 	}
 	return e, t, nil
 }
 
-// claimEntry finds a task that runs, and keeps it from being deleted.
+// claimEntry finds a running task, and keeps it from being deleted.
 func (k *keeper) claimEntry(req request) (*task, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,7 +181,7 @@ func (k *keeper) forkEntry(t *task, x *execRequest, files *asuser.Files) (int, e
 	return k.spawn.start(spawnRequest{launch: &l, group: g, prog: prog, files: files, terminal: x.Terminal})
 }
 
-// receiveFiles reads a count and as many files.
+// receiveFiles reads a count and that many files.
 func receiveFiles(c net.Conn) ([]*os.File, error) {
 	uc, ok := c.(*net.UnixConn)
 	if !ok {
@@ -190,7 +189,7 @@ func receiveFiles(c net.Conn) ([]*os.File, error) {
 	}
 	var count [1]byte
 	oob := make([]byte, unix.CmsgSpace(3*4))
-	// The standard library asks for descriptors that are closed on exec.
+	// The standard library requests close-on-exec descriptors.
 	_, n, _, _, err := uc.ReadMsgUnix(count[:], oob)
 	if err != nil {
 		return nil, fmt.Errorf("exec: receive files: %w", err)
@@ -220,7 +219,7 @@ func receiveFiles(c net.Conn) ([]*os.File, error) {
 // reapEntry waits for the end of a process.
 func (k *keeper) reapEntry(t *task, e *entry) {
 	defer close(e.done)
-	// Not reaped until nobody signals its number any more.
+	// It is not reaped until nothing can signal its pid any more.
 	err := ended(e.pid)
 	k.mu.Lock()
 	e.exited = true
@@ -243,7 +242,7 @@ func (k *keeper) reapEntry(t *task, e *entry) {
 	}
 }
 
-// signalEntry sends sig to a process that has not ended, and to its group.
+// signalEntry sends sig to a process that has not ended, and to its process group.
 func (k *keeper) signalEntry(e *entry, sig syscall.Signal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -255,10 +254,10 @@ func (k *keeper) signalEntry(e *entry, sig syscall.Signal) {
 	}
 }
 
-// hangUp ends a process whose user went away, with all of its session.
+// hangUp ends a process whose user has gone, with its whole session.
 func (k *keeper) hangUp(t *task, e *entry) {
 	k.signalEntry(e, syscall.SIGHUP)
-	k.signalEntry(e, syscall.SIGCONT) // one that is stopped would not notice
+	k.signalEntry(e, syscall.SIGCONT) // a stopped process would not notice
 	timer := time.NewTimer(runtime.HangUpGrace)
 	defer timer.Stop()
 	select {
@@ -267,15 +266,15 @@ func (k *keeper) hangUp(t *task, e *entry) {
 	}
 	k.signalEntry(e, syscall.SIGKILL)
 	if k.noCaps != nil {
-		return // its process group is all that is known of it
+		return // only its process group is known
 	}
 	if err := k.group(t.launch.ID).KillSession(e.pid); err != nil {
 		k.log.Error("cannot end what a user left in a task", "task", t.launch.ID.String(), "err", err)
 	}
 }
 
-// dismiss hangs up on all that was started in a task whose first process has
-// ended, and waits a moment for it: a shell saves its history.
+// dismiss hangs up on everything started inside a task whose first process has ended, and
+// waits a moment for it: a shell saves its history.
 func (k *keeper) dismiss(t *task) {
 	k.mu.Lock()
 	entries := slices.Clone(t.entries)
@@ -290,7 +289,7 @@ func (k *keeper) dismiss(t *task) {
 		select {
 		case <-e.done:
 		case <-timer.C:
-			for _, e := range entries { // without control groups nobody else does
+			for _, e := range entries { // without control groups, nothing else kills them
 				k.signalEntry(e, syscall.SIGKILL)
 			}
 			return

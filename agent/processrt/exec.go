@@ -17,9 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Exec implements runtime.Executor. The keeper forks the process, as it does
-// jobs, and hangs up on it when this end of the connection is gone: it ends
-// with the agent that asked for it.
+// Exec implements runtime.Executor. The keeper forks the process, as it does jobs, and
+// hangs up on it when this end of the connection closes: it ends with the agent that
+// requested it.
 func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *runtime.Exec) (*runtime.Process, error) {
 	p := &execed{done: make(chan struct{})}
 	near, far, err := p.files(x)
@@ -45,22 +45,22 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// execed is a process in a task of the keeper's.
+// execed is a process inside one of the keeper's tasks.
 type execed struct {
 	conn     *net.UnixConn
 	terminal *os.File // near end, nil without one
 	writing  sync.Mutex
-	done     chan struct{} // closed when end or err is known
+	done     chan struct{} // closed once end or err is known
 	end      runtime.ProcessEnd
 	err      error
 	closing  sync.Once
 	closed   error
 }
 
-// files makes the near and the far ends of the process's files.
+// files creates the near and far ends of the process's files.
 func (p *execed) files(x *runtime.Exec) (near *runtime.Process, far []*os.File, err error) {
 	if x.Terminal {
-		// The user's: the keeper gives it away once it knows the user.
+		// It belongs to us: the keeper gives it to the user once it knows the user.
 		master, tty, err := pty.Open(uint32(os.Getuid()))
 		if err != nil {
 			return nil, nil, err
@@ -83,7 +83,7 @@ func (p *execed) files(x *runtime.Exec) (near *runtime.Process, far []*os.File, 
 	return &runtime.Process{Stdin: made[1], Stdout: made[2], Stderr: made[4]}, []*os.File{made[0], made[3], made[5]}, nil
 }
 
-// begin asks the keeper for the process and hands it the far ends.
+// begin asks the keeper for the process and passes it the far ends.
 func (p *execed) begin(ctx context.Context, rt *Runtime, id cluster.AttemptID, x *runtime.Exec, far []*os.File) error {
 	conn, err := net.Dial("unix", rt.socket())
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *execed) begin(ctx context.Context, rt *Runtime, id cluster.AttemptID, x
 	return nil
 }
 
-// await hears how the process ended.
+// await receives how the process ended.
 func (p *execed) await() {
 	defer close(p.done)
 	var resp response
@@ -172,7 +172,7 @@ func (p *execed) Wait(ctx context.Context) (runtime.ProcessEnd, error) {
 // Close implements runtime.ProcessControl.
 func (p *execed) Close() error {
 	p.closing.Do(func() {
-		// Half closed: the keeper hangs up, and says when that is done.
+		// Half closed: the keeper hangs up, and replies when that is done.
 		err := p.conn.CloseWrite()
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ENOTCONN) {
 			err = nil // it has ended

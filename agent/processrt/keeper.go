@@ -27,7 +27,7 @@ import (
 type keeper struct {
 	dir    string
 	parent string
-	inside string // runs several processes of an attempt, and ours within it
+	inside string // runs the ranks of an attempt, and our processes inside it
 	groups cgroup.Hierarchy
 	noCaps error // why control groups cannot be used, nil if they can
 	log    *slog.Logger
@@ -44,27 +44,26 @@ type keeper struct {
 	closing  bool
 }
 
-// task is one attempt. Its launch never changes; the rest is under keeper.mu.
+// task is one attempt. Its launch never changes; the rest is guarded by keeper.mu.
 type task struct {
 	launch *launch.Launch
 	state  runtime.Task
-	// starting keeps a second call from starting it again: the agent may have
-	// given up on the first, which waits for a file server. It is set while the task is
-	// being recorded, too.
+	// starting keeps a second call from starting the task again: the agent may have given
+	// up on the first, which waits for a file server. It is also set while the task is
+	// being recorded.
 	starting bool
-	// exited is set before the process is reaped: from then on its number may
-	// be another's.
+	// exited is set before the process is reaped: after that its pid may be reused.
 	exited bool
-	// entries are processes that users started in it, entering how many of them
-	// are being started.
+	// entries are processes that users started inside it; entering is how many more are
+	// being started.
 	entries  []*entry
 	entering int
 }
 
-// KeeperMain is the keeper's process: it serves until it is told to shut down
-// or another keeper holds the directory. Signals that end an agent do not end
-// it, so that jobs outlive a stop of the service. inside is the program berth-job,
-// "" for the running one.
+// KeeperMain is the keeper's process: it serves until it is told to shut down or another
+// keeper holds the directory. Signals that end an agent do not end it, so that jobs survive
+// a stop of the service. inside is the path of the program berth-job, "" for the running
+// one.
 func KeeperMain(_ context.Context, dir, parent, inside string) error {
 	logFile, err := os.OpenFile(filepath.Join(dir, logName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -72,7 +71,7 @@ func KeeperMain(_ context.Context, dir, parent, inside string) error {
 	}
 	defer logFile.Close()
 	log := slog.New(slog.NewTextHandler(logFile, nil))
-	// What is live is a few launches, and each collection waits until threads can be stopped.
+	// Live data is only a few launches, and each collection has to stop all threads.
 	debug.SetGCPercent(400)
 	if err := inherit(); err != nil {
 		return err
@@ -125,14 +124,14 @@ func KeeperMain(_ context.Context, dir, parent, inside string) error {
 	return k.record.close()
 }
 
-// load finds the tasks of an earlier keeper, and ends what is left of those that ran when
-// it died.
+// load finds the tasks of an earlier keeper, and ends what is left of those that were
+// running when it died.
 func (k *keeper) load() error {
 	var err error
 	path := filepath.Join(k.dir, "tasks.log")
 	k.record, k.tasks, err = openTaskLog(path, func(line int) {
-		// Only ends are synced: a machine that lost power has damaged lines, and none
-		// of their processes.
+		// Only ends are synced: a machine that lost power has damaged lines, but none of
+		// their processes.
 		k.log.Error("a line of the tasks' record is damaged and does not count", "file", path, "line", line)
 	})
 	if err != nil {
@@ -146,7 +145,7 @@ func (k *keeper) load() error {
 	return nil
 }
 
-// hierarchy is where control groups are made, nil where they cannot be.
+// hierarchy returns where control groups are created, nil where they cannot be.
 func (k *keeper) hierarchy() *cgroup.Hierarchy {
 	if k.noCaps != nil {
 		return nil
@@ -167,7 +166,7 @@ func (k *keeper) killGroup(id cluster.AttemptID) {
 	}
 }
 
-// serve answers one connection until it ends.
+// serve answers requests on one connection until it ends.
 func (k *keeper) serve(c net.Conn) {
 	defer c.Close()
 	for {
@@ -238,7 +237,7 @@ func (k *keeper) list() []runtime.Task {
 	return out
 }
 
-// create makes the control group of a task and records it: body is the request.
+// create creates the control group of a task and records it: body is the request.
 func (k *keeper) create(req request, body []byte) error {
 	l := req.Launch
 	if l == nil || l.ID.Job == 0 || len(l.Args) == 0 {
@@ -259,7 +258,7 @@ func (k *keeper) create(req request, body []byte) error {
 	}
 	t := &task{launch: l, state: runtime.Task{ID: l.ID, Token: l.Token, Phase: runtime.Created}, starting: true}
 	k.mu.Lock()
-	if k.tasks[l.ID] != nil { // another call came first
+	if k.tasks[l.ID] != nil { // another call was first
 		k.mu.Unlock()
 		return nil
 	}
@@ -293,8 +292,7 @@ func (k *keeper) start(id cluster.AttemptID) error {
 	return nil
 }
 
-// claim returns the task for the one who is to start it, nil when it has been
-// started.
+// claim returns a task to the caller that is to start it, nil when it has been started.
 func (k *keeper) claim(id cluster.AttemptID) (*task, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -355,7 +353,7 @@ func (k *keeper) watch(c net.Conn) {
 	go func() {
 		defer close(gone)
 		var b [1]byte
-		_, _ = c.Read(b[:]) // returns when the agent is gone
+		_, _ = c.Read(b[:]) // returns when the agent has gone
 	}()
 	for {
 		select {
@@ -371,7 +369,7 @@ func (k *keeper) watch(c net.Conn) {
 	}
 }
 
-// shutdown ends all tasks and removes their groups.
+// shutdown ends all tasks and removes their control groups.
 func (k *keeper) shutdown() error {
 	k.mu.Lock()
 	k.closing = true

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// checkContainer refuses what only a container can give.
+// checkContainer rejects what only a container can provide.
 func checkContainer(l *launch.Launch) error {
 	switch {
 	case l.ShmBytes > 0:
@@ -24,9 +24,9 @@ func checkContainer(l *launch.Launch) error {
 	return nil
 }
 
-// loopback brings up the one interface of a process's network namespace, as a
-// container would have it. It works on a thread of its own, which ends with
-// it: no other goroutine ever runs in that namespace.
+// loopback brings up the only interface of a process's network namespace, as in a
+// container. It runs on an OS thread of its own, which ends with it: no other goroutine
+// ever runs in that namespace.
 func loopback(pid int) error {
 	done := make(chan error, 1)
 	go func() {

@@ -19,26 +19,26 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// process is the first process of a task that runs.
+// process is the first process of a running task.
 type process struct {
 	pid   int
 	began time.Time
 	group *cgroup.Group // nil without control groups
-	// disarm ends the watch that kills the rest of the task when the kernel
-	// kills a part of it. It is nothing to do unless the task is watched.
+	// disarm ends the watch that kills the rest of the task when the kernel kills part of
+	// it. It does nothing unless the task is watched.
 	disarm  func() error
 	watched bool
 }
 
-// inherit sets what jobs have from the keeper: a file mask as at a login, and
-// no core dumps, which would be as large as the job and land in its directory.
-// A job may ask for them (ulimit -c).
+// inherit sets what jobs inherit from the keeper: the umask of a login, and no core dumps,
+// which would be as large as the job and land in its directory. A job may enable them
+// (ulimit -c).
 func inherit() error {
-	// What an agent's starter had ignored, as nohup does, its jobs must not
-	// ignore. A signal with a handler has its default after an exec.
+	// Jobs must not ignore the signals that the agent's starter ignored, as nohup does. A
+	// signal with a handler is reset to its default by exec.
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(sig) {
-			signal.Notify(make(chan os.Signal, 1), sig) // and the keeper lives on
+			signal.Notify(make(chan os.Signal, 1), sig) // and the keeper survives them
 		}
 	}
 	syscall.Umask(0o022)
@@ -56,7 +56,7 @@ func inherit() error {
 	return nil
 }
 
-// closeOnExec keeps from jobs what whoever started the agent had open.
+// closeOnExec keeps files that the agent inherited from its starter away from jobs.
 func closeOnExec() error {
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -64,7 +64,7 @@ func closeOnExec() error {
 	}
 	for _, e := range fds {
 		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
-			unix.CloseOnExec(fd) // the one of the listing itself is gone
+			unix.CloseOnExec(fd) // the listing's own descriptor has been closed
 		}
 	}
 	return nil
@@ -76,8 +76,8 @@ const (
 	pidsLimit = 4096
 )
 
-// probe reports whether control groups can be made and capped here, by doing
-// so: they may be mounted, and read-only as in most containers.
+// probe finds out whether control groups can be created and capped here, by doing so: they
+// may be mounted, but read-only as in most containers.
 func (k *keeper) probe() (cgroup.Hierarchy, error) {
 	if os.Getuid() != 0 {
 		return cgroup.Hierarchy{}, errors.New("not root")
@@ -92,9 +92,9 @@ func (k *keeper) probe() (cgroup.Hierarchy, error) {
 	return h, errors.Join(err, g.Remove())
 }
 
-// uncapped decides about a task whose cap cannot be kept. Without root all
-// jobs are the caller's own; with root they are several users', and one would
-// be killed for the memory of another.
+// uncapped decides about a task whose cap cannot be enforced. Without root, all jobs are
+// the caller's own; with root, they belong to several users, and one user's job would be
+// killed for the memory of another's.
 func (k *keeper) uncapped(req request) error {
 	l := req.Launch
 	if l.MemBytes <= 0 {
@@ -110,8 +110,8 @@ func (k *keeper) uncapped(req request) error {
 
 // launch starts the first process of a task.
 func (k *keeper) launch(l *launch.Launch) (p *process, err error) {
-	// Opening the user's files may take as long as a file server wants; it
-	// holds up no other start.
+	// Opening the user's files may take as long as the file server likes; it delays no
+	// other start.
 	prog, files, err := prepare(l)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (k *keeper) launch(l *launch.Launch) (p *process, err error) {
 		}
 		p.watched = true
 	}
-	// From here on a keeper that dies leaves a task that may have run.
+	// If the keeper dies from here on, the task may have run.
 	undo, err := k.record.start(l.ID)
 	if err != nil {
 		return nil, errors.Join(err, p.disarm())
@@ -142,8 +142,7 @@ func (k *keeper) launch(l *launch.Launch) (p *process, err error) {
 
 // await waits for the end of the first process of a task, and reaps it.
 func (k *keeper) await(t *task, pid int) (ws syscall.WaitStatus, io proc.IO, err error) {
-	// It stays a zombie, and its number its own, until nobody can send it a
-	// signal any more.
+	// It stays a zombie that keeps its pid until nothing can send it a signal any more.
 	err = ended(pid)
 	k.mu.Lock()
 	t.exited = true
@@ -151,13 +150,13 @@ func (k *keeper) await(t *task, pid int) (ws syscall.WaitStatus, io proc.IO, err
 	if err != nil {
 		return ws, io, err
 	}
-	// The counts of a process, and of the children that it waited for, are
-	// whole now and gone when it is reaped.
+	// The counters of a process, and of the children that it waited for, are complete now
+	// and gone once it is reaped.
 	if io, err = proc.ReadIO(pid); err != nil {
 		k.log.Debug("what a task read and wrote is not known", "task", t.launch.ID.String(), "err", err)
 	}
 	if k.noCaps != nil {
-		// What it left behind is known by its process group at best.
+		// What it left behind can be found by its process group at best.
 		if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			k.log.Error("cannot kill what is left of a task", "task", t.launch.ID.String(), "err", err)
 		}
@@ -169,8 +168,8 @@ func (k *keeper) await(t *task, pid int) (ws syscall.WaitStatus, io proc.IO, err
 	return ws, io, err
 }
 
-// ended returns when a child has ended, which it does not reap. Go's poller waits for it: a
-// thread that waits in the kernel has the runtime watch it, every 20 µs at first.
+// ended returns when a child has ended, without reaping it. Go's poller waits for it: a
+// thread blocked in the kernel would have the Go runtime watch it, every 20 µs at first.
 func ended(pid int) error {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil { // before Linux 5.10
@@ -226,27 +225,27 @@ func (k *keeper) reap(t *task, p *process) {
 	}
 	if p.group != nil {
 		if n, err := p.group.OOMKills(); err == nil {
-			// A script whose program was killed ends with that program's code. One
-			// whose watch had no time to end it, a pipeline say, may end with 0.
+			// A script whose program was killed exits with that program's code. One whose
+			// watch had no time to end it, such as a pipeline, may exit with 0.
 			end.OOMKilled = n > 0 && (p.watched || end.ExitCode == 128+int(syscall.SIGKILL))
 		}
 		end.MemPeakBytes, end.CPUTime = p.group.MemPeak(), p.group.CPUTime()
 	}
 	k.dismiss(t)
 	if p.group != nil {
-		// The job is its first process; what it left behind must not go on
-		// using its share.
+		// The job is its first process; what that left behind must not continue to use its
+		// share.
 		k.killGroup(end.ID)
 	}
-	// On a full disk the exit is known as long as we live; a task that never
-	// ends would be worse.
+	// On a full disk, the exit is known for as long as we live; a task that never ends
+	// would be worse.
 	if err := k.record.put(end); err != nil {
 		k.log.Error("cannot record an exit", "task", end.ID.String(), "err", err)
 	}
 	k.announce(t, end)
 }
 
-// announce makes an end known.
+// announce publishes an end.
 func (k *keeper) announce(t *task, end runtime.Task) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -254,13 +253,13 @@ func (k *keeper) announce(t *task, end runtime.Task) {
 	for w := range k.watchers {
 		select {
 		case w <- end:
-		default: // the agent looks by itself from time to time
+		default: // the agent checks from time to time by itself
 		}
 	}
 }
 
-// broadcast signals the processes of a task. Without control groups those
-// that left its session are out of reach.
+// broadcast signals the processes of a task. Without control groups, it cannot reach those
+// that left its session.
 func (k *keeper) broadcast(id cluster.AttemptID, sig syscall.Signal, to runtime.Audience) error {
 	k.mu.Lock()
 	t := k.tasks[id]
@@ -282,7 +281,7 @@ func (k *keeper) broadcast(id cluster.AttemptID, sig syscall.Signal, to runtime.
 	return k.signal(id, sig)
 }
 
-// signalSession signals the processes of a session but its leader.
+// signalSession signals the processes of a session except its leader.
 func signalSession(leader int, sig syscall.Signal) error {
 	dirs, err := os.ReadDir("/proc")
 	if err != nil {
@@ -315,7 +314,7 @@ func (k *keeper) signal(id cluster.AttemptID, sig syscall.Signal) error {
 		k.mu.Unlock() // it may take a while
 		return k.group(id).Kill()
 	}
-	// It has not exited, or is a zombie: nobody else has its number.
+	// It has not exited, or is a zombie: no other process can have its pid.
 	defer k.mu.Unlock()
 	pid := t.state.PID
 	if sig == syscall.SIGKILL {

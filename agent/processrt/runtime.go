@@ -1,6 +1,6 @@
-// Package processrt runs attempts as plain processes in control groups, for
-// machines without containerd. A small keeper process, one a state directory,
-// forks and reaps them, so that they and their exit codes outlive the agent.
+// Package processrt runs attempts as plain processes in control groups, for machines
+// without containerd. A small keeper process, one per state directory, forks and reaps
+// them, so that they and their exit codes survive the agent.
 package processrt
 
 import (
@@ -27,13 +27,14 @@ import (
 type Config struct {
 	// Dir holds the keeper's socket and records; its path must be short.
 	Dir string
-	// Exe starts the keeper when "--dir Dir --cgroup Parent" is appended.
+	// Exe is the command that starts the keeper once "--dir Dir --cgroup Parent" is
+	// appended.
 	Exe []string
-	// CgroupParent is the group under which each attempt gets its own.
+	// CgroupParent is the control group below which each attempt gets its own.
 	CgroupParent string
-	// AllowUncapped runs jobs as root without their memory caps where control
-	// groups cannot be used. Without it such jobs are refused. Without root
-	// there are no other users' jobs to protect, and it makes no difference.
+	// AllowUncapped lets root run jobs without their memory caps where control groups
+	// cannot be used; otherwise such jobs are refused. Without root there are no other
+	// users' jobs to protect, and it makes no difference.
 	AllowUncapped bool
 	Log           *slog.Logger
 }
@@ -53,17 +54,17 @@ type Runtime struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 	idle  chan net.Conn
-	// groups is where the keeper makes control groups, nil where it cannot.
+	// groups is where the keeper creates control groups, nil where it cannot.
 	groups *cgroup.Hierarchy
-	life   context.Context // of connections that last; stop ends it
+	life   context.Context // of long-lived connections; stop ends it
 
 	mu sync.Mutex
-	// started are the tasks that were started here, and how they ended once the keeper has
-	// said so: an end is on disk then and changes no more.
+	// started holds the tasks started here, and how they ended once the keeper has reported
+	// it: by then the end is on disk and final.
 	started map[cluster.AttemptID]*runtime.Task
 }
 
-// Open connects to the keeper of cfg.Dir, starting one when none answers.
+// Open connects to the keeper of cfg.Dir, starting one if none answers.
 func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
@@ -120,7 +121,7 @@ func (r *Runtime) ensureKeeper(ctx context.Context) error {
 	}
 }
 
-// watch passes on which tasks stop, from one keeper after another.
+// watch passes on which tasks stop, reconnecting when a keeper is replaced.
 func (r *Runtime) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := r.watchOnce(ctx)
@@ -167,7 +168,7 @@ func (r *Runtime) watchOnce(ctx context.Context) error {
 	}
 }
 
-// call asks the keeper one thing. Connections are kept for the next call.
+// call sends the keeper one request. Connections are reused.
 func (r *Runtime) call(ctx context.Context, req request) (*response, error) {
 	var c net.Conn
 	select {
@@ -221,7 +222,7 @@ func (r *Runtime) Create(ctx context.Context, l *launch.Launch) error {
 // Start implements runtime.Runtime.
 func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 	r.mu.Lock()
-	r.started[id] = nil // before: its end may come first
+	r.started[id] = nil // set first, because its end may arrive before the answer
 	r.mu.Unlock()
 	_, err := r.call(ctx, request{Op: opStart, ID: id})
 	if err != nil {
@@ -230,7 +231,7 @@ func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 	return err
 }
 
-// noteEnd keeps how a task ended, unless it was deleted meanwhile.
+// noteEnd records how a task ended, unless it was deleted meanwhile.
 func (r *Runtime) noteEnd(end runtime.Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -291,7 +292,7 @@ func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (runtime.Ta
 	return resp.Tasks[0], nil
 }
 
-// Group is the control group of an attempt, nil on nodes that have none.
+// Group returns the control group of an attempt, nil on nodes without control groups.
 func (r *Runtime) Group(id cluster.AttemptID) *cgroup.Group {
 	if r.groups == nil {
 		return nil
@@ -302,7 +303,7 @@ func (r *Runtime) Group(id cluster.AttemptID) *cgroup.Group {
 // Exits implements runtime.Runtime.
 func (r *Runtime) Exits() <-chan cluster.AttemptID { return r.exits }
 
-// Close lets go of the keeper, which goes on with its tasks.
+// Close disconnects from the keeper, which continues with its tasks.
 func (r *Runtime) Close() error {
 	r.stop()
 	r.wg.Wait()
@@ -316,11 +317,11 @@ func (r *Runtime) Close() error {
 	}
 }
 
-// StopKeeper ends the keeper of dir and all its tasks, if there is one.
+// StopKeeper ends the keeper of dir, if there is one, and all its tasks.
 func StopKeeper(dir string) error {
 	c, err := net.Dial("unix", filepath.Join(dir, socketName))
 	if err != nil {
-		return nil // none runs
+		return nil // none is running
 	}
 	defer c.Close()
 	if err := writeFrame(c, request{Op: opShutdown}); err != nil {

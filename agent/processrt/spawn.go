@@ -14,15 +14,14 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// spawner forks from OS threads of its own, which enter the control groups of
-// what they fork. Where something is left to do to a child it is born traced, so that it
-// stops before the first instruction of its program; then that is done, and it
-// is let go. Tracing is bound to the thread that forked, and so is no_new_privs,
-// which children inherit.
+// spawner forks from OS threads of its own, which enter the control groups of what they
+// fork. If a child needs further setup, it is born traced, so that it stops before the
+// first instruction of its program; it is then set up and released. Tracing is bound to the
+// thread that forked, and so is no_new_privs, which children inherit.
 type spawner struct {
 	reqs   chan spawnRequest
 	groups *cgroup.Hierarchy // nil without control groups
-	// shielded is whether this process is shielded from the kernel's OOM killer.
+	// shielded reports whether this process is shielded from the kernel's OOM killer.
 	shielded bool
 }
 
@@ -44,14 +43,14 @@ type spawned struct {
 
 const (
 	spawnThreads = 2
-	// timerSlack is the kernel's own, in nanoseconds, for jobs: Berth's daemons are started
-	// with more.
+	// timerSlack is the kernel's default in nanoseconds, for jobs: Berth's daemons are
+	// started with more.
 	timerSlack = 50_000
 )
 
-// hold opens the program berth-job for as long as the keeper lives, and returns a
-// path that leads there in each child of the keeper, whoever may reach the
-// program's own path and whatever an upgrade puts there. "" is the keeper's program.
+// hold opens the program berth-job for as long as the keeper lives, and returns a path to
+// it that works in every child of the keeper, whatever the permissions on the program's own
+// path and whatever an upgrade puts there. "" means the keeper's program.
 func hold(program string) (string, error) {
 	if program == "" {
 		return "/proc/self/exe", nil
@@ -61,7 +60,7 @@ func hold(program string) (string, error) {
 		return "", fmt.Errorf("the program that stands beside jobs: %w", err)
 	}
 	defer f.Close()
-	// Beyond those that a fork moves about.
+	// Above the descriptors that a fork moves around.
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 100)
 	if err != nil {
 		return "", fmt.Errorf("hold %s: %w", program, err)
@@ -78,7 +77,7 @@ func newSpawner(groups *cgroup.Hierarchy) *spawner {
 	return s
 }
 
-// serve forks for as long as the keeper lives, on a thread that is not as others.
+// serve forks for as long as the keeper lives, on a dedicated thread.
 func (s *spawner) serve() {
 	err := errors.Join(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0))
 	var f *cgroup.Forker
@@ -92,7 +91,7 @@ func (s *spawner) serve() {
 		}
 		pid, stuck, err := s.spawn(f, r)
 		r.resp <- spawned{pid, err}
-		if stuck { // the thread ends, and leaves the job's group so
+		if stuck { // the thread ends, and so leaves the job's group
 			go cgroup.OnThread(s.serve)
 			return
 		}
@@ -106,7 +105,7 @@ func (s *spawner) start(r spawnRequest) (int, error) {
 	return out.pid, out.err
 }
 
-// spawn runs on a spawner's thread. It reports stuck when that must end.
+// spawn runs on a spawner's thread. It reports stuck when that thread must end.
 func (s *spawner) spawn(f *cgroup.Forker, r spawnRequest) (pid int, stuck bool, err error) {
 	l, g, files := r.launch, r.group, r.files
 	attr := &syscall.ProcAttr{
@@ -144,8 +143,8 @@ func (s *spawner) spawn(f *cgroup.Forker, r spawnRequest) (pid int, stuck bool, 
 	return pid, stuck, nil
 }
 
-// fork starts a program, in the group if it can: born is false when it has to be
-// moved there.
+// fork starts a program, in the group if possible: born is false when it has to be moved
+// there.
 func fork(f *cgroup.Forker, g *cgroup.Group, prog string, args []string, attr *syscall.ProcAttr) (pid int, born, stuck bool, err error) {
 	if f != nil && g != nil {
 		if leave, err := f.Enter(g, attr.Sys); err == nil {
@@ -162,15 +161,15 @@ func fork(f *cgroup.Forker, g *cgroup.Group, prog string, args []string, attr *s
 	return pid, false, stuck, err
 }
 
-// besideGroup reports whether a fork that failed in a group may succeed outside: the
-// group has as many processes as it may, and whoever enters a job is to
-// get in all the same, or the kernel, or a filter, does not know the call.
+// besideGroup reports whether a fork that failed in a group may succeed outside it: the
+// group is at its process limit, and a process that enters a job must get in all the same;
+// or the kernel or a filter does not know the system call.
 func besideGroup(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL)
 }
 
-// release waits for the stop at exec, moves the process into g unless that is nil,
-// and lets it go.
+// release waits for the stop at exec, moves the process into g unless that is nil, and
+// resumes it.
 func release(pid int, g *cgroup.Group, alone bool) error {
 	var ws syscall.WaitStatus
 	for {
@@ -195,8 +194,7 @@ func release(pid int, g *cgroup.Group, alone bool) error {
 			return err
 		}
 	}
-	// The agent shields itself from the kernel's OOM killer; a job is not to
-	// inherit that.
+	// The agent shields itself from the kernel's OOM killer; a job must not inherit that.
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("0"), 0); err != nil {
 		return fmt.Errorf("reset oom_score_adj: %w", err)
 	}

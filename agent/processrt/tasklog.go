@@ -17,24 +17,23 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// taskLog records what becomes of tasks, a line each with a checksum, in one file: a file
-// for each task would have the disk look for a place for it, which costs more than
-// all that stands in it. Only ends are synced, and put returns when one is on disk; one
-// fsync serves all who wait for one. Lines of tasks that were deleted go when they are
-// most of the file.
+// taskLog records the state of tasks, one checksummed line each, in one file: with a file
+// per task the disk would have to allocate each, which costs more than writing its content.
+// Only ends are synced, and put returns when one is on disk; one fsync serves all that wait
+// for one. The lines of deleted tasks are dropped when they make up most of the file.
 type taskLog struct {
 	path       string
 	mu         sync.Mutex
 	f          *os.File
 	lines      map[cluster.AttemptID][]string // of tasks not deleted
-	size, kept int                            // bytes in the file, and of lines
-	torn       bool                           // a line was not written whole
+	size, kept int                            // bytes in the file, and in the lines to keep
+	torn       bool                           // a line was not written completely
 	waiting    []chan error
 	syncing    bool
 }
 
-// taskRecord is what a line holds: one of these. A line with a Launch is the request to
-// create the task, as it came.
+// taskRecord is the content of a line: one of these. A line with a Launch is the original
+// request to create the task.
 type taskRecord struct {
 	Launch  *launch.Launch     `json:",omitempty"`
 	Started *cluster.AttemptID `json:",omitempty"` // from here on it may have run
@@ -42,11 +41,10 @@ type taskRecord struct {
 	Deleted *cluster.AttemptID `json:",omitempty"`
 }
 
-// compactSlack is how many bytes of deleted tasks are always kept.
+// compactSlack is how many bytes of deleted tasks are always tolerated.
 const compactSlack = 4 << 20
 
-// openTaskLog reads what was recorded. damaged is told the number of each line that does
-// not count.
+// openTaskLog reads the record. It calls damaged with the number of each invalid line.
 func openTaskLog(path string, damaged func(line int)) (*taskLog, map[cluster.AttemptID]*task, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
@@ -54,7 +52,7 @@ func openTaskLog(path string, damaged func(line int)) (*taskLog, map[cluster.Att
 	}
 	l := &taskLog{path: path, f: f, lines: map[cluster.AttemptID][]string{}}
 	tasks := map[cluster.AttemptID]*task{}
-	// A reader and no scanner: a line that a crash left may be of any length.
+	// A Reader, not a Scanner: a line left by a crash may have any length.
 	for r, n := bufio.NewReader(f), 1; ; n++ {
 		line, err := r.ReadString('\n')
 		if err == io.EOF && line == "" {
@@ -74,16 +72,16 @@ func openTaskLog(path string, damaged func(line int)) (*taskLog, map[cluster.Att
 			l.replay(tasks, rec, strings.TrimSuffix(line, "\n")+"\n")
 		}
 	}
-	l.torn = true // the last line may be: it must not swallow the next one
+	l.torn = true // the last line may be torn: it must not swallow the next one
 	return l, tasks, nil
 }
 
-// replay has a line count for what came before it. What ran when its keeper died is lost:
-// its exit code went with its parent.
+// replay applies a line to the tasks read so far. What was running when its keeper died is
+// lost: its exit code went with its parent.
 func (l *taskLog) replay(tasks map[cluster.AttemptID]*task, rec taskRecord, line string) {
 	var id cluster.AttemptID
 	switch {
-	case rec.Launch != nil: // also of one that is to have begun, and did not
+	case rec.Launch != nil: // also after a start that was undone
 		id = rec.Launch.ID
 		l.drop(id)
 		tasks[id] = &task{launch: rec.Launch, state: runtime.Task{ID: id, Token: rec.Launch.Token, Phase: runtime.Created}}
@@ -118,7 +116,7 @@ func (l *taskLog) drop(id cluster.AttemptID) {
 
 func checksum(b []byte) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE(b)) }
 
-// lineOf is the line with a body, which is JSON in one line.
+// lineOf returns the line for a body, which is JSON without newlines.
 func lineOf(body []byte) string { return checksum(body) + " " + string(body) + "\n" }
 
 func (r taskRecord) line() (string, error) {
@@ -126,7 +124,7 @@ func (r taskRecord) line() (string, error) {
 	return lineOf(body), err
 }
 
-// write appends a line. The lock is held.
+// write appends a line. The caller holds the lock.
 func (l *taskLog) write(line string) error {
 	if l.torn {
 		line = "\n" + line
@@ -201,8 +199,8 @@ func (l *taskLog) put(t runtime.Task) error {
 	return err
 }
 
-// sync syncs for all who wait, and for those who come meanwhile. It is called
-// with the lock held, and lets go of it while the disk works.
+// sync syncs for all that wait, and for those that arrive meanwhile. It is called with the
+// lock held, and releases it while the disk works.
 func (l *taskLog) sync() {
 	l.syncing = true
 	for len(l.waiting) > 0 {
@@ -218,8 +216,8 @@ func (l *taskLog) sync() {
 	l.syncing = false
 }
 
-// forget records that a task was deleted, and drops its lines, sooner or later. On a full
-// disk the next keeper would know the task again, and its agent has that delete it.
+// forget records that a task was deleted, and drops its lines sooner or later. If the disk
+// is full, the next keeper knows the task again, and its agent deletes it again.
 func (l *taskLog) forget(id cluster.AttemptID) error {
 	line, err := taskRecord{Deleted: &id}.line()
 	if err != nil {
@@ -234,7 +232,7 @@ func (l *taskLog) forget(id cluster.AttemptID) error {
 	return l.compact()
 }
 
-// compact writes the lines that count into a new file in place of the old.
+// compact writes the valid lines to a new file that replaces the old one.
 func (l *taskLog) compact() error {
 	f, err := os.OpenFile(l.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -243,7 +241,7 @@ func (l *taskLog) compact() error {
 	w := bufio.NewWriter(f)
 	for _, lines := range l.lines {
 		for _, line := range lines {
-			_, _ = w.WriteString(line) // Flush says how that went
+			_, _ = w.WriteString(line) // Flush returns any error
 		}
 	}
 	if err := errors.Join(w.Flush(), f.Sync(), os.Rename(l.path+".new", l.path)); err != nil {

@@ -18,8 +18,8 @@ type op string
 
 const (
 	opCreate op = "create"
-	// opCreateAlone is create for a job without a network: a keeper from before
-	// there were any does not know it, and gives it none that it has.
+	// opCreateAlone is create for a job without a network: an older keeper does not know
+	// it, and so does not give the job the node's network.
 	opCreateAlone op = "create-alone"
 	opStart       op = "start"
 	opSignal      op = "signal"
@@ -28,7 +28,7 @@ const (
 	opList        op = "list"
 	opInspect     op = "inspect"
 	opWatch       op = "watch"    // answers with each task that stops
-	opExec        op = "exec"     // the connection is the process's from then on
+	opExec        op = "exec"     // from then on the connection is the process's
 	opShutdown    op = "shutdown" // ends all tasks, then the keeper
 )
 
@@ -47,20 +47,20 @@ type response struct {
 	Err    string             `json:",omitempty"`
 	Launch *launchFault       `json:",omitempty"`
 	Tasks  []runtime.Task     `json:",omitempty"`
-	Ended  *cluster.AttemptID `json:",omitempty"` // answers watch, with its task beside
+	Ended  *cluster.AttemptID `json:",omitempty"` // answers watch, with its task in Tasks
 	// These two answer exec.
 	NotRunning bool                `json:",omitempty"`
 	ExecEnd    *runtime.ProcessEnd `json:",omitempty"`
 }
 
-// launchFault is an launch.Error on the wire.
+// launchFault is a launch.Error on the wire.
 type launchFault struct {
 	Code        int
 	Reason, Msg string
 	Missing     bool `json:",omitempty"`
 }
 
-// maxFrame bounds a message: a list of tasks is the largest.
+// maxFrame bounds a message; the largest is a list of tasks.
 const maxFrame = 64 << 20
 
 func writeFrame(w io.Writer, v any) error {
