@@ -22,21 +22,21 @@ import (
 
 const runcTimeout = 10 * time.Second
 
-// runcRoot is where shims have runc keep its notes.
+// runcRoot is where shims have runc keep its state.
 const runcRoot = "/run/containerd/runc"
 
-// clearer removes what tries to make a container left behind.
+// clearer removes what attempts at creating a container left behind.
 type clearer struct {
 	cfg    *Config
 	client *containerd.Client
 	groups cgroup.Hierarchy
 	gates  gates.Gates
 	tries  *tryBook
-	// clearing is held while earlier tries are cleared away.
+	// clearing is held while earlier tries are removed.
 	clearing sync.Mutex
 }
 
-// allShims returns the shims that our containerd started, by their containers.
+// allShims returns the shims that our containerd started, by container.
 func (c *clearer) allShims() map[string][]shimproc.Shim {
 	all, err := shimproc.All(c.cfg.Address)
 	if err != nil {
@@ -51,8 +51,7 @@ func (c *clearer) allShims() map[string][]shimproc.Shim {
 	return out
 }
 
-// clearEarlier removes what the tries before the newest left, one attempt's at a
-// time.
+// clearEarlier removes what the tries before the newest left, for one attempt at a time.
 func (c *clearer) clearEarlier(ctx context.Context, id cluster.AttemptID) error {
 	c.clearing.Lock()
 	defer c.clearing.Unlock()
@@ -66,7 +65,7 @@ func (c *clearer) clearEarlier(ctx context.Context, id cluster.AttemptID) error 
 		if err := c.clearTry(ctx, name, shims[name]); err != nil {
 			return err
 		}
-		// The next agent should not begin at the first again: there may be many.
+		// The next agent should not start over: there may be many.
 		if err := c.tries.change(id, func(t *tries) { t.cleared = n }); err != nil {
 			return err
 		}
@@ -74,9 +73,9 @@ func (c *clearer) clearEarlier(ctx context.Context, id cluster.AttemptID) error 
 	return nil
 }
 
-// clearTry removes what a try left, wherever it was broken off: a container, a
-// task without one, a snapshot without one, a shim of which containerd does not
-// know, runc's notes, control groups.
+// clearTry removes what a try left, wherever it was interrupted: a container, a task
+// without one, a snapshot without one, a shim that containerd does not know, runc's state,
+// control groups.
 func (c *clearer) clearTry(ctx context.Context, name string, shims []shimproc.Shim) error {
 	made, err := c.client.LoadContainer(ctx, name)
 	switch {
@@ -104,7 +103,7 @@ func (c *clearer) clearTry(ctx context.Context, name string, shims []shimproc.Sh
 	return c.gates.Remove(name)
 }
 
-// deleteContainer deletes a container whose task does not run, and that task.
+// deleteContainer deletes a container whose task is not running, and that task.
 func (c *clearer) deleteContainer(ctx context.Context, made containerd.Container) error {
 	task, err := taskOf(ctx, made)
 	if err == nil {
@@ -130,15 +129,15 @@ func (c *clearer) deleteContainer(ctx context.Context, made containerd.Container
 	return nil
 }
 
-// endShims ends the shims of a container that is no more, and clears away what
-// they and runc had on it.
+// endShims ends the shims of a deleted container, and removes what they and runc kept about
+// it.
 func (c *clearer) endShims(ctx context.Context, name string, shims []shimproc.Shim) {
 	var bundles []string
 	for _, s := range shims {
 		if filepath.Base(s.Dir) == name {
 			bundles = append(bundles, s.Dir)
 		}
-		_ = s.Kill() // it may be on its way out
+		_ = s.Kill() // it may already be exiting
 	}
 	if _, err := os.Stat(filepath.Join(runcRoot, c.cfg.Namespace, name)); err == nil {
 		cctx, cancel := context.WithTimeout(ctx, runcTimeout)
@@ -154,7 +153,7 @@ func (c *clearer) endShims(ctx context.Context, name string, shims []shimproc.Sh
 	}
 }
 
-// groupOf is the control group of a container.
+// groupOf returns the control group of a container.
 func (c *clearer) groupOf(name string) *cgroup.Group {
 	return c.groups.Open(path.Join("/", c.cfg.CgroupParent, name))
 }

@@ -27,8 +27,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Create implements runtime.Runtime. Nothing is left of a task that cannot be
-// created.
+// Create implements runtime.Runtime. It leaves nothing of a task that cannot be created.
 func (r *Runtime) Create(ctx context.Context, l *launch.Launch) error {
 	ctx = r.with(ctx)
 	if t, err := r.Inspect(ctx, l.ID); err != nil || t.Phase != runtime.Absent {
@@ -47,7 +46,7 @@ func (r *Runtime) Create(ctx context.Context, l *launch.Launch) error {
 	if err == nil {
 		return nil
 	}
-	// The context may be what ended it.
+	// Creation may have failed because the context ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callDeadline)
 	defer cancel()
 	if derr := r.clear(ctx, l.ID); derr != nil {
@@ -56,8 +55,8 @@ func (r *Runtime) Create(ctx context.Context, l *launch.Launch) error {
 	return err
 }
 
-// checkAsUser finds out, with the user's rights, what the helper would later
-// fail at, so that it is an error of the launch.
+// checkAsUser checks, with the user's rights, what the helper would fail at later, so that
+// it becomes an error of the launch.
 func checkAsUser(l *launch.Launch) error {
 	if l.Image != "" && l.Stdin != "" {
 		return &launch.Error{Code: 125, Reason: "INPUT", Err: errors.New("an image job cannot read a file of the node as its input; redirect it in the job")}
@@ -77,7 +76,7 @@ func checkAsUser(l *launch.Launch) error {
 			open = asuser.OpenAll
 		}
 		look := *l
-		look.Truncate = false // that is for when it starts
+		look.Truncate = false // files are truncated only when it starts
 		files, err := open(&look)
 		if err != nil {
 			return err
@@ -87,7 +86,7 @@ func checkAsUser(l *launch.Launch) error {
 	})
 }
 
-// createTask makes the container and its task, stopped before the command.
+// createTask creates the container and its task, stopped before the command.
 func (r *Runtime) createTask(ctx context.Context, l *launch.Launch) error {
 	b, err := r.binds.open(l)
 	if err != nil {
@@ -101,7 +100,7 @@ func (r *Runtime) createTask(ctx context.Context, l *launch.Launch) error {
 	return r.createWith(ctx, l, b)
 }
 
-// createWith makes a task with these bind mounts.
+// createWith creates a task with the given bind mounts.
 func (r *Runtime) createWith(ctx context.Context, l *launch.Launch, b *binds) error {
 	opts := []containerd.NewContainerOpts{
 		containerd.WithRuntime(runcRuntime, nil),
@@ -148,10 +147,9 @@ func (r *Runtime) createWith(ctx context.Context, l *launch.Launch, b *binds) er
 	return nil
 }
 
-// newContainer makes the record of a container and then the snapshot of its
-// image, if it has one. The client's own call makes the snapshot first and a
-// lease around both, which are two synced writes more; what a record names
-// needs no lease.
+// newContainer creates the record of a container and then the snapshot of its image, if it
+// has one. The client's own call creates the snapshot first and a lease around both, which
+// costs two more synced writes; what a record names needs no lease.
 func (r *Runtime) newContainer(ctx context.Context, name string, img containerd.Image, opts []containerd.NewContainerOpts) (containerd.Container, error) {
 	rec := containers.Container{ID: name}
 	for _, opt := range opts {
@@ -164,7 +162,7 @@ func (r *Runtime) newContainer(ctx context.Context, name string, img containerd.
 		if err != nil {
 			return nil, err
 		}
-		// The image's name keeps it from being evicted; nothing else is taken.
+		// The image's name keeps it from being evicted; nothing else in it is used.
 		rec.Image, rec.SnapshotKey, rec.Snapshotter = img.Name(), name, cmp.Or(label, defaults.DefaultSnapshotter)
 	}
 	if _, err := r.client.ContainerService().Create(ctx, rec); err != nil {
@@ -178,10 +176,9 @@ func (r *Runtime) newContainer(ctx context.Context, name string, img containerd.
 	return r.client.LoadContainer(ctx, name)
 }
 
-// forget has containerd delete a task of which it knows little more than that
-// there is one, with its shim. The client can only delete what it can load, so
-// this is the bare call: its request has the wire form of a StringValue, and
-// nothing of its answer matters.
+// forget has containerd delete a task that it barely knows, with its shim. The client can
+// only delete what it can load, so this is the bare call: its request has the wire form of
+// a StringValue, and its answer is ignored.
 func forget(ctx context.Context, c *containerd.Client, id string) error {
 	conn, ok := c.Conn().(interface {
 		Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error
@@ -196,9 +193,9 @@ func forget(ctx context.Context, c *containerd.Client, id string) error {
 	return nil
 }
 
-// launchError tells what runc says of a command from other failures, as a
-// shell would. runc has only text for it: "... runc create failed: unable to
-// start container process: exec: "x": executable file not found in $PATH".
+// launchError distinguishes runc's errors about a command from other failures, as a shell
+// would. runc reports them only as text: "... runc create failed: unable to start container
+// process: exec: "x": executable file not found in $PATH".
 func launchError(err error) error {
 	if strings.Contains(err.Error(), `"runc": executable file not found`) {
 		return fmt.Errorf("create task: runc is not installed on this node, or not in containerd's PATH: %w", err)
@@ -217,7 +214,7 @@ func launchError(err error) error {
 	return fmt.Errorf("create task: %w", err)
 }
 
-// commandError turns runc's words on a command, as `"x": is a directory`, into a
+// commandError turns runc's message about a command, such as `"x": is a directory`, into a
 // shell's.
 func commandError(what string) error {
 	name, rest := what, ""
@@ -265,7 +262,7 @@ func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 			return fmt.Errorf("start: %w", err)
 		}
 	}
-	disarm := r.endTogether(id) // some jobs are out of memory at once
+	disarm := r.endTogether(id) // some jobs run out of memory immediately
 	if err := task.Start(ctx); err != nil {
 		disarm()
 		return launchError(err)
@@ -274,8 +271,8 @@ func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 	return nil
 }
 
-// aboutToStart writes down that from here on a task may have run, whatever
-// becomes of us, and has its gate tell whether it did.
+// aboutToStart records that from here on the task may have run, even if we die, and sets up
+// the gate that tells whether it did.
 func (r *Runtime) aboutToStart(id cluster.AttemptID) error {
 	if err := r.gates.Mark(r.tries.name(id)); err != nil {
 		r.cfg.Log.Warn("nobody will know whether a task began if its start is cut off", "task", id.String(), "err", err)

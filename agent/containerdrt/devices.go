@@ -13,15 +13,14 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 )
 
-// runcRuntime is named for every container: the default of the namespace, or
-// of containerd, may be the NVIDIA runtime, whose hook takes its orders from
-// the variables of an image.
+// runcRuntime is set for every container: the default of the namespace, or of containerd,
+// may be the NVIDIA runtime, whose hook obeys variables of an image.
 const runcRuntime = "io.containerd.runc.v2"
 
-// withDevices gives a container its cards: their device nodes, and the rules of
-// its control group that allow them and, by what runc denies at first, no
-// others. The rules are part of the OCI spec, and the group is runc's own and no
-// unit of systemd's, so that nothing takes them back later.
+// withDevices gives a container its GPUs: their device nodes, and the rules of its control
+// group that allow them and, since runc denies all others first, nothing else. The rules
+// are part of the OCI spec, and the group belongs to runc and is no systemd unit, so
+// nothing reverts them later.
 func (b *builder) withDevices(l *launch.Launch) (oci.SpecOpts, error) {
 	root := cdi.HostRoot
 	if l.Image != "" {
@@ -36,7 +35,7 @@ func (b *builder) withDevices(l *launch.Launch) (oci.SpecOpts, error) {
 			return deviceError(err)
 		}
 		if root == cdi.ImageRoot && len(l.CDIDevices) > 0 {
-			// Should anybody wrap runc after all, it is to add nothing.
+			// If anything wraps runc after all, it must add nothing.
 			s.Process.Env = append(slices.DeleteFunc(s.Process.Env, func(e string) bool {
 				return strings.HasPrefix(e, "NVIDIA_VISIBLE_DEVICES=")
 			}), "NVIDIA_VISIBLE_DEVICES=void")
@@ -45,7 +44,7 @@ func (b *builder) withDevices(l *launch.Launch) (oci.SpecOpts, error) {
 	}, nil
 }
 
-// deviceError says that it is the node's fault, and no retry's matter.
+// deviceError marks an error as the node's fault, which no retry fixes.
 func deviceError(err error) error {
 	if _, ok := errors.AsType[*launch.Error](err); ok {
 		return err

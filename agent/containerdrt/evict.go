@@ -18,7 +18,7 @@ import (
 
 // usage is how full containerd's disk is.
 type usage struct {
-	path        string // "" when containerd does not say where it is
+	path        string // "" when containerd does not report it
 	used, total uint64 // bytes
 }
 
@@ -29,8 +29,8 @@ func (u usage) percent() int {
 	return int(u.used * 100 / u.total)
 }
 
-// measure asks containerd where it keeps the roots of containers, and the
-// kernel how full that is for it, which is root.
+// measure asks containerd where it keeps container roots, and the kernel how full that file
+// system is for containerd, which is root.
 func (s *Images) measure(ctx context.Context) (usage, error) {
 	resp, err := s.client.IntrospectionService().Plugins(ctx, "type==io.containerd.snapshotter.v1,id=="+defaults.DefaultSnapshotter)
 	if err != nil {
@@ -51,8 +51,8 @@ func (s *Images) measure(ctx context.Context) (usage, error) {
 	return usage{}, nil
 }
 
-// makeRoom evicts images while the disk is over its high mark, and fails when
-// it is still over its full one.
+// makeRoom evicts images while the disk is above HighPercent, and fails if it is still
+// above FullPercent.
 func (s *Images) makeRoom(ctx context.Context) error {
 	u, err := s.disk(ctx)
 	if err != nil {
@@ -78,14 +78,13 @@ func (s *Images) makeRoom(ctx context.Context) error {
 	return nil
 }
 
-// Prune deletes the images that no container has and that were not used for
-// the given time, and returns them, the longest unused first. What running
-// containers need stays.
+// Prune deletes the images that no container uses and that have been unused for the given
+// time, and returns them, longest unused first. It keeps what running containers need.
 func (s *Images) Prune(ctx context.Context, unusedFor time.Duration) ([]Image, error) {
 	return s.evict(s.with(ctx), unusedFor, func() (bool, error) { return true, nil })
 }
 
-// evict deletes unused images while more says so.
+// evict deletes unused images while more reports true.
 func (s *Images) evict(ctx context.Context, unusedFor time.Duration, more func() (bool, error)) ([]Image, error) {
 	all, err := s.List(ctx)
 	if err != nil {
@@ -108,12 +107,12 @@ func (s *Images) evict(ctx context.Context, unusedFor time.Duration, more func()
 			gone = append(gone, img)
 		}
 	}
-	_, err = more() // has the caller see what the last one brought
+	_, err = more() // shows the caller the effect of the last deletion
 	return gone, err
 }
 
-// remove deletes an image unless it is about to be used, and waits until
-// containerd has removed what only it needed.
+// remove deletes an image unless it is about to be used, and waits until containerd has
+// removed what only that image needed.
 func (s *Images) remove(ctx context.Context, name string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,13 +126,13 @@ func (s *Images) remove(ctx context.Context, name string) (bool, error) {
 	return err == nil, nil
 }
 
-// noSpace reports whether a disk is full. What containerd met it tells as text.
+// noSpace reports whether a disk is full. containerd reports it as text.
 func noSpace(err error) bool {
 	return err != nil && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) ||
 		strings.Contains(err.Error(), unix.ENOSPC.Error()) || strings.Contains(err.Error(), unix.EDQUOT.Error()))
 }
 
-// near returns the names of images here that may have been meant.
+// near returns the names of local images that may have been meant.
 func (s *Images) near(ctx context.Context, ref string) string {
 	all, err := s.client.ListImages(ctx)
 	if err != nil || len(all) == 0 {
@@ -152,8 +151,8 @@ func (s *Images) near(ctx context.Context, ref string) string {
 
 const nearNames = 3
 
-// nearest are names of the same repository or image, and those that differ in
-// few letters, nearest first.
+// nearest returns the names of the same repository or image, and those that differ in few
+// letters, nearest first.
 func nearest(ref string, have []string) []string {
 	type hit struct {
 		name string
@@ -179,7 +178,7 @@ func nearest(ref string, have []string) []string {
 	return out
 }
 
-// baseName is an image's name without registry, folders, tag and digest.
+// baseName returns an image's name without registry, path, tag and digest.
 func baseName(ref string) string {
 	ref, _, _ = strings.Cut(ref, "@")
 	ref = ref[strings.LastIndex(ref, "/")+1:]

@@ -28,17 +28,17 @@ import (
 )
 
 const (
-	// kindExec names the record of a process that Exec started, so that the next
-	// agent can end it: its shim would keep it for good.
+	// kindExec names the record of a process started by Exec, so that the next agent can
+	// end it: its shim would keep it for ever.
 	kindExec = "exec"
 )
 
-// imageShell is the user's shell in an image: what there is of them.
+// imageShell runs the user's shell in an image, or the best one that it has.
 var imageShell = []string{"/bin/sh", "-c", `[ -x "$SHELL" ] && exec "$SHELL"; [ -x /bin/bash ] && exec /bin/bash; exec /bin/sh`}
 
-// Exec implements runtime.Executor. The process has what the container's own
-// was made with, and no path of the user's is followed before it is the
-// user's: a working directory is entered from inside.
+// Exec implements runtime.Executor. The process gets what the container's first process was
+// created with. No path of the user's is followed with other rights than the user's: a
+// working directory is entered from inside.
 func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *runtime.Exec) (*runtime.Process, error) {
 	for _, arg := range x.Args {
 		if !utf8.ValidString(arg) {
@@ -86,7 +86,7 @@ func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *runtime.Exe
 	return near, nil
 }
 
-// enterSpec is the container's own process with another command.
+// enterSpec returns the container's own process with another command.
 func enterSpec(spec *specs.Spec, x *runtime.Exec) (*specs.Process, error) {
 	own := *spec.Process
 	proc := &own
@@ -97,7 +97,7 @@ func enterSpec(spec *specs.Spec, x *runtime.Exec) (*specs.Process, error) {
 	}
 	proc.Cwd = "/"
 	if len(own.Args) > 2 && own.Args[0] == jobside.Binary && own.Args[1] == jobside.LoggerArg {
-		// A host job: the helper, which becomes it, knows the directory, and what is no text.
+		// A host job: the helper, which execs it, knows the directory and what is not text.
 		proc.Args = []string{jobside.Binary, jobside.EnterArg, jobside.File}
 		if x.Own {
 			proc.Args = append(proc.Args, jobside.Binary)
@@ -117,14 +117,14 @@ func enterSpec(spec *specs.Spec, x *runtime.Exec) (*specs.Process, error) {
 		proc.Args = imageShell
 	}
 	if own.Cwd != "/" {
-		// Not by runc, which enters it before the process has its own rights
+		// Not by runc, which would enter it before the process drops its rights
 		// (CVE-2024-21626).
 		proc.Args = append([]string{"/bin/sh", "-c", `cd -- "$0" && exec "$@"`, own.Cwd}, proc.Args...)
 	}
 	return proc, nil
 }
 
-// execed is a process beside a container's first.
+// execed is an additional process in a container.
 type execed struct {
 	rt   *Runtime
 	id   cluster.AttemptID
@@ -132,7 +132,7 @@ type execed struct {
 	proc containerd.Process
 	far  []*os.File
 
-	done   chan struct{} // closed when end or err is known
+	done   chan struct{} // closed once end or err is known
 	end    runtime.ProcessEnd
 	err    error
 	ending sync.Once
@@ -141,7 +141,7 @@ type execed struct {
 
 func (p *execed) record() string { return p.rt.records.file(p.id, p.name+"."+kindExec) }
 
-// begin makes the process and starts it.
+// begin creates and starts the process.
 func (p *execed) begin(ctx context.Context, task containerd.Task, spec *specs.Process) (near *runtime.Process, err error) {
 	near, stdin, stdout, stderr, err := p.files(spec.Terminal)
 	if err != nil {
@@ -163,7 +163,7 @@ func (p *execed) begin(ctx context.Context, task containerd.Task, spec *specs.Pr
 	if p.proc, err = task.Exec(ctx, p.name, spec, cio.NewCreator(opts...)); err != nil {
 		return near, fmt.Errorf("exec: %w", err)
 	}
-	lctx := p.rt.ctx // the process's own life, not the call's
+	lctx := p.rt.ctx // the process's lifetime, not the call's
 	exits, err := p.proc.Wait(lctx)
 	if err == nil {
 		err = p.proc.Start(ctx)
@@ -175,7 +175,7 @@ func (p *execed) begin(ctx context.Context, task containerd.Task, spec *specs.Pr
 		}
 		return near, errors.Join(launchError(err), derr)
 	}
-	// Best known: without it the next agent ends the first process alone.
+	// Best effort: without it the next agent ends only the first process.
 	if err := os.WriteFile(p.record(), []byte(strconv.Itoa(int(p.proc.Pid()))), 0o600); err != nil {
 		p.rt.cfg.Log.Warn("cannot record a process", "task", p.id.String(), "err", err)
 	}
@@ -184,14 +184,14 @@ func (p *execed) begin(ctx context.Context, task containerd.Task, spec *specs.Pr
 	p.rt.wg.Go(func() {
 		defer context.AfterFunc(lctx, p.proc.IO().Cancel)()
 		p.proc.IO().Wait()
-		closeFiles(p.far) // the end of what it wrote
+		closeFiles(p.far) // the end of its output
 	})
 	near.ProcessControl = p
 	return near, nil
 }
 
-// files makes the near ends of the process's files and what is copied to and
-// from the shim.
+// files creates the near ends of the process's files, and what is copied to and from the
+// shim.
 func (p *execed) files(terminal bool) (near *runtime.Process, stdin io.Reader, stdout, stderr io.Writer, err error) {
 	pairs := 3
 	if terminal {
@@ -215,8 +215,8 @@ func (p *execed) files(terminal bool) (near *runtime.Process, stdin io.Reader, s
 	return near, &stdinReader{from: made[0], p: p}, made[3], made[5], nil
 }
 
-// stdinReader has the shim let go of its own end of the input when there is no
-// more: the process would wait for it.
+// stdinReader has the shim close its own end of the input at end of file: otherwise the
+// process would wait for more.
 type stdinReader struct {
 	from *os.File
 	p    *execed
@@ -243,7 +243,7 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// await learns how the process ended, from containerd's successors too.
+// await waits for the end of the process, across restarts of containerd.
 func (p *execed) await(ctx context.Context, exits <-chan containerd.ExitStatus) {
 	defer close(p.done)
 	for {
@@ -321,10 +321,10 @@ func (p *execed) finish() error {
 	defer cancel()
 	var errs []error
 	if p.rt.ctx.Err() != nil {
-		return nil // whoever opens the runtime next ends it
+		return nil // the next to open the runtime ends it
 	}
 	select {
-	case <-p.done: // by itself: what it left in the background ends with the job
+	case <-p.done: // it ended by itself: what it left in the background ends with the job
 	default:
 		errs = append(errs, p.Signal(ctx, syscall.SIGHUP), p.Signal(ctx, syscall.SIGCONT))
 		select {
@@ -338,14 +338,14 @@ func (p *execed) finish() error {
 	case <-ctx.Done():
 		return errors.Join(append(errs, fmt.Errorf("exec: the process does not end: %w", ctx.Err()))...)
 	}
-	closeFiles(p.far) // so that nothing waits to be written to who is gone
+	closeFiles(p.far) // so that nothing waits to write to a reader that has gone
 	if _, err := p.proc.Delete(ctx); err != nil && !errdefs.IsNotFound(err) {
 		errs = append(errs, fmt.Errorf("exec: %w", err))
 	}
 	return errors.Join(append(errs, os.Remove(p.record()))...)
 }
 
-// sweepExecs ends what users had started through an agent that is gone.
+// sweepExecs ends what users started through an earlier agent.
 func (r *Runtime) sweepExecs(ctx context.Context) {
 	names, err := filepath.Glob(filepath.Join(r.cfg.Dir, "*."+kindExec))
 	if err != nil {
@@ -359,7 +359,7 @@ func (r *Runtime) sweepExecs(ctx context.Context) {
 			pid, err = os.ReadFile(name)
 		}
 		if err == nil {
-			n, _ := strconv.Atoi(string(pid)) // 0 when it never came so far
+			n, _ := strconv.Atoi(string(pid)) // 0 if it never got that far
 			err = r.endExec(ctx, id, exec, n)
 		}
 		if err != nil {
@@ -377,7 +377,7 @@ func (r *Runtime) endExec(ctx context.Context, id cluster.AttemptID, exec string
 	defer cancel()
 	task, err := r.task(ctx, id)
 	if errdefs.IsNotFound(err) {
-		return nil // and so is all that was in it
+		return nil // and so is everything in it
 	}
 	if err != nil {
 		return err

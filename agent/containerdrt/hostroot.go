@@ -13,16 +13,15 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// A host job sees the node's own file system. Its root is a directory of our
-// own into which each top-level directory of the node is bound, in the
-// container's mount namespace: nothing is mounted outside of it, so that
-// nothing is left to unmount when a shim dies, and what removes the directory
-// can never reach into the node's files.
+// A host job sees the node's own file system. Its root is a directory of our own into which
+// each top-level directory of the node is bound, in the container's mount namespace:
+// nothing is mounted outside it, so nothing is left to unmount when a shim dies, and
+// removing the directory can never reach the node's files.
 
-// ownMounts are top-level directories that a container has of its own.
+// ownMounts are top-level directories for which a container has its own.
 var ownMounts = map[string]struct{}{"proc": {}, "sys": {}, "dev": {}, "lost+found": {}}
 
-// hostRoots makes the roots of host jobs.
+// hostRoots creates the roots of host jobs.
 type hostRoots struct {
 	cfg     *Config
 	records records
@@ -32,7 +31,7 @@ func (h hostRoots) dir(id cluster.AttemptID) string {
 	return filepath.Join(h.cfg.Dir, "roots", id.String())
 }
 
-// make makes the root of an attempt and returns it and its mounts.
+// make creates the root of an attempt and returns it and its mounts.
 func (h hostRoots) make(id cluster.AttemptID) (dir string, mounts []specs.Mount, err error) {
 	dir = h.dir(id)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -64,8 +63,8 @@ func (h hostRoots) make(id cluster.AttemptID) (dir string, mounts []specs.Mount,
 	return dir, append(mounts, helper...), err
 }
 
-// helperMounts shows a host job our own binary, wherever it lies and whoever
-// may reach it there, and what it is to do.
+// helperMounts mounts into a host job our own binary, wherever it is and whatever its
+// permissions, and the helper's instructions.
 func (h hostRoots) helperMounts(id cluster.AttemptID) ([]specs.Mount, error) {
 	if err := os.MkdirAll(filepath.Join(h.dir(id), jobside.Dir), 0o755); err != nil {
 		return nil, err
@@ -81,8 +80,7 @@ func (h hostRoots) helperMounts(id cluster.AttemptID) ([]specs.Mount, error) {
 	return mounts, nil
 }
 
-// remove removes the root of an attempt: links and empty directories, and
-// nothing that is not.
+// remove removes the root of an attempt: only links and empty directories.
 func (h hostRoots) remove(id cluster.AttemptID) error {
 	dir := h.dir(id)
 	entries, err := os.ReadDir(dir)
@@ -93,7 +91,7 @@ func (h hostRoots) remove(id cluster.AttemptID) error {
 		return err
 	}
 	points := []string{filepath.Join(dir, jobside.Binary), filepath.Join(dir, jobside.File)}
-	others, _ := filepath.Glob(filepath.Join(dir, probeOther) + "*") // of a probe
+	others, _ := filepath.Glob(filepath.Join(dir, probeOther) + "*") // left by a probe
 	for _, point := range append(points, others...) {
 		if err := os.Remove(point); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove root of %s: %w", id, err)

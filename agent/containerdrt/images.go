@@ -27,17 +27,17 @@ import (
 
 // ImagesConfig describes the images of a node.
 type ImagesConfig struct {
-	// Address is containerd's socket, Namespace the one of our containers.
+	// Address is containerd's socket, Namespace the namespace of our containers.
 	Address, Namespace string
-	// PullPause is how long to wait before a registry is asked again, the
-	// first time; 0 is 2 s. It doubles each time.
+	// PullPause is the wait before a registry is asked again the first time; 0 means 2 s.
+	// It doubles each time.
 	PullPause time.Duration
-	// HighPercent is how full containerd's disk may be before images that no
-	// container uses are evicted, the longest unused first; 0 is 85. Above
-	// FullPercent, 0 is 90, nothing is fetched.
+	// HighPercent is how full containerd's disk may be before images that no container uses
+	// are evicted, longest unused first; 0 means 85. Above FullPercent, where 0 means 90,
+	// nothing is pulled.
 	HighPercent, FullPercent int
-	// Registries are what names of images that are fetched begin with: registries,
-	// or folders in them. Empty means any. Images that are here already need none.
+	// Registries are the prefixes that the names of pulled images must have: registries, or
+	// paths in them. Empty allows all. Images already on the node are exempt.
 	Registries []string
 	Log        *slog.Logger
 }
@@ -47,37 +47,37 @@ const (
 	defaultFull = 90
 	// labelUsed is when an image was last given to a container.
 	labelUsed = "berth/used"
-	// usedEvery is how exactly labelUsed is kept.
+	// usedEvery is the precision of labelUsed.
 	usedEvery = time.Minute
-	// restTime keeps an image that was just used or fetched, by this process
-	// or another, whose container may be about to be made.
+	// restTime protects an image just used or pulled, by this process or another, whose
+	// container may be about to be created.
 	restTime = pullTimeout
 )
 
-// Images are the images that containerd has for us. It is safe for concurrent
-// use, and by several processes.
+// Images manages the images that containerd has for us. It is safe for concurrent use, and
+// for use by several processes.
 type Images struct {
 	cfg    ImagesConfig
 	client *containerd.Client
-	pulls  chan struct{} // holds one for each pull under way
+	pulls  chan struct{} // holds one element for each pull in progress
 	now    func() time.Time
 	disk   func(ctx context.Context) (usage, error)
 
 	fetched pulling.Images
 
 	mu   sync.Mutex
-	held map[string]int // images that are being given to containers
+	held map[string]int // images being given to containers
 }
 
-// Image is one of them.
+// Image is an image on the node.
 type Image struct {
 	Name   string // registry/repository:tag, or with @digest
 	Digest string // of its manifest or index
-	// Bytes is what its layers take in the content store, as they were fetched.
+	// Bytes is the compressed size of its layers in the content store.
 	Bytes int64
-	// Used is when it was last given to a container, or else when it came.
+	// Used is when it was last given to a container, or else when it was created here.
 	Used time.Time
-	// Containers is how many containers have it.
+	// Containers is how many containers use it.
 	Containers int
 }
 
@@ -86,7 +86,7 @@ var ErrNoContainerd = errors.New("containerd cannot be reached")
 
 // OpenImages connects to containerd.
 func OpenImages(ctx context.Context, cfg ImagesConfig) (*Images, error) {
-	// The client would go on trying; who types a command wants to know at once.
+	// The client would keep trying; a user at a terminal wants to know at once.
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", cfg.Address)
 	if err == nil {
 		err = conn.Close()
@@ -119,17 +119,17 @@ func newImages(c *containerd.Client, cfg ImagesConfig) *Images {
 	return s
 }
 
-// Close lets go of containerd.
+// Close disconnects from containerd.
 func (s *Images) Close() error { return s.client.Close() }
 
 func (s *Images) with(ctx context.Context) context.Context {
 	return namespaces.WithNamespace(ctx, s.cfg.Namespace)
 }
 
-// maxNames is of how many images the leader is told: those used last.
+// maxNames is how many images are reported to the leader: the most recently used.
 const maxNames = 256
 
-// names returns images by name and by digest, sorted.
+// names returns the images' names and digests, sorted.
 func (s *Images) names(ctx context.Context) ([]string, error) {
 	all, err := s.client.ImageService().List(s.with(ctx))
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Images) names(ctx context.Context) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// List returns the images by name.
+// List returns the images, sorted by name.
 func (s *Images) List(ctx context.Context) ([]Image, error) {
 	ctx = s.with(ctx)
 	all, err := s.client.ListImages(ctx)
@@ -165,7 +165,7 @@ func (s *Images) List(ctx context.Context) ([]Image, error) {
 	return out, nil
 }
 
-// describe leaves Bytes 0 when the content is not whole.
+// describe leaves Bytes 0 when the content is incomplete.
 func (s *Images) describe(ctx context.Context, img containerd.Image) Image {
 	one := Image{Name: img.Name(), Digest: img.Target().Digest.String(), Used: lastUsed(img.Metadata())}
 	if n, err := img.Size(ctx); err == nil {
@@ -200,8 +200,8 @@ func lastUsed(img images.Image) time.Time {
 	return img.CreatedAt
 }
 
-// hold keeps an image from being evicted until release is called, and notes
-// that it is used.
+// hold keeps an image from being evicted until release is called, and records that it is
+// used.
 func (s *Images) hold(ctx context.Context, img containerd.Image) (release func()) {
 	name := img.Name()
 	s.mu.Lock()
@@ -223,10 +223,9 @@ func (s *Images) hold(ctx context.Context, img containerd.Image) (release func()
 	}
 }
 
-// Import reads an archive, of an OCI image layout or as "docker save" writes
-// it, gzip'd or not, and unpacks its images, so that they need no registry. name
-// renames the image of an archive that holds one; it may be empty if the
-// archive names its images.
+// Import reads an archive, an OCI image layout or one written by "docker save", gzipped or
+// not, and unpacks its images, so that they need no registry. name renames the image of an
+// archive that holds one; it may be empty if the archive names its images.
 func (s *Images) Import(ctx context.Context, archive io.Reader, name string) (out []Image, err error) {
 	if name != "" {
 		if err := checkName(name); err != nil {
@@ -272,7 +271,7 @@ func (s *Images) Import(ctx context.Context, archive io.Reader, name string) (ou
 	return out, nil
 }
 
-// finish unpacks an image that was imported.
+// finish unpacks an imported image.
 func (s *Images) finish(ctx context.Context, meta images.Image) (Image, error) {
 	img := containerd.NewImage(s.client, meta)
 	if _, err := readImage(ctx, img); err != nil {
@@ -314,9 +313,9 @@ func (s *Images) rename(ctx context.Context, img images.Image, name string) (ima
 	return got, nil
 }
 
-// lease keeps what is fetched until an image names it, for as long as a pull
-// may take: content of a process that died goes soon after. What a failed pull
-// or import fetched goes at once, since it may be what fills the disk.
+// lease protects what is fetched until an image refers to it, for as long as a pull may
+// take: the content of a dead process is removed soon after. What a failed pull or import
+// fetched is removed at once, since it may be what fills the disk.
 func (s *Images) lease(ctx context.Context) (context.Context, func(error), error) {
 	store := s.client.LeasesService()
 	l, err := store.Create(ctx, leases.WithRandomID(), leases.WithExpiration(pullTimeout+time.Minute))
@@ -337,8 +336,8 @@ func (s *Images) lease(ctx context.Context) (context.Context, func(error), error
 	}, nil
 }
 
-// abort throws away what was only half fetched under a lease: containerd would
-// keep it for who comes to go on with it.
+// abort discards what was only partly fetched under a lease: containerd would keep it for a
+// later attempt to resume.
 func (s *Images) abort(ctx context.Context, l leases.Lease) {
 	list, err := s.client.LeasesService().ListResources(ctx, l)
 	for _, r := range list {
@@ -353,10 +352,10 @@ func (s *Images) abort(ctx context.Context, l leases.Lease) {
 	}
 }
 
-// always is a function of things like the first argument that returns s.
+// always returns a function that returns s; its first argument only fixes the type.
 func always[T any](_ T, s string) func(T) string { return func(T) string { return s } }
 
-// gunzip looks whether an archive is compressed.
+// gunzip decompresses an archive if it is compressed.
 func gunzip(r io.Reader) (io.Reader, error) {
 	b := bufio.NewReader(r)
 	if magic, err := b.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
@@ -369,7 +368,7 @@ func gunzip(r io.Reader) (io.Reader, error) {
 	return b, nil
 }
 
-// mayFetch reports whether an image may be fetched from where its name says.
+// mayFetch reports whether an image may be pulled from where its name says.
 func (s *Images) mayFetch(name string) error {
 	spec, err := reference.Parse(name)
 	if err != nil || len(s.cfg.Registries) == 0 {
@@ -383,7 +382,7 @@ func (s *Images) mayFetch(name string) error {
 	return imageError(fmt.Errorf("image %q is not on this node, and may not be fetched from there: only from %s (containers.registries)", name, strings.Join(s.cfg.Registries, ", ")))
 }
 
-// checkName wants a name that says where an image is from and which it is.
+// checkName requires a name that says where an image comes from and which one it is.
 func checkName(name string) error {
 	spec, err := reference.Parse(name)
 	if err == nil && spec.Object == "" {

@@ -23,20 +23,19 @@ func mountError(err error) error {
 	return &launch.Error{Code: 125, Reason: "MOUNT", Err: err}
 }
 
-// binds are the sources of a launch's bind mounts. Each is opened with the
-// user's rights, which is all that reaches a home on NFS with root_squash, and
-// what was opened and checked is bound to a place of ours, from where runc
-// binds it: whatever happens to the path meanwhile, nothing else is mounted.
-// (runc cannot take a descriptor of ours: the kernel binds nothing from another
-// mount namespace.) The places are read-only, so that whoever removes our
-// directory removes no user's file, and go when runc is done.
+// binds are the sources of a launch's bind mounts. Each is opened with the user's rights,
+// the only way to reach a home on NFS with root_squash, and what was opened and checked is
+// bound to a place of ours, from which runc binds it: whatever happens to the path
+// meanwhile, nothing else is mounted. (runc cannot take a descriptor of ours: the kernel
+// binds nothing from another mount namespace.) The places are read-only, so that removing
+// our directory removes no user's file, and are removed when runc is done.
 type binds struct {
 	dir   string
 	files []*os.File
 	specs []specs.Mount
 }
 
-// close lets go of the places. What cannot go now goes with the task.
+// close removes the places. Those that cannot be removed now are removed with the task.
 func (b *binds) close() error {
 	for _, f := range b.files {
 		_ = f.Close() // nothing is read or written through it
@@ -44,17 +43,17 @@ func (b *binds) close() error {
 	return unstage(b.dir)
 }
 
-// binder opens what jobs mount.
+// binder opens the sources of bind mounts.
 type binder struct{ cfg *Config }
 
 func (m binder) dir(id cluster.AttemptID) string {
 	return filepath.Join(m.cfg.Dir, "binds", id.String())
 }
 
-// open checks and opens what l mounts. The caller closes it.
+// open checks and opens what l mounts. The caller closes the result.
 func (m binder) open(l *launch.Launch) (*binds, error) {
 	b := &binds{dir: m.dir(l.ID)}
-	if err := unstage(b.dir); err != nil { // of an agent that died
+	if err := unstage(b.dir); err != nil { // left by an agent that died
 		return nil, err
 	}
 	taken := map[string]struct{}{}
@@ -119,8 +118,7 @@ func stage(f *os.File, place string) error {
 	return nil
 }
 
-// unstage removes the places of one launch: mounts, empty directories and
-// files, and nothing that is not.
+// unstage removes the places of one launch: only mounts, empty directories and empty files.
 func unstage(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,7 +139,7 @@ func unstage(dir string) error {
 	return os.Remove(dir)
 }
 
-// allowed reports whether a source lies where the node's policy lets it.
+// allowed reports whether the node's policy allows a source.
 func (m binder) allowed(source string) error {
 	clean := filepath.Clean(source)
 	if !filepath.IsAbs(source) || slices.Contains(strings.Split(source, "/"), "..") {
@@ -158,7 +156,7 @@ func (m binder) allowed(source string) error {
 	return fmt.Errorf("source %s: this node mounts only what lies below %s (containers.mounts in its agent.yaml)", clean, strings.Join(m.cfg.Policy.Mounts, ", "))
 }
 
-// ownTargets are places in a container that are ours to fill.
+// ownTargets are paths in a container that only we may fill.
 var ownTargets = []string{"/proc", "/sys", "/dev", "/etc/hosts", "/etc/resolv.conf", jobside.Dir}
 
 func checkTarget(target string, taken map[string]struct{}) error {
@@ -178,8 +176,8 @@ func checkTarget(target string, taken map[string]struct{}) error {
 	return nil
 }
 
-// mountable refuses what is no data: sockets, devices, and the kernel's own
-// file systems wherever they are mounted.
+// mountable rejects what is not data: sockets, devices, and the kernel's own file systems
+// wherever they are mounted.
 func mountable(f *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -204,15 +202,14 @@ func workDirError(err error) error {
 	return &launch.Error{Code: 125, Reason: "WORKDIR", Err: err}
 }
 
-// barredDirs mean something else to each process that asks.
+// barredDirs mean something different to each process.
 var barredDirs = []string{"/proc", "/sys", "/dev"}
 
-// freshDirs are empty when an image job begins.
+// freshDirs are empty when an image job starts.
 var freshDirs = []string{"/tmp", "/run"}
 
-// checkWorkDir finds out whether the working directory of an image job exists
-// in its root, which look shows us, or in one of its mounts: runc would make
-// one that does not, as root.
+// checkWorkDir checks that the working directory of an image job exists in its root, which
+// look opens, or in one of its mounts: runc would create a missing one, as root.
 func checkWorkDir(l *launch.Launch, b *binds, look func(func(root *os.File) error) error) error {
 	dir := filepath.Clean(l.Dir)
 	if !filepath.IsAbs(l.Dir) {
@@ -250,9 +247,9 @@ func checkWorkDir(l *launch.Launch, b *binds, look func(func(root *os.File) erro
 	return look(func(root *os.File) error { return dirIn(root, dir, unix.RESOLVE_IN_ROOT, dir) })
 }
 
-// dirIn reports whether path is a directory below root, as shown. Before Linux
-// 5.6 nothing can tell, and runc decides; the same goes for a link that leads
-// from one mount into another.
+// dirIn reports whether path, described as shown, is a directory below root. Before Linux
+// 5.6 nothing can tell, and runc decides; the same holds for a link from one mount into
+// another.
 func dirIn(root *os.File, path string, how uint64, shown string) error {
 	fd, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: how | unix.RESOLVE_NO_MAGICLINKS})
 	switch {

@@ -45,8 +45,8 @@ func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (runtime.Ta
 	return t, err
 }
 
-// inspect returns containerd's task as well; nil where there is none, or its
-// exit was read before.
+// inspect also returns containerd's task; nil if there is none, or its exit was read
+// before.
 func (r *Runtime) inspect(ctx context.Context, id cluster.AttemptID) (runtime.Task, containerd.Task, error) {
 	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
 	defer cancel()
@@ -70,18 +70,18 @@ func (r *Runtime) inspect(ctx context.Context, id cluster.AttemptID) (runtime.Ta
 		err = r.observe(ctx, &t, task)
 	}
 	if started := r.records.startedAt(id); errors.Is(err, errSilent) && !started.IsZero() && r.gate(id) == gates.Open {
-		t.Phase, t.Started, err = runtime.Running, started, nil // or it ran, as will be told
+		t.Phase, t.Started, err = runtime.Running, started, nil // or it ran, as is reported next
 		r.await(id)
 	}
 	return t, task, err
 }
 
-// observe fills in what containerd's task, nil where it knows none, tells of t.
+// observe fills in t from containerd's task, which is nil if containerd knows none.
 func (r *Runtime) observe(ctx context.Context, t *runtime.Task, task containerd.Task) error {
 	id := t.ID
 	started := r.records.startedAt(id)
 	if task == nil {
-		// Without a task it was never created whole, or its shim is gone.
+		// Without a task, it was never fully created, or its shim has gone.
 		if !started.IsZero() && r.gate(id) != gates.Shut {
 			r.lost(t, started)
 		}
@@ -96,11 +96,11 @@ func (r *Runtime) observe(ctx context.Context, t *runtime.Task, task containerd.
 	case containerd.Created:
 		t.Phase = runtime.Created
 		if !started.IsZero() && r.gate(id) == gates.Open {
-			t.Phase = runtime.Running // runc died before it could say so
+			t.Phase = runtime.Running // runc died before it could report it
 		}
 	case containerd.Stopped:
 		if r.neverBegan(id, started, st) {
-			*t = runtime.Task{ID: id, Token: t.Token} // absent: it can be made again
+			*t = runtime.Task{ID: id, Token: t.Token} // absent: it can be created again
 			return nil
 		}
 		return r.stopped(id, t, st)
@@ -108,22 +108,22 @@ func (r *Runtime) observe(ctx context.Context, t *runtime.Task, task containerd.
 		t.Phase = runtime.Running
 	}
 	if t.Phase == runtime.Running {
-		r.await(id) // its start may have failed to say that it is one
+		r.await(id) // its start may have failed to record it
 	}
 	return nil
 }
 
-// neverBegan tells of a first process that ended whether it did so before its
-// first step, when nobody meant it to end.
+// neverBegan reports whether a first process that ended without being asked to did so
+// before its first step.
 func (r *Runtime) neverBegan(id cluster.AttemptID, started time.Time, st containerd.Status) bool {
 	if started.IsZero() {
-		return true // nobody of ours let it go
+		return true // we did not release it
 	}
 	return st.ExitStatus <= 128 && r.gate(id) == gates.Shut
 }
 
-// lost is a task that may have run and of whose end nobody knows. Its shim
-// may have left processes, and nobody else ends them.
+// lost marks a task that may have run and whose end is unknown. Its shim may have left
+// processes, which nothing else ends.
 func (r *Runtime) lost(t *runtime.Task, started time.Time) {
 	t.Phase, t.Started = runtime.Lost, started
 	if err := r.group(t.ID).Kill(); err != nil {
@@ -131,12 +131,12 @@ func (r *Runtime) lost(t *runtime.Task, started time.Time) {
 	}
 }
 
-// stopped takes down how a task ended, while its control group is there.
+// stopped records how a task ended, while its control group still exists.
 func (r *Runtime) stopped(id cluster.AttemptID, t *runtime.Task, st containerd.Status) error {
 	t.Phase, t.ExitCode, t.Ended = runtime.Stopped, int(st.ExitStatus), st.ExitTime
 	t.Doubtful = r.gate(id) == gates.Unknown
 	if ws, ok := r.firsts.End(id); ok {
-		// Both say the same of every end; but the kernel's word has no two meanings.
+		// Both report every end the same way; but the kernel's status is unambiguous.
 		if ws.Signaled() {
 			t.Signal = ws.Signal()
 		}
@@ -145,8 +145,8 @@ func (r *Runtime) stopped(id cluster.AttemptID, t *runtime.Task, st containerd.S
 	}
 	g := r.group(id)
 	if n, err := g.OOMKills(); err == nil && n > 0 {
-		// What ended by itself just before it could be ended as a whole was out of
-		// memory too: a shell, say, whose pipeline the kernel broke.
+		// A task that ended by itself just before it could be killed as a whole was out of
+		// memory too: for example a shell whose pipeline the kernel broke.
 		t.OOMKilled = r.firsts.Listened(id) || t.ExitCode == 128+int(syscall.SIGKILL)
 	}
 	if sig, ok := r.records.actedFor(id); ok && t.Signal == syscall.SIGKILL && !t.OOMKilled {
@@ -159,17 +159,16 @@ func (r *Runtime) stopped(id cluster.AttemptID, t *runtime.Task, st containerd.S
 	return r.records.writeExit(id, t)
 }
 
-// containerd gives a shim two seconds to tell of its task. A shim of a very busy
-// machine may need longer. Then containerd answers all the same, with a state that
-// is unknown and the process 0 (services/tasks, getProcessState); nobody may take
-// either for what it says.
+// containerd gives a shim two seconds to report its task's state. On a very busy machine a
+// shim may need longer. containerd then answers all the same, with an unknown state and
+// process 0 (services/tasks, getProcessState); neither may be taken literally.
 
-// errSilent is returned where a shim did not answer silentTries times.
+// errSilent is returned when a shim did not answer silentTries times.
 var errSilent = errors.New("its shim does not answer")
 
 const silentTries = 3
 
-// taskOf returns containerd's task of a container, with its true process.
+// taskOf returns containerd's task of a container, with its real pid.
 func taskOf(ctx context.Context, c containerd.Container) (containerd.Task, error) {
 	for range silentTries {
 		task, err := c.Task(ctx, nil)
@@ -180,7 +179,7 @@ func taskOf(ctx context.Context, c containerd.Container) (containerd.Task, error
 	return nil, fmt.Errorf("task %s: %w", c.ID(), errSilent)
 }
 
-// statusOf returns a state that is known.
+// statusOf returns a known state.
 func statusOf(ctx context.Context, task containerd.Task) (containerd.Status, error) {
 	for range silentTries {
 		st, err := task.Status(ctx)
@@ -191,5 +190,5 @@ func statusOf(ctx context.Context, task containerd.Task) (containerd.Status, err
 	return containerd.Status{}, fmt.Errorf("task %s: %w", task.ID(), errSilent)
 }
 
-// gate tells of a task whether its first process went through.
+// gate returns whether the first process of a task passed its gate.
 func (r *Runtime) gate(id cluster.AttemptID) gates.Gate { return r.gates.Of(r.tries.name(id)) }

@@ -12,45 +12,44 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Network is what the containers of a node see of its network.
+// Network is what a node's containers see of its network.
 type Network = cluster.Network
 
-// The networks there are; see cluster.Network.
+// The networks; see cluster.Network.
 const (
 	NetHost = cluster.NetHost
 	NetNone = cluster.NetNone
 )
 
-// Policy is what a node gives its containers; the zero value is the default.
-// What is not here no policy changes: no capabilities, no new privileges, the
-// seccomp profile, masked paths, and the user's own ids.
+// Policy is what a node grants its containers; the zero value is the default. What is not
+// here, no policy changes: no capabilities, no new privileges, the seccomp profile, masked
+// paths, and the user's own ids.
 type Policy struct {
 	// Network is NetHost when empty.
 	Network Network
-	// ReadOnlyRoot keeps image jobs from writing outside of their mounts, /tmp,
-	// /run and /dev/shm.
+	// ReadOnlyRoot keeps image jobs from writing outside their mounts, /tmp, /run and
+	// /dev/shm.
 	ReadOnlyRoot bool
 	// TmpBytes is the size of an image job's own /tmp, 1 GiB when 0. ShmBytes
 	// is that of /dev/shm; 0 is half of the job's memory, 1 GiB without a cap.
 	// Both count against the job's memory cap.
 	TmpBytes, ShmBytes int64
-	// Pids caps the processes and threads of a job, 4096 when 0; Files caps the
-	// open files of a process, 65,536 when 0.
+	// Pids caps the processes and threads of a job, 4096 when 0; Files caps the open files
+	// of a process, 65,536 when 0.
 	Pids  int64
 	Files uint64
-	// LogBytes caps what one run of an image job adds to each of its output
-	// files; 0 is no cap. A host job writes its files itself, and what holds it
-	// is its user's quota.
+	// LogBytes caps what one run of an image job adds to each of its output files; 0 means
+	// no cap. A host job writes its files itself, limited by its user's quota.
 	LogBytes int64
-	// HardCPU makes the cores that a job asks for a cap. Otherwise it is a weight,
-	// and a job may use what others leave.
+	// HardCPU makes the cores that a job requests a cap. Otherwise they are a weight, and a
+	// job may use what others leave idle.
 	HardCPU bool
-	// CPUSet names the processors that jobs may run on, as "0-7,16"; empty is all.
+	// CPUSet lists the CPUs that jobs may run on, such as "0-7,16"; empty means all.
 	CPUSet string
-	// Mounts lists the directories of the node below which the source of a bind
-	// mount must lie. Empty means that there are none.
+	// Mounts lists the directories of the node below which the source of a bind mount must
+	// be. Empty allows none.
 	Mounts []string
-	// Registries are those of ImagesConfig.
+	// Registries is as in ImagesConfig.
 	Registries []string
 }
 
@@ -61,7 +60,7 @@ const (
 	minBytes     = 1 << 20
 )
 
-// withDefaults fills in what is zero.
+// withDefaults fills in zero values.
 func (p Policy) withDefaults() Policy {
 	p.Network = cmp.Or(p.Network, NetHost)
 	p.TmpBytes = cmp.Or(p.TmpBytes, defaultBytes)
@@ -70,7 +69,7 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// shmBytes is the size of /dev/shm under a memory cap, 0 for none.
+// shmBytes returns the size of /dev/shm under a memory cap, 0 meaning no cap.
 func (p Policy) shmBytes(memCap int64) int64 {
 	switch {
 	case p.ShmBytes > 0:
@@ -82,13 +81,13 @@ func (p Policy) shmBytes(memCap int64) int64 {
 	}
 }
 
-// network is what a job sees, by its own choice or the node's.
+// network returns the network that a job sees, by its own choice or the node's.
 func (p Policy) network(l *launch.Launch) Network {
 	return cmp.Or(l.Network, p.Network)
 }
 
-// sized is the policy for a job with sizes of its own. It may have as much as
-// the node gives, or as its own memory cap holds, as which it counts.
+// sized returns the policy for a job with sizes of its own. They may be as large as the
+// node allows, or as the job's own memory cap, against which they count.
 func (p Policy) sized(l *launch.Launch) (Policy, error) {
 	for _, s := range []struct {
 		what, key   string
@@ -112,12 +111,12 @@ func (p Policy) sized(l *launch.Launch) (Policy, error) {
 	return p, nil
 }
 
-// neverMounted are directories that are no user's data: a job that had them
-// could steer the node, or other jobs.
+// neverMounted are directories that are not user data: a job with access to them could
+// control the node, or other jobs.
 var neverMounted = []string{"/proc", "/sys", "/dev", "/etc", "/boot", "/root", "/var/run", "/run/containerd", "/var/lib/containerd"}
 
-// validate reports the first rule that the policy breaks. own are the
-// directories and sockets of the node's daemons.
+// validate reports the first rule that the policy breaks. own are the directories and
+// sockets of the node's daemons.
 func (p Policy) validate(own ...string) error {
 	if p.Network != "" && p.Network != NetHost && p.Network != NetNone {
 		return fmt.Errorf("network is %q, want host or none", p.Network)
@@ -147,8 +146,8 @@ func (p Policy) validate(own ...string) error {
 	return nil
 }
 
-// CheckMountable reports whether a node may let its jobs mount what lies below
-// dir. own are directories of the node's daemons, in which nobody may look.
+// CheckMountable reports whether a node may let its jobs mount what is below dir. own are
+// directories of the node's daemons, which no job may see.
 func CheckMountable(dir string, own ...string) error {
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
 		return fmt.Errorf("%q: want the absolute path of a directory other than /, without dots", dir)
@@ -161,11 +160,11 @@ func CheckMountable(dir string, own ...string) error {
 	return nil
 }
 
-// IsCPUSet reports whether s names processors as the kernel reads them, such as
-// 0-7,16, or is empty.
+// IsCPUSet reports whether s lists CPUs as the kernel reads them, such as 0-7,16, or is
+// empty.
 func IsCPUSet(s string) bool { return cgroup.Limits{CPUSet: s}.Validate() == nil }
 
-// within reports whether a clean path is dir or lies below it.
+// within reports whether a clean path is dir or below it.
 func within(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }

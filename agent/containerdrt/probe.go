@@ -30,15 +30,15 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// The self-test of device rules runs our own binary where a job would run, as
-// "device-probe PATH...", in a container made in the same way.
+// The self-test of device rules runs our own binary where a job would run, as "device-probe
+// PATH...", in a container created in the same way.
 
 const (
-	// probeJob is no job's number: it is beyond what the cluster counts to.
+	// probeJob is never a real job's id: the cluster does not count that far.
 	probeJob   = cluster.JobID(1<<63 - 1)
 	probeImage = "berth.local/device-probe:1"
 	probeTime  = 30 * time.Second
-	probeOther = jobside.Dir + "/other" // card nodes are laid here
+	probeOther = jobside.Dir + "/other" // GPU device nodes are placed here
 )
 
 // ProbeDevices implements cdi.Prober.
@@ -46,16 +46,16 @@ func (r *Runtime) ProbeDevices(ctx context.Context, p cdi.Probe) (map[string]sys
 	return prober{r}.probe(ctx, p)
 }
 
-// prober tries what a container made by a runtime can open.
+// prober checks what a container created by a runtime can open.
 type prober struct{ rt *Runtime }
 
-// probe brings one self-test to its end. The container runs as root without any
-// right, so that no mode of a device node stands in for the rules.
+// probe runs one self-test. The container runs as root without any capability, so that no
+// mode of a device node masks the rules.
 func (p prober) probe(ctx context.Context, ask cdi.Probe) (map[string]syscall.Errno, error) {
 	ctx, cancel := context.WithTimeout(p.rt.with(ctx), probeTime)
 	defer cancel()
 	id := cluster.AttemptID{Job: probeJob, No: uint32(1 + ask.Root)}
-	if err := p.endProbe(ctx, id); err != nil { // of an agent that died in the middle
+	if err := p.endProbe(ctx, id); err != nil { // left by an agent that died in the middle
 		return nil, err
 	}
 	out := p.rt.records.file(id, "probe")
@@ -91,7 +91,7 @@ func (p prober) probe(ctx context.Context, ask cdi.Probe) (map[string]syscall.Er
 	return readProbe(text, paths)
 }
 
-// runProbe brings a probe to its end.
+// runProbe runs a probe to its end.
 func (p prober) runProbe(ctx context.Context, l *launch.Launch, b *binds) error {
 	if err := p.rt.build.writeHelperSpec(l); err != nil {
 		return err
@@ -140,8 +140,8 @@ func (p prober) endProbe(ctx context.Context, id cluster.AttemptID) error {
 	}
 }
 
-// readProbe reads what jobside.Probe wrote; others maps paths in the container to
-// those of the node.
+// readProbe parses what jobside.Probe wrote; others maps paths in the container to those of
+// the node.
 func readProbe(text []byte, others map[string]string) (map[string]syscall.Errno, error) {
 	got := map[string]syscall.Errno{}
 	sc := bufio.NewScanner(bytes.NewReader(text))
@@ -159,8 +159,8 @@ func readProbe(text []byte, others map[string]string) (map[string]syscall.Errno,
 	return got, sc.Err()
 }
 
-// probeInImage makes an image job of a probe: an image of empty directories,
-// into which our binary and its libraries are mounted.
+// probeInImage turns a probe into an image job: an image of empty directories, into which
+// our binary and its libraries are mounted.
 func (p prober) probeInImage(ctx context.Context, l *launch.Launch, b *binds) error {
 	l.Image = probeImage
 	if _, err := p.rt.client.GetImage(ctx, probeImage); err != nil {
@@ -184,9 +184,9 @@ func (p prober) probeInImage(ctx context.Context, l *launch.Launch, b *binds) er
 	return nil
 }
 
-// libraries says where a program's loader and libraries must be mounted, and
-// from where. They are found among those of this process, which is the same
-// program. A static program has none.
+// libraries returns where a program's loader and libraries must be mounted, and from where.
+// It finds them among those of this process, which is the same program. A static program
+// has none.
 func libraries(exe string) (map[string]string, error) {
 	out := map[string]string{}
 	f, err := elf.Open(exe)
@@ -231,7 +231,7 @@ func libraries(exe string) (map[string]string, error) {
 	return out, nil
 }
 
-// emptyImage is an archive with an image of nothing but directories.
+// emptyImage returns an archive with an image that contains only directories.
 func emptyImage(name string) ([]byte, error) {
 	var layer bytes.Buffer
 	tw := tar.NewWriter(&layer)
@@ -246,8 +246,8 @@ func emptyImage(name string) ([]byte, error) {
 	return ociArchive(name, goruntime.GOARCH, layer.Bytes())
 }
 
-// ociArchive makes an OCI archive of an image with one layer and no
-// configuration but what the format asks for.
+// ociArchive creates an OCI archive of an image with one layer and no configuration beyond
+// what the format requires.
 func ociArchive(name, arch string, layer []byte) ([]byte, error) {
 	digest := func(data []byte) string {
 		sum := sha256.Sum256(data)

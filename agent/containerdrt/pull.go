@@ -31,9 +31,8 @@ func imageError(err error) error {
 	return &launch.Error{Code: 125, Reason: "IMAGE", Err: err}
 }
 
-// Pull fetches an image from its registry, also if one of the name is here
-// already, whose tag may have moved. Errors that no retry mends are
-// *launch.Error.
+// Pull pulls an image from its registry, even if one of that name is here already, since
+// its tag may have moved. Errors that no retry fixes are *launch.Error.
 func (s *Images) Pull(ctx context.Context, ref string) (Image, error) {
 	if err := checkName(ref); err != nil {
 		return Image{}, err
@@ -50,7 +49,7 @@ func (s *Images) Pull(ctx context.Context, ref string) (Image, error) {
 	return s.describe(ctx, img), nil
 }
 
-// find finds an image here, or pulls it for an attempt. It is not evicted before
+// find finds an image here, or pulls it for an attempt. The image is not evicted before
 // release is called.
 func (s *Images) find(ctx context.Context, ref string, id cluster.AttemptID) (img containerd.Image, release func(), err error) {
 	if err := checkName(ref); err != nil {
@@ -65,7 +64,7 @@ func (s *Images) find(ctx context.Context, ref string, id cluster.AttemptID) (im
 		}
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("find image: %w", err) // containerd's trouble, not the image's
+		return nil, nil, fmt.Errorf("find image: %w", err) // a problem of containerd, not of the image
 	}
 	release = s.hold(ctx, img)
 	unpacked, err := img.IsUnpacked(ctx, "")
@@ -86,8 +85,8 @@ func unpackError(ctx context.Context, ref string, err error) error {
 	return imageError(fmt.Errorf("unpack image %s: %w", ref, err))
 }
 
-// here finds an image by its name, or one that a digest in the name means
-// whatever it is called: an archive may have brought it.
+// here finds an image by its name, or one with the name's digest whatever its own name: an
+// archive may have brought it.
 func (s *Images) here(ctx context.Context, ref string) (containerd.Image, error) {
 	img, err := s.client.GetImage(ctx, ref)
 	_, digest, pinned := strings.Cut(ref, "@")
@@ -101,12 +100,12 @@ func (s *Images) here(ctx context.Context, ref string) (containerd.Image, error)
 	return same[0], nil
 }
 
-// runsOn lists what a node of an architecture runs beside its own.
+// runsOn lists what a node of an architecture can run besides its own.
 var runsOn = map[string]string{"amd64": "386", "arm64": "arm"}
 
-// readImage returns the environment of an image. One for another machine, which
-// a registry may serve and an archive hold, is refused: its programs would end
-// with a code that looks like theirs.
+// readImage returns the environment of an image. It rejects an image for another
+// architecture, which a registry may serve and an archive contain: its programs would exit
+// with a code that looks like their own.
 func readImage(ctx context.Context, img containerd.Image) (env []string, err error) {
 	spec, err := img.Spec(ctx)
 	if ours(ctx, err) {
@@ -122,9 +121,8 @@ func readImage(ctx context.Context, img containerd.Image) (env []string, err err
 	return spec.Config.Env, nil
 }
 
-// pull fetches an image from its registry, some images at a time, and asks
-// again when the registry's trouble may pass. It tells p, which may be nil, how far it
-// is.
+// pull pulls an image from its registry, with a limit on parallel pulls, and retries when
+// the registry's failure may be transient. It reports progress to p, which may be nil.
 func (s *Images) pull(ctx context.Context, ref string, p *pulling.Image) (got containerd.Image, err error) {
 	if err := s.mayFetch(ref); err != nil {
 		return nil, err
@@ -168,21 +166,21 @@ func (s *Images) pull(ctx context.Context, ref string, p *pulling.Image) (got co
 	}
 }
 
-// full evicts what it can for an image that found no room, so that the next
-// try, which is the agent's, may find some.
+// full evicts what it can for an image that found no space, so that the next try, which is
+// the agent's, may find some.
 func (s *Images) full(ctx context.Context, ref string, cause error) error {
 	gone, err := s.evict(ctx, restTime, func() (bool, error) { return true, nil })
 	u, derr := s.disk(ctx)
 	return errors.Join(fmt.Errorf("pull %s: %w; the disk of %s has no room for it, and %d unused images were evicted", ref, cause, u.path, len(gone)), err, derr)
 }
 
-// ours reports whether an error is not the image's or its registry's: the caller
+// ours reports whether an error is not the fault of the image or its registry: the caller
 // gave up, or containerd went away.
 func ours(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || errdefs.IsUnavailable(err))
 }
 
-// final reports whether a registry's answer will be the same next time.
+// final reports whether a registry's answer would be the same next time.
 func final(err error) bool {
 	if status, ok := errors.AsType[remotes.ErrUnexpectedStatus](err); ok {
 		switch status.StatusCode {

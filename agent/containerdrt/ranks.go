@@ -15,11 +15,10 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 )
 
-// imageArgs is the argument vector of an image job, and what must be mounted for
-// it: with several processes berth-job runs them, and commands of ours are berth.
-// Programs that need libraries are called through their own loader, since an image
-// may have none or another: that lies beside the libraries, and the image keeps
-// its own.
+// imageArgs returns the argument vector of an image job, and what must be mounted for it:
+// several processes are run by berth-job, and our commands are berth. Programs that need
+// libraries are called through their own loader, since an image may have none or another;
+// the loader is placed next to the libraries, and the image keeps its own.
 func (b *builder) imageArgs(l *launch.Launch) (args []string, mounts []specs.Mount, err error) {
 	if l.Ranks == nil && len(l.Commands) == 0 {
 		return l.Args, nil, nil
@@ -52,8 +51,8 @@ func (b *builder) imageArgs(l *launch.Launch) (args []string, mounts []specs.Mou
 	return append(ownCommand(mounts), l.RankArgs("")[1:]...), mounts, nil
 }
 
-// ownCommand is how our own binary is called in a container that has these
-// mounts; nil where it is not.
+// ownCommand returns how to call our own binary in a container with these mounts; nil if it
+// is not there.
 func ownCommand(mounts []specs.Mount) []string {
 	has := func(at string) bool {
 		return slices.ContainsFunc(mounts, func(m specs.Mount) bool { return m.Destination == at })
@@ -67,9 +66,9 @@ func ownCommand(mounts []specs.Mount) []string {
 	return []string{jobside.Binary}
 }
 
-// commandScript runs a command of ours in an image. It is no link: the kernel
-// would seek the loader in the image. Jobs that an agent began when
-// there was one program run on with that.
+// commandScript runs a command of ours in an image. A link would not do: the kernel would
+// look for the loader in the image. Jobs started by an agent from when there was only one
+// program continue to use that.
 const commandScript = `#!/bin/sh
 berth=` + jobside.Program + `
 [ -e $berth ] || berth=` + jobside.Binary + `
@@ -77,8 +76,8 @@ berth=` + jobside.Program + `
 exec $berth %[1]s"$@"
 `
 
-// placeCommands makes the directory of commands that image jobs find, and says
-// where it is. Running jobs may have it: files are replaced in one step.
+// placeCommands creates the directory of commands that image jobs find, and returns its
+// path. Running jobs may use it: files are replaced atomically.
 func (b *builder) placeCommands(names []string) (string, error) {
 	dir := filepath.Join(b.cfg.Dir, "commands")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -115,7 +114,7 @@ func (b *builder) placeCommands(names []string) (string, error) {
 	return dir, nil
 }
 
-// commandsFirst makes the commands of ours the first in PATH.
+// commandsFirst puts our commands first in PATH.
 func commandsFirst(l *launch.Launch, env []string) []string {
 	if len(l.Commands) == 0 || l.Image == "" {
 		return env

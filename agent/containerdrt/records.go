@@ -15,24 +15,24 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Kinds of files in Config.Dir, one each an attempt.
+// Kinds of files in Config.Dir, one of each per attempt.
 const (
-	kindTry     = "try"     // how often its container was made
-	kindHelper  = "helper"  // what the helper is to do
-	kindStarted = "started" // when its first process was let go
-	kindSignal  = "signal"  // what Signal ended it with in the name of
+	kindTry     = "try"     // how often its container was created
+	kindHelper  = "helper"  // the helper's instructions
+	kindStarted = "started" // when its first process was released
+	kindSignal  = "signal"  // the signal on whose behalf Signal killed it
 	kindExit    = "exit"    // how it ended
 )
 
-// records are the files that a node keeps of its attempts.
+// records are the files that a node keeps about its attempts.
 type records struct{ dir string }
 
-// file is where a kind of record of an attempt is.
+// file returns the path of an attempt's record of a kind.
 func (r records) file(id cluster.AttemptID, kind string) string {
 	return filepath.Join(r.dir, id.String()+"."+kind)
 }
 
-// startedAt is when the first process was about to be let go, zero when it never was.
+// startedAt returns when the first process was about to be released, zero if it never was.
 func (r records) startedAt(id cluster.AttemptID) time.Time {
 	data, err := os.ReadFile(r.file(id, kindStarted))
 	if err != nil {
@@ -45,7 +45,7 @@ func (r records) startedAt(id cluster.AttemptID) time.Time {
 	return t
 }
 
-// writeExit records an exit on disk before anybody may delete the task.
+// writeExit records an exit on disk before the task may be deleted.
 func (r records) writeExit(id cluster.AttemptID, t *runtime.Task) error {
 	data, err := json.Marshal(t)
 	if err != nil {
@@ -85,7 +85,7 @@ func (r records) readExit(id cluster.AttemptID, t *runtime.Task) (bool, error) {
 	return true, nil
 }
 
-// actedFor is the signal in whose name Signal killed a task.
+// actedFor returns the signal on whose behalf Signal killed a task.
 func (r records) actedFor(id cluster.AttemptID) (syscall.Signal, bool) {
 	data, err := os.ReadFile(r.file(id, kindSignal))
 	if err != nil {
@@ -95,12 +95,12 @@ func (r records) actedFor(id cluster.AttemptID) (syscall.Signal, bool) {
 	return syscall.Signal(n), err == nil
 }
 
-// begin writes down that from here on a task may have run, whatever becomes of us.
+// begin records that from here on the task may have run, even if we die.
 func (r records) begin(id cluster.AttemptID) error {
 	return os.WriteFile(r.file(id, kindStarted), []byte(time.Now().Format(time.RFC3339Nano)), 0o600)
 }
 
-// forget removes what there is of an attempt but the number of its tries.
+// forget removes all records of an attempt except the number of its tries.
 func (r records) forget(id cluster.AttemptID) error {
 	for _, kind := range []string{kindHelper, kindStarted, kindSignal, kindExit} {
 		if err := os.Remove(r.file(id, kind)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -18,13 +18,13 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 )
 
-// ourPlaces are where runc mounts into an image's root. What is there must be
-// a directory or nothing: several of runc's holes began with a link in its way
-// (CVE-2019-19921, CVE-2021-30465, CVE-2023-27561), and none of them is
-// reached through a root that has no such link.
+// ourPlaces are where runc mounts into an image's root. Each must be a directory or absent:
+// several of runc's vulnerabilities began with a link in its way (CVE-2019-19921,
+// CVE-2021-30465, CVE-2023-27561), and none of them can be reached through a root without
+// such a link.
 var ourPlaces = []string{"proc", "sys", "dev", "dev/pts", "dev/shm", "dev/mqueue", "etc", "run", "tmp", ".berth", ".berth/lib", ".berth/bin"}
 
-// checkPlaces refuses a root that has something else there.
+// checkPlaces rejects a root that has anything else there.
 func checkPlaces(root string) error {
 	for _, name := range ourPlaces {
 		st, err := os.Lstat(filepath.Join(root, name))
@@ -50,16 +50,16 @@ func kindOf(m fs.FileMode) string {
 	}
 }
 
-// imageLook is what was seen of images, by their digests, once for each: what a
-// digest names never changes.
+// imageLook caches what was seen of images by digest, once for each: what a digest names
+// never changes.
 type imageLook struct {
 	client *containerd.Client
 	cfg    *Config
-	sound  sync.Map // whose roots were looked at
+	sound  sync.Map // whose roots were checked
 	envs   sync.Map // their environments
 }
 
-// env is readImage once for each image.
+// env is readImage, once for each image.
 func (k *imageLook) env(ctx context.Context, img containerd.Image) ([]string, error) {
 	digest := img.Target().Digest
 	if env, ok := k.envs.Load(digest); ok {
@@ -72,8 +72,8 @@ func (k *imageLook) env(ctx context.Context, img containerd.Image) ([]string, er
 	return env, err
 }
 
-// root checks the root of an image once for its content, and the working
-// directory of l each time.
+// root checks the root of an image once per digest, and the working directory of l each
+// time.
 func (k *imageLook) root(ctx context.Context, img containerd.Image, l *launch.Launch, b *binds) error {
 	digest := img.Target().Digest.String()
 	if _, seen := k.sound.Load(digest); !seen {
@@ -94,13 +94,13 @@ func (k *imageLook) root(ctx context.Context, img containerd.Image, l *launch.La
 	})
 }
 
-// into mounts the root of an unpacked image for reading while f runs.
+// into mounts the root of an unpacked image read-only while f runs.
 func (k *imageLook) into(ctx context.Context, img containerd.Image, f func(root string) error) error {
 	ctx, done, err := k.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(callDeadline))
 	if err != nil {
 		return fmt.Errorf("look into image: %w", err)
 	}
-	defer func() { _ = done(context.WithoutCancel(ctx)) }() // else it expires
+	defer func() { _ = done(context.WithoutCancel(ctx)) }() // otherwise it expires
 	layers, err := img.RootFS(ctx)
 	if err != nil {
 		return fmt.Errorf("look into image: %w", err)
@@ -123,9 +123,9 @@ func (k *imageLook) into(ctx context.Context, img containerd.Image, f func(root 
 	return err
 }
 
-// chainID names the snapshot of an image's layers, lowest first: that of one
-// layer is its digest, and more are chained to it as the OCI image
-// specification says (config.md, "Layer ChainID").
+// chainID names the snapshot of an image's layers, given lowest first: for one layer it is
+// its digest, and further layers are chained to it as the OCI image specification says
+// (config.md, "Layer ChainID").
 func chainID(layers []string) string {
 	id := ""
 	for i, layer := range layers {

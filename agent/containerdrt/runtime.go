@@ -1,5 +1,5 @@
-// Package containerdrt runs attempts as containers under containerd. It is the
-// only package that imports containerd.
+// Package containerdrt runs attempts as containers under containerd. Only it and the
+// packages below it import containerd.
 package containerdrt
 
 import (
@@ -27,22 +27,22 @@ import (
 
 // Config describes a Runtime.
 type Config struct {
-	// Address is containerd's socket, Namespace the one of our containers.
+	// Address is containerd's socket, Namespace the namespace of our containers.
 	Address, Namespace string
-	// Dir holds output specs and exit records; root's alone.
+	// Dir holds output specs and exit records; only root may access it.
 	Dir string
-	// CgroupParent is the group under which each attempt gets its own.
+	// CgroupParent is the control group below which each attempt gets its own.
 	CgroupParent string
-	// Inside is the program that stands beside jobs, which is package inside's;
-	// Program is what a job's commands in an image are.
+	// Inside is the helper program in jobs, see package inside; Program is what provides a
+	// job's commands in an image.
 	Inside, Program string
-	// PullPause is how long to wait before a registry is asked again, the
-	// first time; 0 is 2 s. It doubles each time.
+	// PullPause is the wait before a registry is asked again the first time; 0 means 2 s.
+	// It doubles each time.
 	PullPause time.Duration
-	// Policy is what the node gives its containers.
+	// Policy is what the node grants its containers.
 	Policy Policy
-	// Devices turns the CDI names of a launch into what a container gets; nil
-	// reads the node's own specifications.
+	// Devices turns the CDI names of a launch into what a container gets; nil reads the
+	// node's own specifications.
 	Devices *cdi.Injector
 	Log     *slog.Logger
 }
@@ -66,7 +66,7 @@ type Runtime struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
-	// What it knows and does, each with what that needs.
+	// Its parts, each with only what it needs.
 	records records
 	tries   *tryBook
 	firsts  *firsts.Processes
@@ -92,7 +92,7 @@ func (p puller) Pulls(ctx context.Context) map[cluster.AttemptID]cluster.Pull {
 	}
 	under, err := p.images.client.ContentStore().ListStatuses(p.images.with(ctx))
 	if err != nil {
-		under = nil // whole layers are known all the same
+		under = nil // complete layers are known all the same
 	}
 	out := make(map[cluster.AttemptID]cluster.Pull, len(by))
 	for id, of := range by {
@@ -104,7 +104,7 @@ func (p puller) Pulls(ctx context.Context) map[cluster.AttemptID]cluster.Pull {
 // Held implements runtime.Puller.
 func (p puller) Held(ctx context.Context) ([]string, error) { return p.images.names(ctx) }
 
-// Open connects to containerd and begins to wait for the tasks that run.
+// Open connects to containerd and starts to wait for the running tasks.
 func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -155,7 +155,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	return r, nil
 }
 
-// furnish makes the parts of a runtime.
+// furnish creates the parts of a runtime.
 func (r *Runtime) furnish(h cgroup.Hierarchy) {
 	r.records = records{dir: r.cfg.Dir}
 	r.tries, r.firsts = newTryBook(r.records), firsts.New()
@@ -166,8 +166,8 @@ func (r *Runtime) furnish(h cgroup.Hierarchy) {
 	r.clearer = &clearer{cfg: &r.cfg, client: r.client, groups: h, gates: r.gates, tries: r.tries}
 }
 
-// adopt holds the first process of a task that an earlier agent started, if it
-// is still there: its number may have gone to another process meanwhile.
+// adopt tracks the first process of a task that an earlier agent started, if it still
+// exists: its pid may have been reused meanwhile.
 func (r *Runtime) adopt(ctx context.Context, t runtime.Task) {
 	r.firsts.Hold(t.ID, t.PID)
 	if now, err := r.Inspect(ctx, t.ID); err != nil || now.Phase != runtime.Running {
@@ -175,8 +175,8 @@ func (r *Runtime) adopt(ctx context.Context, t runtime.Task) {
 	}
 }
 
-// answer waits until containerd does: after a boot or a crash it may come up
-// later than we do.
+// answer waits until containerd answers: after a boot or a crash it may come up later than
+// we do.
 func (r *Runtime) answer(ctx context.Context) error {
 	deadline := time.Now().Add(answerWait)
 	for {
@@ -195,7 +195,7 @@ func (r *Runtime) answer(ctx context.Context) error {
 	}
 }
 
-// Close lets go of containerd; containers go on.
+// Close disconnects from containerd; containers keep running.
 func (r *Runtime) Close() error {
 	r.stop()
 	r.wg.Wait()
@@ -221,8 +221,8 @@ func (r *Runtime) task(ctx context.Context, id cluster.AttemptID) (containerd.Ta
 	return taskOf(ctx, c)
 }
 
-// await announces when a task stops. When the connection breaks it waits
-// anew: only a stopped task tells an exit code.
+// await announces when a task stops. When the connection breaks it waits again: only a
+// stopped task reports an exit code.
 func (r *Runtime) await(id cluster.AttemptID) {
 	r.mu.Lock()
 	_, already := r.waiting[id]
@@ -232,7 +232,7 @@ func (r *Runtime) await(id cluster.AttemptID) {
 	}
 }
 
-// awaitWith does so with what endTogether returned.
+// awaitWith is await with the function that endTogether returned.
 func (r *Runtime) awaitWith(id cluster.AttemptID, disarm func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,9 +265,9 @@ func (r *Runtime) awaitWith(id cluster.AttemptID, disarm func()) {
 	})
 }
 
-// endTogether has an OOM kill of one process of a task end them all, until the
-// returned function is called. The kernel goes on with version 2's way of it
-// while no agent runs; under version 1 the next agent makes up for it.
+// endTogether makes an OOM kill of one process of a task end them all, until the returned
+// function is called. Under cgroup version 2 the kernel does so even while no agent runs;
+// under version 1 the next agent makes up for it.
 func (r *Runtime) endTogether(id cluster.AttemptID) func() {
 	warn := func(err error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it has ended
@@ -308,7 +308,7 @@ func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
 	return r.tries.forget(id)
 }
 
-// clear removes all of an attempt but the number of its tries.
+// clear removes everything of an attempt but the number of its tries.
 func (r *Runtime) clear(ctx context.Context, id cluster.AttemptID) error {
 	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
 	defer cancel()
@@ -325,7 +325,7 @@ func (r *Runtime) clear(ctx context.Context, id cluster.AttemptID) error {
 	if err != nil {
 		return err
 	}
-	// A shim that died leaves processes and groups.
+	// A shim that died leaves processes and control groups.
 	g := r.group(id)
 	if err := errors.Join(g.Kill(), g.Remove()); err != nil {
 		return fmt.Errorf("delete: %w", err)
@@ -337,5 +337,5 @@ func (r *Runtime) clear(ctx context.Context, id cluster.AttemptID) error {
 	return r.records.forget(id)
 }
 
-// Group is the control group of an attempt.
+// Group returns the control group of an attempt.
 func (r *Runtime) Group(id cluster.AttemptID) *cgroup.Group { return r.group(id) }

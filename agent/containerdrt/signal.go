@@ -72,10 +72,10 @@ func (r *Runtime) Broadcast(ctx context.Context, id cluster.AttemptID, sig sysca
 	return r.Signal(ctx, id, sig)
 }
 
-// droppedByKernel reports whether a process would be ended by sig, were it not
-// the first of its pid namespace: those the kernel spares unless they handle
-// the signal (pid_namespaces(7)). Programs written for no container, which is
-// most, count on the default, so that Signal does what it says.
+// droppedByKernel reports whether sig would end a process that is spared only because it is
+// the first of its pid namespace: the kernel drops signals that such a process does not
+// handle (pid_namespaces(7)). Most programs are not written for containers and count on the
+// default, so Signal does what it says.
 func droppedByKernel(pid int, sig syscall.Signal) bool {
 	switch sig {
 	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGXCPU:
@@ -90,8 +90,8 @@ func droppedByKernel(pid int, sig syscall.Signal) bool {
 	return err == nil && first && taken&(1<<(sig-1)) == 0
 }
 
-// readSignalState reads /proc/PID/status: whether the process is the first of
-// a pid namespace below ours, and which signals it handles or ignores.
+// readSignalState parses /proc/PID/status: whether the process is the first of a pid
+// namespace below ours, and which signals it handles or ignores.
 func readSignalState(status []byte) (first bool, taken uint64, err error) {
 	sc := bufio.NewScanner(bytes.NewReader(status))
 	seen := 0

@@ -21,10 +21,10 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 )
 
-// cpuPeriod is the time over which a cap of the CPU is kept, in microseconds.
+// cpuPeriod is the period over which a CPU cap is enforced, in microseconds.
 const cpuPeriod = 100_000
 
-// builder makes the specification of each container.
+// builder builds the specification of each container.
 type builder struct {
 	cfg     *Config
 	records records
@@ -32,9 +32,9 @@ type builder struct {
 	roots   hostRoots
 }
 
-// specOpts builds the OCI spec of an attempt. Nothing in it comes from an
-// image but the PATH: no user, label, hook, capability or device. Cards come from
-// CDI specifications alone, after all that might undo them.
+// specOpts builds the OCI spec of an attempt. Nothing in it comes from an image except
+// PATH: no user, label, hook, capability or device. GPUs come from CDI specifications
+// alone, applied after everything that might undo them.
 func (b *builder) specOpts(l *launch.Launch, imageEnv []string, mounts *binds) ([]oci.SpecOpts, error) {
 	env, odd := splitEnv(l.Env)
 	if len(odd) > 0 && l.Image != "" {
@@ -63,13 +63,13 @@ func (b *builder) specOpts(l *launch.Launch, imageEnv []string, mounts *binds) (
 		if err != nil {
 			return nil, err
 		}
-		// The node's own /etc and /run are there already. In the host's pid
-		// namespace the job is not pid 1, for which the kernel drops SIGTERM;
-		// the shim ends what it leaves behind by its control group.
+		// The node's own /etc and /run are there already. In the host's pid namespace the
+		// job is not pid 1, for which the kernel drops SIGTERM; the shim kills what it
+		// leaves behind by its control group.
 		opts = append(opts, oci.WithHostNamespace(specs.PIDNamespace), oci.WithoutRunMount,
 			oci.WithoutMounts("/etc/hosts", "/etc/resolv.conf"), oci.WithRootFSPath(root), oci.WithMounts(node),
-			// The helper goes to the directory itself: runc would make one that
-			// is not there, as root.
+			// The helper changes to the directory itself: runc would create a missing one,
+			// as root.
 			oci.WithProcessCwd("/"), oci.WithProcessArgs(jobside.Binary, jobside.LoggerArg, jobside.File))
 	} else {
 		args, helper, err := b.imageArgs(l)
@@ -96,8 +96,8 @@ func (b *builder) specOpts(l *launch.Launch, imageEnv []string, mounts *binds) (
 	return append(opts, seccomp.WithDefaultProfile()), nil
 }
 
-// writeHelperSpec writes what the helper reads. The job's user may read the
-// file, but reaches it only where it is mounted in a container of the user's.
+// writeHelperSpec writes the helper's instructions. The job's user may read the file, but
+// can reach it only where it is mounted in one of the user's containers.
 func (b *builder) writeHelperSpec(l *launch.Launch) error {
 	bare := *l
 	bare.Env = nil
@@ -112,7 +112,7 @@ func (b *builder) writeHelperSpec(l *launch.Launch) error {
 	return os.WriteFile(b.records.file(l.ID, kindHelper), data, 0o644)
 }
 
-// limits are what the control group and the kernel keep a job to.
+// limits are the limits that the control group and the kernel enforce on a job.
 func (b *builder) limits(l *launch.Launch, p Policy) []oci.SpecOpts {
 	files := fileLimit(p.Files)
 	opts := []oci.SpecOpts{
@@ -137,7 +137,7 @@ func (b *builder) limits(l *launch.Launch, p Policy) []oci.SpecOpts {
 	return opts
 }
 
-// caps are those limits that must be found in force before a job starts.
+// caps are the limits that must be verified to be in force before a job starts.
 func (b *builder) caps(l *launch.Launch) cgroup.Limits {
 	c := cgroup.Limits{MemBytes: l.MemBytes, CPUSet: b.cfg.Policy.CPUSet}
 	if b.cfg.Policy.HardCPU && !l.WeighCores {
@@ -146,8 +146,8 @@ func (b *builder) caps(l *launch.Launch) cgroup.Limits {
 	return c
 }
 
-// fileLimit is how many files a job may open: not more than we may, since not
-// every root can raise that.
+// fileLimit returns how many files a job may open: no more than we may, since not every
+// root can raise that.
 func fileLimit(want uint64) uint64 {
 	var own unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil {
@@ -171,8 +171,8 @@ func keepPath(image, job []string) []string {
 	return []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"}
 }
 
-// splitEnv tells apart what a container's configuration can carry, which is
-// text, from the rest, which a host job's helper adds.
+// splitEnv separates what a container's configuration can carry, which is text, from the
+// rest, which a host job's helper adds.
 func splitEnv(env []string) (text, odd []string) {
 	for _, e := range env {
 		if utf8.ValidString(e) {
@@ -191,7 +191,7 @@ func withEnv(env []string) oci.SpecOpts {
 	}
 }
 
-// withUser sets numbers and nothing else: no name is looked up in an image.
+// withUser sets numeric ids only: no name is looked up in an image.
 func withUser(l *launch.Launch) oci.SpecOpts {
 	return func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 		s.Process.User = specs.User{UID: l.UID, GID: l.GID, AdditionalGids: l.Groups}

@@ -17,10 +17,10 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Each try to make a container has a name and a control group of its own, that
-// of the attempt and from the second try on a number. containerd clears up
-// after a shim that ended, and after a request that was given up, when it gets
-// round to it, and then has runc kill whatever has the name.
+// Each try to create a container has its own name and control group: the attempt's, with a
+// number from the second try on. containerd cleans up after a shim that ended, and after an
+// abandoned request, when it gets round to it, and then has runc kill whatever has that
+// name.
 
 func nameOf(id cluster.AttemptID, try int) string {
 	if try <= 1 {
@@ -29,7 +29,7 @@ func nameOf(id cluster.AttemptID, try int) string {
 	return id.String() + "." + strconv.Itoa(try)
 }
 
-// parseName reads what nameOf wrote.
+// parseName parses what nameOf returned.
 func parseName(name string) (id cluster.AttemptID, try int, err error) {
 	first, no, again := strings.Cut(name, ".")
 	if id, err = cluster.ParseAttemptID(first); err != nil {
@@ -43,24 +43,24 @@ func parseName(name string) (id cluster.AttemptID, try int, err error) {
 	return id, try, nil
 }
 
-// tries says which there were.
+// tries counts the tries of an attempt.
 type tries struct {
 	last    int // the newest, 0 before the first
-	cleared int // up to here nothing is left of them
+	cleared int // nothing is left of the tries up to this one
 }
 
 func (r *Runtime) group(id cluster.AttemptID) *cgroup.Group {
 	return r.clearer.groupOf(r.tries.name(id))
 }
 
-// tryBook knows how often the container of each attempt was made. It is safe for
+// tryBook records how often the container of each attempt was created. It is safe for
 // concurrent use.
 type tryBook struct {
 	records records
 
 	mu    sync.Mutex
 	tries map[cluster.AttemptID]tries
-	// changing is held while numbers change, on disk too.
+	// changing is held while numbers change, including on disk.
 	changing sync.Mutex
 }
 
@@ -92,11 +92,10 @@ func (b *tryBook) of(id cluster.AttemptID) tries {
 	return t
 }
 
-// change keeps what by makes of an attempt's tries, unless they were
-// forgotten. The file is written beside and renamed: half a number is another
-// one.
+// change applies by to an attempt's tries, unless they were forgotten. The file is replaced
+// by renaming: half a number would be another number.
 func (b *tryBook) change(id cluster.AttemptID, by func(*tries)) error {
-	b.changing.Lock() // over the file, too: it has two writers
+	b.changing.Lock() // also guards the file, which has two writers
 	defer b.changing.Unlock()
 	t := b.of(id)
 	if by(&t); t.last == 0 {
@@ -115,10 +114,10 @@ func (b *tryBook) change(id cluster.AttemptID, by func(*tries)) error {
 	return nil
 }
 
-// name is that of the attempt's container.
+// name returns the name of the attempt's container.
 func (b *tryBook) name(id cluster.AttemptID) string { return nameOf(id, b.of(id).last) }
 
-// forget is for an attempt of which nothing is left.
+// forget drops an attempt of which nothing is left.
 func (b *tryBook) forget(id cluster.AttemptID) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
@@ -133,9 +132,9 @@ func (b *tryBook) forget(id cluster.AttemptID) error {
 	return nil
 }
 
-// nextTry makes way for a container of an attempt that has none, or one that
-// certainly never began. No process of an earlier try is left afterwards; the
-// rest is cleared away later, since a node in trouble has better to do.
+// nextTry makes way for a container of an attempt that has none, or one that certainly
+// never began. No process of an earlier try remains afterwards; the rest is removed later,
+// since a node in trouble has more urgent work.
 func (r *Runtime) nextTry(id cluster.AttemptID) error {
 	if r.tries.of(id).last > 0 {
 		if err := r.group(id).Kill(); err != nil {
@@ -152,10 +151,9 @@ func (r *Runtime) nextTry(id cluster.AttemptID) error {
 	return r.tries.change(id, func(t *tries) { t.last++ })
 }
 
-// tidy clears earlier tries away behind the one that was made, which is what
-// first, its first process, is for: beside the directory in which its shim works
-// lie those of the others, and containerd forgets them when it dies at certain
-// moments.
+// tidy removes earlier tries once the new one exists, for which it needs first, its first
+// process: the directories of the others are next to the one in which its shim works, and
+// containerd forgets them if it dies at certain moments.
 func (r *Runtime) tidy(id cluster.AttemptID, first int) {
 	last := r.tries.of(id).last
 	if last <= 1 {
@@ -176,7 +174,7 @@ func (r *Runtime) tidy(id cluster.AttemptID, first int) {
 		}
 		for n := 1; n < last && beside != ""; n++ {
 			name := nameOf(id, n)
-			_ = shimproc.RemoveBundle(filepath.Join(beside, name), r.cfg.Namespace, name) // it is seldom there
+			_ = shimproc.RemoveBundle(filepath.Join(beside, name), r.cfg.Namespace, name) // it rarely exists
 		}
 	})
 }

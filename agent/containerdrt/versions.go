@@ -12,8 +12,8 @@ import (
 
 const versionTimeout = 5 * time.Second
 
-// checkVersions warns, in one line, of releases with known holes and of what
-// is missing. Whether to run with them at all is for who starts the agent.
+// checkVersions warns, in one line, of releases with known vulnerabilities and of what is
+// missing. The administrator decides whether to run with them.
 func (r *Runtime) checkVersions(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
@@ -24,7 +24,7 @@ func (r *Runtime) checkVersions(ctx context.Context) {
 	}
 	v, verr := r.client.Version(r.with(ctx))
 	if verr != nil {
-		return // who needs it next says so
+		return // reported when next needed
 	}
 	if notes := notes(v.Version, runc, err); len(notes) > 0 {
 		r.cfg.Log.Warn("containers may be less safe than they should be; install current versions, or make sure that your distribution has mended these",
@@ -32,7 +32,7 @@ func (r *Runtime) checkVersions(ctx context.Context) {
 	}
 }
 
-// notes lists what there is to warn of.
+// notes returns what to warn of.
 func notes(containerd, runc string, runcErr error) []string {
 	var out []string
 	if runcErr != nil {
