@@ -17,16 +17,15 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 )
 
-// busyboxRef names the image that ImportBusybox makes.
+// busyboxRef is the name of the image that ImportBusybox imports.
 const busyboxRef = "berth.test/busybox:static"
 
 // applets are the commands that the image has.
 var applets = []string{"sh", "true", "false", "sleep", "cat", "echo", "id", "env", "pwd", "ls", "stat", "mount", "kill", "touch", "dd", "head", "tail", "grep", "ps", "df"}
 
-// ImportBusybox makes an image of the machine's own /bin/busybox and imports
-// it, so that tests need no registry. Its configuration asks for much that a
-// job must not get from an image: to be root, and LD_, CUDA_ and NVIDIA_
-// variables.
+// ImportBusybox builds an image from the machine's own /bin/busybox and imports it, so that
+// tests need no registry. Its configuration asks for much that a job must not get from an
+// image: to be root, and LD_, CUDA_ and NVIDIA_ variables.
 func (d *Daemon) ImportBusybox(ctx context.Context, namespace string) (ref string, err error) {
 	archive, err := BusyboxArchive("")
 	if err != nil {
@@ -43,8 +42,8 @@ func (d *Daemon) ImportBusybox(ctx context.Context, namespace string) (ref strin
 	return busyboxRef, nil
 }
 
-// BusyboxArchive is the image that ImportBusybox imports: an OCI image layout of one
-// layer in a tar file. Its file /plain/text holds text, by which images differ.
+// BusyboxArchive returns the image that ImportBusybox imports: an OCI image layout of one
+// layer in a tar file. Its file /plain/text holds text, which distinguishes images.
 func BusyboxArchive(text string) (io.Reader, error) {
 	bin, err := os.ReadFile("/bin/busybox")
 	if err != nil {

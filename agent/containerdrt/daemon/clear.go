@@ -22,8 +22,8 @@ import (
 
 const clearTimeout = 20 * time.Second
 
-// clear ends and deletes every container, so that runc takes down what it put
-// up. It needs a containerd that answers; killShims is for when there is none.
+// clear ends and deletes every container, so that runc removes what it set up. It needs a
+// containerd that answers; killShims is for when there is none.
 func (d *Daemon) clear() error {
 	ctx, cancel := context.WithTimeout(context.Background(), clearTimeout)
 	defer cancel()
@@ -77,9 +77,9 @@ func remove(ctx context.Context, c containerd.Container) error {
 	return nil
 }
 
-// killContainer has runc end the container of a shim and take down what it
-// put up, in place of the shim, which the caller ends first. Then it ends what
-// has left the container's first process but not its control group.
+// killContainer has runc end the container of a shim and remove what it set up, in place of
+// the shim, which the caller ends first. Then it kills what has left the container's first
+// process but not its control group.
 func killContainer(s shimproc.Shim) error {
 	group, gerr := groupOf(children(s.PID))
 	if err := s.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -90,7 +90,7 @@ func killContainer(s shimproc.Shim) error {
 		return fmt.Errorf("runc delete %s: %w: %s", s.ID, err, out)
 	}
 	if gerr != nil {
-		return nil // no process of it lives
+		return nil // none of its processes is alive
 	}
 	h, err := cgroup.Detect()
 	if err != nil {
@@ -103,8 +103,8 @@ func killContainer(s shimproc.Shim) error {
 // runcRoot is where shims keep runc's state unless a client says otherwise.
 const runcRoot = "/run/containerd/runc"
 
-// groupOf is the path of the first living process in the hierarchy that counts
-// memory.
+// groupOf returns the path of the first living process in the memory controller's
+// hierarchy.
 func groupOf(pids []int) (string, error) {
 	for _, pid := range pids {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
@@ -118,7 +118,7 @@ func groupOf(pids []int) (string, error) {
 	return "", errors.New("no process in a control group")
 }
 
-// memoryGroup reads /proc/PID/cgroup.
+// memoryGroup parses /proc/PID/cgroup.
 func memoryGroup(text string) string {
 	unified := ""
 	for line := range strings.Lines(text) {

@@ -1,5 +1,5 @@
-// Package daemon starts a containerd of one's own, for development clusters
-// and tests: with its own state and socket, and nothing left when it stops.
+// Package daemon starts a private containerd, for development clusters and tests: with its
+// own state and socket, and nothing left when it stops.
 package daemon
 
 import (
@@ -21,7 +21,7 @@ import (
 
 // Config describes a Daemon.
 type Config struct {
-	// Dir holds all its state; the path must be short, since sockets lie in it.
+	// Dir holds all its state; the path must be short, since it contains sockets.
 	Dir string
 }
 
@@ -33,7 +33,7 @@ type Daemon struct {
 }
 
 const (
-	// maxSocketPath is what fits into sockaddr_un, with an end.
+	// maxSocketPath is what fits into sockaddr_un with its terminating NUL.
 	maxSocketPath = 107
 	startTimeout  = 2 * time.Minute
 	stopTimeout   = 10 * time.Second
@@ -50,7 +50,7 @@ oom_score = 0
   address = %q
 `
 
-// Installed says what is missing on this machine.
+// Installed reports what is missing on this machine.
 func Installed() error {
 	for _, b := range []string{"containerd", "containerd-shim-runc-v2", "runc"} {
 		if _, err := exec.LookPath(b); err != nil {
@@ -83,10 +83,10 @@ func (d *Daemon) path(parts ...string) string {
 	return filepath.Join(append([]string{d.dir}, parts...)...)
 }
 
-// Socket is where containerd answers.
+// Socket returns the path of containerd's socket.
 func (d *Daemon) Socket() string { return d.path("c.sock") }
 
-// Restart starts containerd again after Kill; containers have gone on.
+// Restart starts containerd again after Kill; containers have kept running.
 func (d *Daemon) Restart(ctx context.Context) error {
 	log, err := os.OpenFile(d.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -119,20 +119,20 @@ func (d *Daemon) Restart(ctx context.Context) error {
 	}
 }
 
-// Kill ends containerd as a crash would. Shims and containers go on.
+// Kill ends containerd as a crash would. Shims and containers keep running.
 func (d *Daemon) Kill() error {
 	err := d.cmd.Process.Kill()
 	<-d.done
 	return err
 }
 
-// Stop ends every container, containerd and every shim it started, and
-// unmounts what they left.
+// Stop ends every container, containerd and every shim that it started, and unmounts what
+// they left.
 func (d *Daemon) Stop() error {
 	select {
 	case <-d.done: // it was killed
 	default:
-		// What this leaves, killShims ends.
+		// killShims ends whatever this leaves.
 		_ = d.clear()
 	}
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)

@@ -1,6 +1,6 @@
-// Package firsts is what a node knows of the first processes of containers while it
-// holds them: a descriptor of each, from which the kernel tells how it ended, and
-// what its shim had counted of storage before the job was let go.
+// Package firsts tracks the first processes of a node's containers: it holds a descriptor
+// of each, from which the kernel tells how it ended, and what its shim had counted of
+// storage before the job was released.
 package firsts
 
 import (
@@ -13,29 +13,27 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// The shim tells how a task ended in one number, as a shell does: 137 is both
-// an exit with 137 and a death by SIGKILL. The kernel knows better, and since
-// Linux 6.15 tells whoever holds a descriptor of the process from before its
-// end (pidfd_open(2), PIDFD_GET_INFO). Where it does not, or where the task
-// ended while no agent ran, the shim's number has to do, and is taken as a
-// signal.
+// The shim reports how a task ended as one number, as a shell does: 137 is both an exit
+// with 137 and a death by SIGKILL. The kernel is precise, and since Linux 6.15 tells the
+// holder of a descriptor opened before the process ended (pidfd_open(2), PIDFD_GET_INFO).
+// Where it does not, or where the task ended while no agent was running, the shim's number
+// has to do, and is taken as a signal.
 
-// Processes are the first processes that are held, by attempt. It is safe for
-// concurrent use.
+// Processes holds first processes by attempt. It is safe for concurrent use.
 type Processes struct {
 	mu    sync.Mutex
 	fds   map[cluster.AttemptID]int // descriptors of the processes
 	shims map[cluster.AttemptID]shim
-	// listened names the attempts whose out-of-memory kills somebody looks after.
+	// listened names the attempts whose out-of-memory kills are being handled.
 	listened map[cluster.AttemptID]struct{}
 }
 
-// New holds none.
+// New returns a Processes that holds none.
 func New() *Processes {
 	return &Processes{fds: map[cluster.AttemptID]int{}, shims: map[cluster.AttemptID]shim{}, listened: map[cluster.AttemptID]struct{}{}}
 }
 
-// Hold opens the first process of a task that has not ended.
+// Hold opens the first process of a running task.
 func (p *Processes) Hold(id cluster.AttemptID, pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -49,7 +47,7 @@ func (p *Processes) Hold(id cluster.AttemptID, pid int) {
 	p.fds[id] = fd
 }
 
-// LetGo closes what Hold opened, and forgets all else of the attempt.
+// LetGo closes what Hold opened, and forgets everything else about the attempt.
 func (p *Processes) LetGo(id cluster.AttemptID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +70,7 @@ func (p *Processes) End(id cluster.AttemptID) (syscall.WaitStatus, bool) {
 	return endOf(fd)
 }
 
-// endOf asks the kernel of one descriptor.
+// endOf asks the kernel about one descriptor.
 func endOf(pidfd int) (syscall.WaitStatus, bool) {
 	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
 	if err := unix.IoctlPidfdInfo(pidfd, &info); err != nil || info.Mask&unix.PIDFD_INFO_EXIT == 0 {
@@ -81,17 +79,16 @@ func endOf(pidfd int) (syscall.WaitStatus, bool) {
 	return syscall.WaitStatus(info.Exit_code), true
 }
 
-// shim is the parent of a first process. The kernel adds to its counts those
-// of every process that it waited for, and so, once the task has stopped, all
-// that the job read and wrote.
+// shim is the parent of a first process. The kernel adds to its counters those of every
+// process that it waited for, and so, once the task has stopped, all that the job read and
+// wrote.
 type shim struct {
 	pid  int
-	base proc.IO // before the job was let go
+	base proc.IO // before the job was released
 }
 
-// HoldShim remembers what the parent of a created first process has counted so
-// far. For tasks of an earlier agent nobody does: their I/O is what was seen
-// while they ran.
+// HoldShim records what the parent of a created first process has counted so far. This is
+// not done for tasks of an earlier agent: their I/O is what was seen while they ran.
 func (p *Processes) HoldShim(id cluster.AttemptID, first int) {
 	pid, err := proc.Parent(first)
 	if err != nil || pid <= 1 {
@@ -106,8 +103,8 @@ func (p *Processes) HoldShim(id cluster.AttemptID, first int) {
 	p.shims[id] = shim{pid, base}
 }
 
-// Storage is what a task that has stopped read and wrote, zero when it is not
-// known. The shim is there until the task is deleted.
+// Storage returns what a stopped task read and wrote, zero when unknown. The shim exists
+// until the task is deleted.
 func (p *Processes) Storage(id cluster.AttemptID) proc.IO {
 	p.mu.Lock()
 	s, ok := p.shims[id]
@@ -122,14 +119,14 @@ func (p *Processes) Storage(id cluster.AttemptID) proc.IO {
 	return io.Sub(s.base)
 }
 
-// Listen notes that somebody looks after the out-of-memory kills of an attempt.
+// Listen records that out-of-memory kills of an attempt are being handled.
 func (p *Processes) Listen(id cluster.AttemptID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.listened[id] = struct{}{}
 }
 
-// Listened reports whether somebody did since it is held.
+// Listened reports whether Listen was called since the attempt is held.
 func (p *Processes) Listened(id cluster.AttemptID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +134,7 @@ func (p *Processes) Listened(id cluster.AttemptID) bool {
 	return ok
 }
 
-// Close lets go of all.
+// Close closes all descriptors.
 func (p *Processes) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

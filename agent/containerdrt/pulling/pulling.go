@@ -1,4 +1,5 @@
-// Package pulling knows how far images are that containerd fetches from their registries.
+// Package pulling tracks the progress of images that containerd pulls from their
+// registries.
 package pulling
 
 import (
@@ -14,11 +15,11 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// maxLayers bounds what is remembered of an image: no builder makes as many.
+// maxLayers bounds what is remembered of an image: no builder creates that many.
 const maxLayers = 1024
 
-// Image is what is known of an image that is being fetched. It is safe for concurrent
-// use; a nil one is told nothing.
+// Image is what is known of an image being pulled. It is safe for concurrent use; a nil one
+// ignores everything.
 type Image struct {
 	mu     sync.Mutex
 	layers map[string]*layer // by digest
@@ -29,14 +30,14 @@ type layer struct {
 	here  bool
 }
 
-// descriptor is what is read of one of the image specification.
+// descriptor is the part that is read of an image specification's descriptor.
 type descriptor struct {
 	MediaType string `json:"mediaType"`
 	Digest    string `json:"digest"`
 	Size      int64  `json:"size"`
 }
 
-// Watch is a handler that tells p what an image consists of and what of it is here.
+// Watch wraps a handler to tell p what an image consists of and what of it is here.
 func (p *Image) Watch(h images.Handler) images.Handler {
 	if p == nil {
 		return h
@@ -44,9 +45,9 @@ func (p *Image) Watch(h images.Handler) images.Handler {
 	return images.HandlerFunc(watched(h.Handle, p.saw))
 }
 
-// watched is a handler of descriptors that tells saw, when it is done with one, of that
-// one and what it names. They go there by their JSON, which is what they are made for:
-// the type's own module is one that nothing else here needs.
+// watched wraps a handler of descriptors to call saw for each one that it is done with,
+// with that one and those that it names. They are converted through JSON, their own format:
+// the type's module is needed nowhere else here.
 func watched[D any](handle func(context.Context, D) ([]D, error), saw func(descriptor, []descriptor)) func(context.Context, D) ([]D, error) {
 	return func(ctx context.Context, d D) ([]D, error) {
 		children, err := handle(ctx, d)
@@ -61,11 +62,11 @@ func watched[D any](handle func(context.Context, D) ([]D, error), saw func(descr
 		if err == nil {
 			saw(all[0], all[1:])
 		}
-		return children, nil // whoever watches fails nothing
+		return children, nil // watching never fails the pull
 	}
 }
 
-// saw takes over that d is here, and what it names.
+// saw records that d is here, and what it names.
 func (p *Image) saw(d descriptor, children []descriptor) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +83,7 @@ func (p *Image) saw(d descriptor, children []descriptor) {
 	}
 }
 
-// State adds up how far it is, with downloads that are under way.
+// State sums up the progress, including active downloads.
 func (p *Image) State(under []content.Status) cluster.Pull {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,14 +99,14 @@ func (p *Image) State(under []content.Status) cluster.Pull {
 	return sum
 }
 
-// Images are those that are being fetched, by the attempts that need them. The zero value
-// is ready, and safe for concurrent use.
+// Images are the images being pulled, by the attempts that need them. The zero value is
+// ready to use, and safe for concurrent use.
 type Images struct {
 	mu sync.Mutex
 	by map[cluster.AttemptID]*Image
 }
 
-// Begin remembers that an image is fetched for an attempt, until end is called.
+// Begin records that an image is pulled for an attempt, until end is called.
 func (p *Images) Begin(id cluster.AttemptID) (one *Image, end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +122,7 @@ func (p *Images) Begin(id cluster.AttemptID) (one *Image, end func()) {
 	}
 }
 
-// Now are those that are being fetched.
+// Now returns the images being pulled.
 func (p *Images) Now() map[cluster.AttemptID]*Image {
 	p.mu.Lock()
 	defer p.mu.Unlock()

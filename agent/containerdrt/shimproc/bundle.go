@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tasks is the directory below containerd's state that holds the bundles, by
-// namespace and container.
+// tasks is the directory in containerd's state that holds the bundles, by namespace and
+// container.
 const tasks = "io.containerd.runtime.v2.task"
 
 // bundleFiles are what containerd and a shim put into a task's directory.
@@ -20,12 +20,11 @@ var bundleFiles = []string{
 	"config.json", "options.json", "runtime", "log", "log.json", "address", "shim-binary-path", "shim.pid", "init.pid", "bootstrap.json",
 }
 
-// RemoveBundle removes the directory of a task that nobody uses, in which the
-// shim of container id of a namespace works or worked: what is empty or known,
-// and nothing below a mount. A directory that does not lie where containerd
-// keeps its tasks, or that others than root could have put there, stays as it
-// is, which is an error. So does every directory before Linux 5.6, which cannot
-// open one without following links.
+// RemoveBundle removes the directory of an unused task, in which the shim of container id
+// of a namespace works or worked: only what is empty or known, and nothing below a mount. A
+// directory that is not where containerd keeps its tasks, or that others than root could
+// have put there, is left alone, which is an error. So is every directory before Linux 5.6,
+// which cannot open one without following links.
 func RemoveBundle(dir, namespace, id string) error {
 	all := filepath.Dir(filepath.Dir(dir))
 	if !plain(namespace) || !plain(id) || !filepath.IsAbs(dir) || filepath.Clean(dir) != dir ||
@@ -56,14 +55,14 @@ func removeIn(space int, id string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	// Of an image; else there is no mount. Unmounting takes names only: this one is
-	// looked up from the descriptor, and a link at its end is not followed.
+	// Only of an image; otherwise there is no mount. Unmounting takes only names: this one
+	// is looked up from the descriptor, and a link at its end is not followed.
 	err = unix.Unmount("/proc/self/fd/"+strconv.Itoa(fd)+"/rootfs", unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unmount the root of %s: %w", id, err)
 	}
 	for _, name := range bundleFiles {
-		_ = unix.Unlinkat(fd, name, 0) // what stays keeps the directory
+		_ = unix.Unlinkat(fd, name, 0) // what remains keeps the directory
 	}
 	_ = unix.Unlinkat(fd, "rootfs", unix.AT_REMOVEDIR)
 	_ = unix.Unlinkat(fd, "work", 0) // a link to containerd's own

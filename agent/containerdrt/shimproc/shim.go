@@ -1,6 +1,6 @@
-// Package shimproc finds the processes that containerd starts beside containers, and
-// removes what they leave. What a process says of itself in its arguments, any
-// user can have one of theirs say; here only that is believed which is root's.
+// Package shimproc finds the processes that containerd starts next to containers, and
+// removes what they leave behind. Any user can start a process with any arguments; this
+// package believes only what is certain to be root's.
 package shimproc
 
 import (
@@ -22,7 +22,7 @@ type Shim struct {
 	PID int
 	// Namespace and ID are the container's, Address is the socket of its containerd.
 	Namespace, ID, Address string
-	// Dir is the directory it works in, which is the bundle of its task.
+	// Dir is its working directory, which is the bundle of its task.
 	Dir string
 }
 
@@ -45,9 +45,9 @@ func All(address string) ([]Shim, error) {
 	return out, nil
 }
 
-// Kill ends the shim, if its number is still its own.
+// Kill ends the shim, if its pid is still its own.
 func (s Shim) Kill() error {
-	p, err := os.FindProcess(s.PID) // holds the process, and not its number
+	p, err := os.FindProcess(s.PID) // refers to the process, not to its pid
 	if err != nil {
 		return err
 	}
@@ -58,8 +58,8 @@ func (s Shim) Kill() error {
 	return p.Signal(syscall.SIGKILL)
 }
 
-// look reads what process pid is. The cheapest question, which nearly all fail,
-// comes first.
+// Of reports which shim process pid is, if it is one. The cheapest check, which nearly all
+// fail, comes first.
 func Of(pid int) (Shim, bool) {
 	base := "/proc/" + strconv.Itoa(pid)
 	data, err := os.ReadFile(base + "/cmdline")
@@ -79,7 +79,7 @@ func Of(pid int) (Shim, bool) {
 
 func named(path string) bool { return strings.HasPrefix(filepath.Base(path), "containerd-shim") }
 
-// after returns the argument behind a flag.
+// after returns the argument that follows a flag.
 func after(args []string, flag string) string {
 	if i := slices.Index(args, flag); i >= 0 && i+1 < len(args) {
 		return args[i+1]
@@ -87,10 +87,10 @@ func after(args []string, flag string) string {
 	return ""
 }
 
-// genuine reports whether pid is root's in every way, sees the files that we do,
-// and runs a program that is called a shim and that only root can have put where
-// it is. Root's alone is not enough: a user starts programs with the setuid bit,
-// with arguments and in a directory of their own.
+// genuine reports whether all ids of pid are root's, it sees the same files as we do, and
+// it runs a program that is called a shim and that only root can have put where it is.
+// Being root's is not enough: users start setuid programs, with any arguments and in a
+// directory of their own.
 func genuine(pid int) bool {
 	base := "/proc/" + strconv.Itoa(pid)
 	uids, err := proc.UIDs(pid)
@@ -107,8 +107,8 @@ func genuine(pid int) bool {
 	return err == nil && filepath.IsAbs(exe) && named(exe) && rootsOnly(filepath.Dir(exe)) == nil
 }
 
-// rootsOnly returns an error unless nobody but root can change what lies below a
-// directory: by what it is, and by what those above it are.
+// rootsOnly returns an error unless only root can change what is below a directory, judging
+// by the directory and all its parents.
 func rootsOnly(dir string) error {
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
 		var st unix.Stat_t
