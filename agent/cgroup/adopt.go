@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Adopt moves a process that somebody else started into the group, in every
-// hierarchy in which the group's own processes are held to something; what it
-// starts from now on is there, too. The group must have been made.
+// Adopt moves a process started elsewhere into the group, in every hierarchy in which the
+// group's own processes are limited; what it starts from then on is there, too. The group
+// must exist.
 func (g *Group) Adopt(pid int) error {
 	for _, m := range g.h.Others {
 		if base := filepath.Base(m); base == "devices" || base == "freezer" {

@@ -1,7 +1,6 @@
-// Package cgroup caps and measures the processes of an attempt by the
-// kernel's control groups, version 1 and 2, each controller where it is
-// mounted. It follows the kernel's documents admin-guide/cgroup-v1 and
-// admin-guide/cgroup-v2.
+// Package cgroup caps and measures the processes of an attempt with the kernel's control
+// groups, versions 1 and 2, each controller where it is mounted. It follows the kernel's
+// documents admin-guide/cgroup-v1 and admin-guide/cgroup-v2.
 package cgroup
 
 import (
@@ -21,17 +20,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hierarchy is where the controllers of a machine are mounted.
+// Hierarchy is where a machine's controllers are mounted.
 type Hierarchy struct {
-	// Unified is the mount point of cgroup v2 when the memory controller is
-	// there, else "". Memory, CPU, Account and Pids are the v1 mount points.
+	// Unified is the mount point of cgroup v2 if it has the memory controller, else "".
+	// Memory, CPU, Account and Pids are the v1 mount points.
 	Unified                    string
 	Memory, CPU, Account, Pids string
-	// CPUSet and Block are v1 mount points in which a group is made only for a
-	// limit that needs it. They are among Others too.
+	// CPUSet and Block are v1 mount points in which a group is created only for a limit
+	// that needs it. They are among Others, too.
 	CPUSet, Block string
-	// Others are the mount points of the other v1 controllers, and of cgroup
-	// v2 in a hybrid, in which an OCI runtime makes groups too.
+	// Others are the mount points of the other v1 controllers, and of cgroup v2 in a hybrid
+	// setup, in which an OCI runtime creates groups, too.
 	Others []string
 }
 
@@ -60,7 +59,7 @@ func detect(mountinfo io.Reader) (Hierarchy, error) {
 			if c, err := readFile(filepath.Join(point, "cgroup.controllers")); err == nil && slices.Contains(strings.Fields(string(c)), "memory") {
 				h.Unified = point
 			} else {
-				h.Others = append(h.Others, point) // a hybrid
+				h.Others = append(h.Others, point) // a hybrid setup
 			}
 		case "cgroup":
 			h.addV1(point, super[2])
@@ -75,8 +74,8 @@ func detect(mountinfo io.Reader) (Hierarchy, error) {
 	return h, nil
 }
 
-// Plain is h for groups that get no limit but of memory, weight and pids, by whoever makes
-// them: there are no directories of theirs elsewhere to look for.
+// Plain returns h for groups that never get limits other than memory, weight and pids: they
+// have no directories elsewhere to look for.
 func (h Hierarchy) Plain() Hierarchy {
 	h.CPUSet, h.Block, h.Others = "", "", nil
 	return h
@@ -111,10 +110,10 @@ type Group struct {
 	path string // below the mount points, "/berth/j1-a1"
 }
 
-// Open names a group without making it.
+// Open names a group without creating it.
 func (h Hierarchy) Open(path string) *Group { return &Group{h: h, path: path} }
 
-// everywhere is where the group may have directories, whoever made them.
+// everywhere returns where the group may have directories, whatever created them.
 func (g *Group) everywhere() []string {
 	out := g.dirs()
 	for _, m := range g.h.Others {
@@ -139,8 +138,8 @@ func (g *Group) dirs() []string {
 	return out
 }
 
-// ownFile is the mode of a file that is written to and was not there: never the
-// kernel's, which makes its own, but a test's, which need not be root's.
+// ownFile is the mode of a file that is written and did not exist: never a kernel file,
+// which the kernel creates itself, but a test's, which need not be root's.
 const ownFile = 0o600
 
 func write(dir, file string, v int64) error {
@@ -168,7 +167,7 @@ func (g *Group) Add(pid int) error {
 	return nil
 }
 
-// extra are the v1 directories that were made for one limit.
+// extra returns the v1 directories that were created for a single limit.
 func (g *Group) extra() []string {
 	var out []string
 	for _, m := range []string{g.h.CPUSet, g.h.Block} {
@@ -179,7 +178,7 @@ func (g *Group) extra() []string {
 	return out
 }
 
-// OOMKills is how many processes of the group the kernel ended at its cap.
+// OOMKills returns how many processes of the group the kernel killed at its cap.
 func (g *Group) OOMKills() (int64, error) {
 	path := filepath.Join(g.h.Memory, g.path, "memory.oom_control")
 	if g.h.Unified != "" {
@@ -201,8 +200,8 @@ func keyed(path, key string) (int64, error) {
 	return 0, fmt.Errorf("%s has no %s", path, key)
 }
 
-// PidsRefused is how many processes and threads were refused at the group's
-// cap, 0 when the kernel does not count them.
+// PidsRefused returns how many processes and threads were refused at the group's cap, 0
+// when the kernel does not count them.
 func (g *Group) PidsRefused() int64 {
 	mount := g.h.Pids
 	if g.h.Unified != "" {
@@ -215,8 +214,8 @@ func (g *Group) PidsRefused() int64 {
 	return n
 }
 
-// MemPeak is the high-water mark of the group's memory in bytes, 0 when the
-// kernel keeps none.
+// MemPeak returns the high-water mark of the group's memory in bytes, 0 when the kernel
+// keeps none.
 func (g *Group) MemPeak() int64 {
 	path := filepath.Join(g.h.Memory, g.path, "memory.max_usage_in_bytes")
 	if g.h.Unified != "" {
@@ -229,7 +228,7 @@ func (g *Group) MemPeak() int64 {
 	return n
 }
 
-// CPUTime is the user and system time of the group, 0 when unknown.
+// CPUTime returns the user plus system time of the group, 0 when unknown.
 func (g *Group) CPUTime() time.Duration {
 	if g.h.Unified != "" {
 		us, err := keyed(filepath.Join(g.h.Unified, g.path, "cpu.stat"), "usage_usec")
@@ -248,10 +247,9 @@ func (g *Group) CPUTime() time.Duration {
 	return time.Duration(ns)
 }
 
-// Kill sends SIGKILL to every process of the group, also to those that are
-// forked meanwhile.
+// Kill sends SIGKILL to every process of the group, including those forked meanwhile.
 func (g *Group) Kill() error {
-	// A zombie's group reads "/": the machine's own must never be meant.
+	// A zombie's group reads as "/": the machine's root group must never be killed.
 	if filepath.Clean("/"+g.path) == "/" {
 		return errors.New("refusing to kill the processes of the root control group")
 	}
@@ -275,8 +273,8 @@ func (g *Group) Kill() error {
 	return fmt.Errorf("processes of %s do not end", g.path)
 }
 
-// Signal sends sig to every process of the group but the one with the number
-// spare. What is forked meanwhile may be missed.
+// Signal sends sig to every process of the group except pid spare. It may miss processes
+// forked meanwhile.
 func (g *Group) Signal(sig syscall.Signal, spare int) error {
 	if filepath.Clean("/"+g.path) == "/" {
 		return errors.New("refusing to signal the processes of the root control group")
@@ -292,11 +290,11 @@ func (g *Group) Signal(sig syscall.Signal, spare int) error {
 	return errors.Join(errs...)
 }
 
-// signalBatch bounds how many processes are held open at once.
+// signalBatch bounds how many processes are held open at a time.
 const signalBatch = 128
 
-// signalSome holds processes open and looks again whether they are the
-// group's before it signals them: a number may go to another process.
+// signalSome holds processes open and checks again whether they belong to the group before
+// it signals them: a pid may be reused.
 func (g *Group) signalSome(pids []int, sig syscall.Signal, spare int) error {
 	held := map[int]int{}
 	defer func() {
@@ -311,7 +309,7 @@ func (g *Group) signalSome(pids []int, sig syscall.Signal, spare int) error {
 		switch fd, err := unix.PidfdOpen(pid, 0); {
 		case err == nil:
 			held[pid] = fd
-		case errors.Is(err, syscall.ESRCH), errors.Is(err, syscall.EINVAL): // gone, or no first thread
+		case errors.Is(err, syscall.ESRCH), errors.Is(err, syscall.EINVAL): // gone, or not the first thread
 		default:
 			return fmt.Errorf("hold process %d: %w", pid, err)
 		}
@@ -333,7 +331,7 @@ func (g *Group) signalSome(pids []int, sig syscall.Signal, spare int) error {
 	return errors.Join(errs...)
 }
 
-// procs are the processes that live in the group itself.
+// procs returns the processes in the group itself.
 func (g *Group) procs() ([]int, error) {
 	b, err := readFile(filepath.Join(g.dirs()[0], "cgroup.procs"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -355,8 +353,8 @@ func (g *Group) procs() ([]int, error) {
 	return out, nil
 }
 
-// Remove deletes the group; its processes must have ended. The kernel lets go
-// of a group a moment after the last of them.
+// Remove deletes the group; its processes must have ended. The kernel releases a group a
+// moment after its last process.
 func (g *Group) Remove() error {
 	if filepath.Clean("/"+g.path) == "/" {
 		return errors.New("refusing to remove the root control group")
@@ -386,7 +384,7 @@ func (g *Group) RemoveUp() error {
 	for p := filepath.Dir(g.path); err == nil && p != "/" && p != "."; p = filepath.Dir(p) {
 		for _, d := range g.h.Open(p).everywhere() {
 			if rmErr := rmdir(d); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
-				return nil // not empty: others' business
+				return nil // not empty: in use by others
 			}
 		}
 	}

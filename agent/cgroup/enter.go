@@ -14,22 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Forker is an operating system's thread that forks processes which are in their
-// control groups from their first instruction on. Only what runs in OnThread may make
-// one, and use it.
+// Forker is an OS thread that forks processes which are in their control groups from their
+// first instruction on. Only code that runs in OnThread may create and use one.
 //
-// Moving a process afterwards (Group.Add) waits for a grace period of the kernel's
-// RCU, 10 ms and more, in which no process of the machine can fork: the lock of
-// thread groups is meant for few writers. Here nobody is moved but one thread by itself,
-// which takes no such lock since Linux 5.12, and in version 2 nobody at all
-// (CLONE_INTO_CGROUP, Linux 5.7).
+// Moving a process afterwards (Group.Add) waits for an RCU grace period, 10 ms and more,
+// during which no process of the machine can fork: the lock of thread groups is designed
+// for few writers. Here only a thread moves, and only itself, which since Linux 5.12 takes
+// no such lock; in version 2 nothing moves (CLONE_INTO_CGROUP, Linux 5.7).
 type Forker struct {
 	h     Hierarchy
-	homes map[string]*os.File // by mount point: the file through which the thread goes back
+	homes map[string]*os.File // by mount point: the file through which the thread returns
 }
 
-// OnThread runs f on a thread of its own, which ends with it and is not the first of
-// the process: where that is, the whole process is for whoever kills a group.
+// OnThread runs f on a dedicated thread, which ends with f and is not the first of the
+// process: the group of that thread counts as the group of the whole process, which could
+// be killed with it.
 func OnThread(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -37,7 +36,7 @@ func OnThread(f func()) {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
 			defer runtime.UnlockOSThread()
-			OnThread(f) // on another one, while this is held
+			OnThread(f) // on another thread, while this one is occupied
 			return
 		}
 		f()
@@ -45,7 +44,7 @@ func OnThread(f func()) {
 	<-done
 }
 
-// NewForker makes one of the calling thread, for as long as the process lives.
+// NewForker returns a Forker for the calling thread, for the lifetime of the process.
 func NewForker(h Hierarchy) (*Forker, error) {
 	if unix.Gettid() == unix.Getpid() {
 		return nil, errors.New("the first thread of a process does not fork into control groups")
@@ -75,10 +74,9 @@ func NewForker(h Hierarchy) (*Forker, error) {
 	return f, nil
 }
 
-// Enter has the process that the thread forks next with attr be in the group. leave
-// must be called after the fork; a thread that cannot leave must end. In between the
-// caller's process is listed as one of the group's: Kill, Signal and KillSession
-// spare it.
+// Enter makes the process that the thread forks next with attr start in the group. leave
+// must be called after the fork; a thread that cannot leave must end. In between, the
+// caller's process is listed in the group: Kill, Signal and KillSession spare it.
 func (f *Forker) Enter(g *Group, attr *syscall.SysProcAttr) (leave func() error, err error) {
 	if f.h.Unified != "" {
 		fd, err := unix.Open(g.dirs()[0], unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -99,7 +97,7 @@ func (f *Forker) Enter(g *Group, attr *syscall.SysProcAttr) (leave func() error,
 		return errors.Join(errs...)
 	}
 	for _, d := range dirs {
-		if err := write(d, "tasks", 0); err != nil { // 0 is the thread that writes
+		if err := write(d, "tasks", 0); err != nil { // 0 is the writing thread
 			return nil, errors.Join(err, leave())
 		}
 		entered++
@@ -107,8 +105,8 @@ func (f *Forker) Enter(g *Group, attr *syscall.SysProcAttr) (leave func() error,
 	return leave, nil
 }
 
-// pathIn is the group of a process in the hierarchy of a controller, by the text of
-// its /proc/PID/cgroup, "" if the text does not say.
+// pathIn returns the group of a process in a controller's hierarchy, from the text of its
+// /proc/PID/cgroup, or "" if it is not listed.
 func pathIn(text, controller string) string {
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -119,10 +117,10 @@ func pathIn(text, controller string) string {
 	return ""
 }
 
-// visits reports whether a process that is listed in the group lives in another
-// one: a thread of it entered, to fork. Only root's processes can. One that is ending,
-// or has ended in its first thread alone, is in "/" by what the kernel says, and no
-// visitor: it still keeps the group from being removed.
+// visits reports whether a process listed in the group belongs to another one: one of its
+// threads entered, to fork. Only root's processes can do so. A process that is ending, or
+// whose first thread has ended, is in "/" according to the kernel, but is no visitor: it
+// still keeps the group from being removed.
 func (g *Group) visits(pid int) bool {
 	if g.h.Unified != "" {
 		return false
@@ -141,8 +139,8 @@ func (g *Group) visits(pid int) bool {
 // exiting is PF_EXITING of the kernel's include/linux/sched.h.
 const exiting = 0x4
 
-// goesOn reports whether a process has not begun to end, by proc_pid_stat(5): the
-// state, and the flags, the ninth field.
+// goesOn reports whether a process has not begun to end, by proc_pid_stat(5): the state,
+// and the flags, the ninth field.
 func goesOn(stat string) bool {
 	_, alive := readSession(stat)
 	f := strings.Fields(stat[max(0, strings.LastIndexByte(stat, ')')):])

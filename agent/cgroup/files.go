@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel's files of control groups are read and written as they are: package os
-// would make each known to the runtime's poller, which is four more system calls for
-// a file, and there are thirty of them in a job's life.
+// The kernel's control group files are read and written with bare system calls: package os
+// would register each with the runtime's poller, which costs four more system calls per
+// file, and a job's life involves thirty of them.
 
 // mostRead bounds what is read of one file: the lists of a group's processes are the
 // longest.
 const mostRead = 16 << 20
 
-// readFile is os.ReadFile for files of the kernel.
+// readFile is os.ReadFile for kernel files.
 func readFile(path string) ([]byte, error) {
 	fd, err := open(path, unix.O_RDONLY)
 	if err != nil {
@@ -37,7 +37,7 @@ func readFile(path string) ([]byte, error) {
 	}
 }
 
-// writeFile writes a file in one call, as the kernel's want it.
+// writeFile writes a file in one call, as kernel files require.
 func writeFile(path string, data []byte) error {
 	fd, err := open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
 	if err != nil {

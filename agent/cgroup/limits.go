@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits caps a group. A zero field is no cap.
+// Limits caps a group. A zero field means no cap.
 type Limits struct {
 	// MemBytes caps memory; swap is then 0.
 	MemBytes int64
-	// CPUMilli is a weight in thousandths of a core, 0 the default;
-	// CPUQuotaMilli is a cap, kept over periods of 100 ms.
+	// CPUMilli is a weight in thousandths of a core, 0 the default; CPUQuotaMilli is a cap,
+	// enforced over periods of 100 ms.
 	CPUMilli, CPUQuotaMilli int64
-	// CPUSet names the processors, as "0-3,8".
+	// CPUSet lists the CPUs, such as "0-3,8".
 	CPUSet string
 	// Pids caps threads and processes where the kernel counts them.
 	Pids int64
@@ -30,15 +30,15 @@ type Limits struct {
 	IO []IOLimit
 }
 
-// IOLimit caps the use of one block device per second. Version 1 sees only
-// what bypasses the page cache.
+// IOLimit caps the use of one block device per second. Version 1 sees only what bypasses
+// the page cache.
 type IOLimit struct {
 	Device                                   string // "8:0", as in /proc/partitions
 	ReadBytes, WriteBytes, ReadOps, WriteOps int64
 }
 
-// cpuPeriod is the kernel's own default, in microseconds; minQuota is the least
-// that it takes.
+// cpuPeriod is the kernel's default, in microseconds; minQuota is the smallest quota that
+// it accepts.
 const cpuPeriod, minQuota = 100_000, 1000
 
 var (
@@ -46,13 +46,12 @@ var (
 	processors   = pattern(`^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$`)
 )
 
-// pattern is compiled when it is needed, and not in every program that links
-// this package.
+// pattern compiles lazily, not in every program that links this package.
 func pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-// Validate says which limit the kernel cannot keep.
+// Validate reports which limit the kernel cannot enforce.
 func (l Limits) Validate() error {
 	for _, n := range []struct {
 		name string
@@ -76,8 +75,8 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// Create makes the group with its limits, and reads them back: a cap that does
-// not hold is an error.
+// Create creates the group with its limits, and reads them back: a cap that is not in force
+// is an error.
 func (g *Group) Create(l Limits) error {
 	if err := l.Validate(); err != nil {
 		return fmt.Errorf("control group: %w", err)
@@ -107,7 +106,7 @@ func (g *Group) limitV1(l Limits) error {
 		if err := write(mem, "memory.limit_in_bytes", l.MemBytes); err != nil {
 			return err
 		}
-		// Swap accounting is off on some kernels; then there is no file.
+		// Swap accounting is off on some kernels; then the file does not exist.
 		if err := write(mem, "memory.memsw.limit_in_bytes", l.MemBytes); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -134,8 +133,8 @@ func (g *Group) limitV1(l Limits) error {
 
 func quota(l Limits) int64 { return max(minQuota, l.CPUQuotaMilli*cpuPeriod/1000) }
 
-// setProcessorsV1 makes the group where processors are given out. There a
-// group begins with none, and none of the node's memory, and takes no process.
+// setProcessorsV1 creates the group in the cpuset hierarchy. There a group begins without
+// any CPU or memory node, and accepts no process.
 func (g *Group) setProcessorsV1(l Limits) error {
 	if l.CPUSet == "" || g.h.CPUSet == "" {
 		return nil
@@ -156,7 +155,7 @@ func (g *Group) setProcessorsV1(l Limits) error {
 	return writeText(at, "cpuset.cpus", l.CPUSet)
 }
 
-// inherit fills an empty file of a group with that of the one above.
+// inherit fills an empty file of a group with its parent's value.
 func inherit(above, at, file string) error {
 	has, err := readFile(filepath.Join(at, file))
 	if err == nil && strings.TrimSpace(string(has)) != "" {
@@ -195,8 +194,8 @@ func (g *Group) setIOV1(l Limits) error {
 
 func (g *Group) limitUnified(l Limits) error {
 	dir := filepath.Join(g.h.Unified, g.path)
-	// Controllers pass to children only where each level says so, and from the
-	// top: a level can pass on only what it has.
+	// Controllers pass to children only where each level enables them, starting at the top:
+	// a level can pass on only what it has.
 	var above []string
 	for d := filepath.Dir(filepath.Clean("/" + g.path)); ; d = filepath.Dir(d) {
 		above = append(above, filepath.Join(g.h.Unified, d))
@@ -245,7 +244,7 @@ func (g *Group) limitUnified(l Limits) error {
 	return nil
 }
 
-// unified is a line of io.max; the kernel keeps what a line does not name.
+// unified formats a line of io.max; the kernel keeps what a line does not name.
 func (io IOLimit) unified() string {
 	line := io.Device
 	for _, f := range []struct {
@@ -259,7 +258,7 @@ func (io IOLimit) unified() string {
 	return line
 }
 
-// passOn gives the children of a version 2 group the controllers that l needs.
+// passOn enables the controllers that l needs for the children of a version 2 group.
 func passOn(dir string, l Limits) error {
 	text, err := readFile(filepath.Join(dir, "cgroup.subtree_control"))
 	if err != nil {
@@ -285,7 +284,7 @@ func passOn(dir string, l Limits) error {
 		}
 	}
 	if l.Pids > 0 && !slices.Contains(has, "pids") {
-		// Some kernels count none; then there is no file below.
+		// Some kernels do not count pids; then children lack the file.
 		_ = writeFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+pids"))
 	}
 	return nil
@@ -298,8 +297,8 @@ func writeText(dir, file, text string) error {
 	return nil
 }
 
-// Limits reads back what the kernel keeps the group to, but for weights and
-// I/O. What it keeps no count of is 0.
+// Limits reads back the limits in force, except weights and I/O. What the kernel does not
+// count is 0.
 func (g *Group) Limits() (l Limits, err error) {
 	if l.MemBytes, err = g.memCap(); err != nil {
 		return l, err
@@ -340,8 +339,7 @@ func (g *Group) processors() string {
 	return strings.TrimSpace(string(text))
 }
 
-// milli turns a quota in a period into thousandths of a core; "max" and -1 are
-// no cap.
+// milli converts a quota per period into thousandths of a core; "max" and -1 are no cap.
 func milli(quota, period string) int64 {
 	q, err1 := strconv.ParseInt(quota, 10, 64)
 	p, err2 := strconv.ParseInt(period, 10, 64)
@@ -351,8 +349,7 @@ func milli(quota, period string) int64 {
 	return q * 1000 / p
 }
 
-// unlimitedV1 is about what version 1 shows for no cap: the largest number of
-// whole pages.
+// unlimitedV1 is about what version 1 shows for no cap: the largest whole number of pages.
 const unlimitedV1 = 1 << 62
 
 func readCap(path string) (int64, error) {
@@ -372,8 +369,8 @@ func readCap(path string) (int64, error) {
 	return 0, nil
 }
 
-// Verify reads back the caps of memory, and of the CPU's use and processors
-// where they were asked for: a cap that does not hold is an error.
+// Verify reads back the memory cap, and the CPU quota and CPUs where requested: a cap that
+// is not in force is an error.
 func (g *Group) Verify(l Limits) error {
 	bad := func(what string, got, want any) error {
 		return fmt.Errorf("%s of %s is %v after %v was written", what, g.path, got, want)

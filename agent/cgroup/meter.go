@@ -13,17 +13,16 @@ import (
 	"time"
 )
 
-// Meter reads the figures of one group again and again: its files stay open,
-// and a reading costs one system call and no garbage. It is not safe for
-// concurrent use.
+// Meter repeatedly reads the counters of one group: its files stay open, and a reading
+// costs one system call and no garbage. It is not safe for concurrent use.
 type Meter struct {
 	g    *Group
 	stat *os.File // memory.stat
 	buf  []byte
 }
 
-// Meter returns a meter of the group, which must be there. The error wraps
-// fs.ErrNotExist where it is not.
+// Meter returns a meter of the group, which must exist. Otherwise the error wraps
+// fs.ErrNotExist.
 func (g *Group) Meter() (*Meter, error) {
 	mount := g.h.Memory
 	if g.h.Unified != "" {
@@ -36,13 +35,12 @@ func (g *Group) Meter() (*Meter, error) {
 	return &Meter{g: g, stat: f, buf: make([]byte, 8<<10)}, nil
 }
 
-// Close lets go of the files. The group may be removed with or without.
+// Close closes the files. The group may be removed before or after.
 func (m *Meter) Close() error { return m.stat.Close() }
 
-// Resident is the memory of the group that no file on a disk backs, in bytes:
-// anonymous memory, and what lies in shared memory and in files in memory.
-// What the page cache holds for it is not in it: the kernel takes that back
-// when it needs it.
+// Resident returns the memory of the group that no file on a disk backs, in bytes:
+// anonymous memory, shared memory, and files in memory. It excludes the page cache, which
+// the kernel reclaims when it needs the memory.
 func (m *Meter) Resident() (int64, error) {
 	n, err := m.stat.ReadAt(m.buf, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -55,8 +53,8 @@ func (m *Meter) Resident() (int64, error) {
 	return sumKeys(m.buf[:n], keys)
 }
 
-// sumKeys adds the values of two keys of a flat keyed file. The first must be
-// there; the second is not on old kernels.
+// sumKeys adds the values of two keys of a flat keyed file. The first must exist; the
+// second is missing on old kernels.
 func sumKeys(data []byte, keys [2]string) (int64, error) {
 	sum, first := int64(0), false
 	for line := range bytes.Lines(data) {
@@ -76,13 +74,13 @@ func sumKeys(data []byte, keys [2]string) (int64, error) {
 	return sum, nil
 }
 
-// CPUTime is as of Group.
+// CPUTime is as for Group.
 func (m *Meter) CPUTime() time.Duration { return m.g.CPUTime() }
 
-// Storage is how many bytes the group read from and wrote to block devices, as
-// far as the kernel knows the group behind a request: under version 1 it
-// forgets that of writes through the page cache, and devices of the network
-// are none. ok is false where nothing is counted.
+// Storage returns how many bytes the group read from and wrote to block devices, as far as
+// the kernel can attribute requests to the group: under version 1 it cannot for writes
+// through the page cache, and network file systems are not counted. ok is false where
+// nothing is counted.
 func (g *Group) Storage() (read, written int64, ok bool) {
 	path, count := filepath.Join(g.h.Block, g.path, "blkio.throttle.io_service_bytes_recursive"), countV1
 	switch {
@@ -99,8 +97,8 @@ func (g *Group) Storage() (read, written int64, ok bool) {
 	return read, written, true
 }
 
-// isStacked reports whether a device, such as "253:0", is made of others, which
-// count the same bytes again.
+// isStacked reports whether a device, such as "253:0", is built on others, which count the
+// same bytes again.
 func isStacked(dev string) bool {
 	slaves, err := os.ReadDir(filepath.Join("/sys/dev/block", filepath.Base(dev), "slaves"))
 	return err == nil && len(slaves) > 0
@@ -147,8 +145,7 @@ func countV2(text string, skip func(dev string) bool) (read, written int64) {
 	return read, written
 }
 
-// Processes are the pids of the group and of those below it, none when it is
-// gone.
+// Processes returns the pids of the group and of those below it, none when it is gone.
 func (g *Group) Processes() ([]int, error) {
 	var out []int
 	err := filepath.WalkDir(g.dirs()[0], func(path string, d fs.DirEntry, err error) error {
@@ -160,7 +157,7 @@ func (g *Group) Processes() ([]int, error) {
 		}
 		data, err := readFile(filepath.Join(path, "cgroup.procs"))
 		if err != nil {
-			return nil // it went meanwhile, or has threads only
+			return nil // it has gone meanwhile, or is threaded
 		}
 		for f := range strings.FieldsSeq(string(data)) {
 			if pid, err := strconv.Atoi(f); err == nil && pid > 0 {

@@ -11,18 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long after the word of an OOM its kill is looked for: version 1 tells
-// of it before it chooses a process, and sometimes chooses none.
+// How long to look for the kill after an OOM event: version 1 reports it before it chooses
+// a process, and sometimes chooses none.
 const (
 	oomPatience = time.Second
 	oomPoll     = 2 * time.Millisecond
 )
 
-// KillOnOOM sees to it that an OOM kill of one process of the group ends them
-// all: half a job computes nothing, or waits for ever for the dead half.
-// Version 2 does so by itself (memory.oom.group); under version 1 a goroutine
-// listens until stop is called, which waits for it and returns what went
-// wrong. A kill that was before the call counts too.
+// KillOnOOM makes an OOM kill of one process of the group end them all: half a job computes
+// nothing, or waits for ever for the dead half. Version 2 does so by itself
+// (memory.oom.group); under version 1 a goroutine listens until stop is called, which waits
+// for it and returns its error. A kill before the call counts, too.
 func (g *Group) KillOnOOM() (stop func() error, err error) {
 	if g.h.Unified != "" {
 		err := write(filepath.Join(g.h.Unified, g.path), "memory.oom.group", 1)
@@ -47,8 +46,8 @@ func (g *Group) KillOnOOM() (stop func() error, err error) {
 	}, nil
 }
 
-// oomEvents returns a file that can be read each time the group is out of
-// memory, and when the group goes away.
+// oomEvents returns a file that becomes readable each time the group is out of memory, and
+// when the group is removed.
 func (g *Group) oomEvents() (*os.File, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -84,7 +83,7 @@ func (g *Group) killOnEvents(events *os.File, quit <-chan struct{}) error {
 	}
 }
 
-// oomKilled looks for a kill for as long as patience says, once if it is 0.
+// oomKilled looks for a kill for up to patience, once if it is 0.
 func (g *Group) oomKilled(patience time.Duration, quit <-chan struct{}) (killed, gone bool) {
 	tick := time.NewTicker(oomPoll)
 	defer tick.Stop()

@@ -24,9 +24,9 @@ func (g *Group) Has(pid int) bool {
 	return slices.Contains(pids, pid)
 }
 
-// KillSession ends the processes of a session that are in the group, and waits
-// until they are gone. The kernel gives a session's number to nobody else while
-// one of its processes lives, and a process outside of the group is never meant.
+// KillSession kills the processes of a session that are in the group, and waits until they
+// are gone. The kernel does not reuse a session id while one of its processes lives, and
+// processes outside the group are never killed.
 func (g *Group) KillSession(session int) error {
 	for range killTries {
 		pids, err := g.procs()
@@ -55,9 +55,8 @@ func (g *Group) KillSession(session int) error {
 	return fmt.Errorf("processes of session %d in %s do not end", session, g.path)
 }
 
-// readSession reads the state and the session in proc_pid_stat(5): the third
-// and the sixth field, after a name that may hold anything. A zombie is not
-// alive.
+// readSession parses the state and the session in proc_pid_stat(5): the third and the sixth
+// field, after a name that may contain anything. A zombie is not alive.
 func readSession(stat string) (session int, alive bool) {
 	i := strings.LastIndexByte(stat, ')')
 	if i < 0 {
