@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Env returns what a CUDA job needs in its environment to keep to g, in a
-// fixed order:
+// Env returns the environment that a CUDA job needs to stay on the GPUs of g, in a fixed
+// order:
 //
 //	CUDA_VISIBLE_DEVICES          the cards by UUID, in the order of the grant; "" for none
 //	CUDA_DEVICE_ORDER             PCI_BUS_ID, so that any index a program prints is nvidia-smi's
@@ -14,8 +14,8 @@ import (
 //	BERTH_GPU_MEM_MIB             the shares of memory, comma separated; only with cards
 //	BERTH_GPU_MILLI               the shares of compute, likewise
 //
-// Hiding a card is a courtesy to programs, not a wall: what a process can open
-// is decided by device rules.
+// Hiding a GPU is a convenience for programs, not a barrier: device rules decide what a
+// process can open.
 func Env(g Grant) []string {
 	var uuids, mem, milli []string
 	for _, c := range g.Cards {

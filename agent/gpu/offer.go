@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Offer names the cards of a node that are Berth's, each by its UUID, its PCI
-// address, or its index or a range of them as nvidia-smi counts; empty is all.
-// The others are another scheduler's: Berth neither offers nor watches them.
+// Offer lists the GPUs of a node that Berth may use, each by its UUID, its PCI address, or
+// its index or a range of indices as shown by nvidia-smi; empty means all. The others
+// belong to another scheduler: Berth neither offers nor watches them.
 type Offer []string
 
-// Check says what is wrong with an item.
+// Check returns what is wrong with an item.
 func (o Offer) Check(item string) error {
 	if _, _, ok := indices(item); ok {
 		return nil
@@ -26,12 +26,12 @@ func (o Offer) Check(item string) error {
 	return nil
 }
 
-// Holds reports whether the card is Berth's.
+// Holds reports whether Berth may use the GPU.
 func (o Offer) Holds(c *Card) bool {
 	return len(o) == 0 || slices.ContainsFunc(o, func(item string) bool { return Names(item, c) })
 }
 
-// Names reports whether an item means the card.
+// Names reports whether an item refers to the GPU.
 func Names(item string, c *Card) bool {
 	if from, to, ok := indices(item); ok {
 		return c.Index >= from && c.Index <= to
@@ -42,7 +42,7 @@ func Names(item string, c *Card) bool {
 	return strings.EqualFold(item, c.UUID)
 }
 
-// shortPCI is an address without its domain where that is 0, in lower case.
+// shortPCI returns an address in lower case, without its domain if that is 0.
 func shortPCI(s string) string {
 	s = strings.ToLower(s)
 	if domain, rest, ok := strings.Cut(s, ":"); ok && strings.Count(s, ":") == 2 {
@@ -54,7 +54,7 @@ func shortPCI(s string) string {
 	return s
 }
 
-// indices reads 3 and 4-7.
+// indices parses 3 and 4-7.
 func indices(item string) (from, to int, ok bool) {
 	a, b, ranged := strings.Cut(item, "-")
 	if !ranged {

@@ -2,9 +2,8 @@ package gpu
 
 import "strings"
 
-// NormalizeType turns a driver's product name into the type name used in
-// queues, specs and tables: capitals, the vendor's and the family's words
-// dropped, the rest joined by "-".
+// NormalizeType converts a driver's product name to the type name used in queues, specs and
+// tables: upper case, without the vendor's and family's words, the rest joined by "-".
 //
 //	"NVIDIA A100-SXM4-80GB"    → "A100-SXM4-80GB"
 //	"Tesla T4"                 → "T4"
@@ -12,8 +11,8 @@ import "strings"
 //	"NVIDIA RTX A6000"         → "A6000"
 //	"NVIDIA H100 80GB HBM3"    → "H100-SXM5-80GB"
 //
-// It is idempotent. Coordinators look types up in a table of their own, which
-// spells what a driver prints in the same way.
+// It is idempotent. Coordinators look types up in a table of their own, which spells what a
+// driver prints in the same way.
 func NormalizeType(name string) string {
 	words := strings.FieldsFunc(strings.ToUpper(name), func(r rune) bool {
 		return r == ' ' || r == '\t' || r == '_' || r == '-'
@@ -28,12 +27,12 @@ func NormalizeType(name string) string {
 	return n
 }
 
-// dropped reports whether w says nothing about the type. "QUADRO" does: a
-// Quadro RTX 6000 is two generations before an RTX 6000 Ada.
+// dropped reports whether w says nothing about the type. "QUADRO" does: a Quadro RTX 6000
+// is two generations older than an RTX 6000 Ada.
 func dropped(w string) bool { return w == "NVIDIA" || w == "TESLA" || w == "GEFORCE" }
 
-// driverNames holds what drivers print where it is not the type's name: the
-// form factor left out, or words that tell nothing.
+// driverNames maps what drivers print to the type's name where they differ: the form factor
+// left out, or meaningless words.
 var driverNames = map[string]string{
 	"A100-80GB-PCIE":          "A100-PCIE-80GB",
 	"GH200-480GB":             "GH200-96GB",
