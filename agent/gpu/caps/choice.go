@@ -10,16 +10,15 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Choice is how the shares of one card are enforced, and whose jobs may lie
-// beside each other under that.
+// Choice is how the shares of one GPU are enforced, and whose jobs may then be co-located.
 type Choice struct {
 	Mode  Mode
 	Scope cluster.Scope
-	// Why says what keeps the card from each better mode, from the best on.
+	// Why says what rules out each better mode, best first.
 	Why []Lack
 }
 
-// Lack is why a card does not have a mode.
+// Lack is why a GPU does not support a mode.
 type Lack struct {
 	Mode Mode
 	Why  string
@@ -38,28 +37,27 @@ func (c Choice) String() string {
 type Policy struct {
 	// Allowed are the modes that may be used.
 	Allowed []Mode
-	// Scopes says whose jobs may share a card under a mode; one that is missing
-	// shares with nobody.
+	// Scopes says whose jobs may share a GPU under a mode; a missing mode allows none.
 	Scopes map[Mode]cluster.Scope
-	// Simulated is the mode of simulated cards, Sim or Watch.
+	// Simulated is the mode of simulated GPUs, Sim or Watch.
 	Simulated Mode
 }
 
-// Chooser picks the mode of each card. Make it with the facts of the node; it
-// is safe for concurrent use as long as nobody changes it.
+// Chooser picks the mode of each GPU. Create it with the facts of the node; it is safe for
+// concurrent use while it is not changed.
 type Chooser struct {
 	Policy Policy
 	Host   Host
 }
 
-// Least versions of what the modes need.
+// Minimum versions for the modes.
 const (
 	dmemDriver   = 615 // the first branch whose driver limits a control group
 	mpsCUDA      = 11_05
-	voltaCompute = 7 // before it MPS clients have no limits of their own
+	voltaCompute = 7 // MPS clients on older GPUs have no limits of their own
 )
 
-// Choose returns the best mode that a card has and the site allows.
+// Choose returns the best mode that a GPU supports and the site allows.
 func (c *Chooser) Choose(card gpu.Card) Choice {
 	if card.Simulated {
 		return c.with(c.Policy.Simulated, nil)
@@ -86,7 +84,7 @@ func (c *Chooser) Choose(card gpu.Card) Choice {
 func (c *Chooser) with(m Mode, lacks []Lack) Choice {
 	ch := Choice{Mode: m, Why: lacks}
 	switch scope, ok := c.Policy.Scopes[m]; {
-	case m == MIG: // a share is the instance, whole
+	case m == MIG: // a share is the whole instance
 		ch.Scope = cluster.ScopeNever
 	case m == Sim:
 	case !ok:
@@ -97,7 +95,7 @@ func (c *Chooser) with(m Mode, lacks []Lack) Choice {
 	return ch
 }
 
-// lack says why a card does not have a mode, "" when it has.
+// lack says why a GPU does not support a mode, or returns "".
 func (c *Chooser) lack(m Mode, card *gpu.Card) string {
 	switch m {
 	case Dmem:
@@ -110,7 +108,7 @@ func (c *Chooser) lack(m Mode, card *gpu.Card) string {
 	case MPS:
 		return c.lacksMPS(card)
 	}
-	return "" // whatever reports a card reports what its processes hold
+	return "" // whatever reports a GPU reports what its processes hold
 }
 
 func (c *Chooser) lacksDmem(card *gpu.Card) string {
@@ -149,14 +147,14 @@ func (c *Chooser) lacksMPS(card *gpu.Card) string {
 	return ""
 }
 
-// driverBranch reads the first number of a driver's version.
+// driverBranch parses the first number of a driver's version.
 func driverBranch(v string) (int, bool) {
 	head, _, _ := strings.Cut(v, ".")
 	n, err := strconv.Atoi(head)
 	return n, err == nil && n > 0
 }
 
-// cudaVersion reads "12.4" as 1204.
+// cudaVersion parses "12.4" as 1204.
 func cudaVersion(v string) (int, bool) {
 	a, b, _ := strings.Cut(v, ".")
 	major, err := strconv.Atoi(a)

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// EnvConfig says what is put into the environment of a job that shares a card.
+// EnvConfig configures the environment of jobs that share a GPU.
 type EnvConfig struct {
-	// PyTorchFraction holds PyTorch's allocator to the job's share by
-	// per_process_memory_fraction. A PyTorch that does not know the key stops
-	// at its start, so that it is set only where a site knows its versions.
+	// PyTorchFraction limits PyTorch's allocator to the job's share by
+	// per_process_memory_fraction. A PyTorch that does not know the key fails at startup,
+	// so it should be set only where a site knows its versions.
 	PyTorchFraction bool
 }
 
@@ -24,12 +24,11 @@ const (
 	torchFraction = "per_process_memory_fraction"
 )
 
-// FrameworkEnv returns env with what keeps frameworks from taking the whole
-// card at their start: TensorFlow grows, JAX does not allocate ahead, and
-// PyTorch, where c says so, keeps to the job's share of the card. What the
-// user set stays as it is; into PyTorch's settings ours is added, unless it is
-// there. share and total are MiB on the job's smallest share; total 0 leaves
-// PyTorch alone. env is not changed.
+// FrameworkEnv returns env with variables that keep frameworks from taking the whole GPU at
+// startup: TensorFlow grows its memory, JAX does not preallocate, and PyTorch, where c says
+// so, stays within the job's share of the GPU. The user's own settings are kept; ours are
+// added to PyTorch's unless already there. share and total are MiB on the job's smallest
+// share; total 0 leaves PyTorch alone. env is not changed.
 func FrameworkEnv(env []string, c EnvConfig, share, total int64) []string {
 	at := make(map[string]int, len(env))
 	for i, line := range env {
@@ -60,7 +59,7 @@ func FrameworkEnv(env []string, c EnvConfig, share, total int64) []string {
 	return append(out, torchConf+"="+ours)
 }
 
-// addSetting adds "key:value" to a list of such, unless the key is there.
+// addSetting adds "key:value" to a list of such settings, unless the key is there.
 func addSetting(list, ours string) string {
 	key, _, _ := strings.Cut(ours, ":")
 	list = strings.TrimRight(strings.TrimSpace(list), ",")
@@ -75,8 +74,8 @@ func addSetting(list, ours string) string {
 	return list + "," + ours
 }
 
-// fraction writes share/total rounded down to four places: more than the share
-// it must never be.
+// fraction formats share/total rounded down to four decimal places: it must never exceed
+// the share.
 func fraction(share, total int64) string {
 	v := max(1, share*10000/total)
 	return "0." + strings.Repeat("0", 4-len(strconv.FormatInt(v, 10))) + strconv.FormatInt(v, 10)

@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// Host is what of a node the modes depend on.
+// Host is what the modes depend on in a node.
 type Host struct {
-	// CgroupV2: the unified hierarchy is mounted. Dmem: it has the kernel's
-	// controller of device memory. MiscNVIDIA: the driver has an entry in the
-	// controller of miscellaneous resources.
+	// CgroupV2: the unified hierarchy is mounted. Dmem: it has the kernel's device memory
+	// controller. MiscNVIDIA: the driver has an entry in the miscellaneous controller.
 	CgroupV2, Dmem, MiscNVIDIA bool
-	// MPSControl is the path of nvidia-cuda-mps-control, "" without it.
+	// MPSControl is the path of nvidia-cuda-mps-control, "" if not installed.
 	MPSControl string
 	// Root: the agent may act for other users.
 	Root bool
@@ -21,8 +20,8 @@ type Host struct {
 	Limiter Limiter
 }
 
-// ReadHost looks at the node below root, "/" outside of tests. What cannot be
-// read is not there.
+// ReadHost inspects the node below root, which is "/" except in tests. What it cannot read
+// counts as absent.
 func ReadHost(root string) Host {
 	group := filepath.Join(root, "sys/fs/cgroup")
 	controllers, err := os.ReadFile(filepath.Join(group, "cgroup.controllers"))
@@ -41,7 +40,7 @@ func ReadHost(root string) Host {
 	return h
 }
 
-// hasLine reports whether a line of a file begins with a word.
+// hasLine reports whether a line of a file begins with word.
 func hasLine(path, word string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -7,16 +7,15 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// instancePrefix begins the UUID of each MIG instance.
+// instancePrefix begins the UUID of every MIG instance.
 const instancePrefix = "MIG-"
 
-// IsInstance tells the UUID of a MIG instance from that of a card.
+// IsInstance reports whether a UUID is that of a MIG instance rather than a GPU.
 func IsInstance(uuid string) bool { return strings.HasPrefix(uuid, instancePrefix) }
 
-// Sold returns the cards as they are offered: one in MIG mode is so many cards
-// as it has instances, each with its own memory and a type such as
-// "A100-SXM4-40GB.1g.5gb", and none when it has no instance, since nothing
-// runs on the card itself then. Others stay as they are, and in their place.
+// Sold returns the GPUs as they are offered: one in MIG mode becomes one GPU per instance,
+// each with its own memory and a type such as "A100-SXM4-40GB.1g.5gb", and none without
+// instances, since nothing runs on the GPU itself then. Others stay as they are, in place.
 func Sold(cards []gpu.Card) []gpu.Card {
 	out := make([]gpu.Card, 0, len(cards))
 	for _, c := range cards {
@@ -39,8 +38,7 @@ func Sold(cards []gpu.Card) []gpu.Card {
 	return out
 }
 
-// profileOf names an instance of whose profile the driver says nothing by its
-// memory.
+// profileOf names an instance after its memory if the driver does not report its profile.
 func profileOf(in gpu.Instance) string {
 	if in.Profile != "" {
 		return in.Profile

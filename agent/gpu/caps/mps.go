@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Names of what CUDA programs read to find their daemon and their limits.
+// Names of variables by which CUDA programs find their daemon and their limits.
 const (
 	mpsPipe    = "CUDA_MPS_PIPE_DIRECTORY"
 	mpsLog     = "CUDA_MPS_LOG_DIRECTORY"
@@ -26,26 +26,26 @@ const (
 	mpsThreads = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 )
 
-// DaemonsConfig says how control daemons are run.
+// DaemonsConfig configures the control daemons.
 type DaemonsConfig struct {
 	// Control is the path of nvidia-cuda-mps-control.
 	Control string
-	// Dir holds one folder a card; users must be able to enter the folders
-	// above it, and only root to write to them.
+	// Dir holds one directory per GPU; users must be able to enter its parents, and only
+	// root may write to them.
 	Dir string
-	// MultiUser lets clients of several users into one server. Faults and
-	// memory are then no more apart than among processes of one user.
+	// MultiUser lets clients of several users into one server. Faults and memory are then
+	// isolated no better than among processes of one user.
 	MultiUser bool
-	// Place puts a process that is to become a daemon where it, and the servers that
-	// it starts as other users, are known as the agent's own; nil leaves it where the
-	// agent is. A server that nobody knows is a stray on the card.
+	// Place moves a process that is to become a daemon where it, and the servers that it
+	// starts as other users, are recognised as the agent's own; nil leaves it where the
+	// agent is. An unrecognised server is a stray on the GPU.
 	Place func(pid int) error
 	Log   *slog.Logger
 }
 
-// Daemons runs one MPS control daemon a card, while somebody shares it. The daemons
-// outlive the agent: a new one finds those that answer on their pipes. It is
-// safe for concurrent use; calls on one card wait for each other.
+// Daemons runs one MPS control daemon per GPU, while the GPU is shared. The daemons outlive
+// the agent: a new one finds those that answer on their pipes. It is safe for concurrent
+// use; calls for one GPU wait for each other.
 type Daemons struct {
 	cfg DaemonsConfig
 
@@ -54,21 +54,21 @@ type Daemons struct {
 }
 
 type mpsCard struct {
-	mu      sync.Mutex // held while the daemon is asked
+	mu      sync.Mutex // held while the daemon is queried
 	members map[string]struct{}
-	seen    int64 // of the server's log, behind the last fault that was told
+	seen    int64 // offset in the server's log after the last reported fault
 }
 
-// Client is an attempt that shares a card through its daemon.
+// Client is an attempt that shares a GPU through its daemon.
 type Client struct {
 	Attempt string
-	// MemMiB and Milli are its share, of which each of Processes has an equal
-	// part: the limits are of a process.
+	// MemMiB and Milli are its share, divided equally among Processes: the limits are per
+	// process.
 	MemMiB, Milli int64
 	Processes     int
 }
 
-// NewDaemons returns a manager that has started nothing.
+// NewDaemons returns a Daemons that has started nothing.
 func NewDaemons(cfg DaemonsConfig) *Daemons {
 	return &Daemons{cfg: cfg, cards: map[string]*mpsCard{}}
 }
@@ -84,14 +84,13 @@ func (m *Daemons) card(uuid string) *mpsCard {
 	return c
 }
 
-// PipeDir is the folder that a job in an image must see at the same path.
+// PipeDir returns the directory that a job in an image must see at the same path.
 func (m *Daemons) PipeDir(uuid string) string { return filepath.Join(m.cfg.Dir, uuid, "pipe") }
 
 func (m *Daemons) logDir(uuid string) string { return filepath.Join(m.cfg.Dir, uuid, "log") }
 
-// Join lets an attempt onto a card and returns the environment of its
-// processes. The daemon is started when none answers. Joining again changes
-// nothing.
+// Join adds an attempt to a GPU and returns the environment of its processes. It starts the
+// daemon if none answers. Joining again changes nothing.
 func (m *Daemons) Join(ctx context.Context, uuid string, cl Client) ([]string, error) {
 	if !cleanUUID(uuid) || cl.Attempt == "" || cl.MemMiB < 1 || cl.Milli < 0 || cl.Milli > 1000 {
 		return nil, fmt.Errorf("mps: %q asks for %d MiB and %d thousandths of GPU %q", cl.Attempt, cl.MemMiB, cl.Milli, uuid)
@@ -109,21 +108,21 @@ func (m *Daemons) Join(ctx context.Context, uuid string, cl Client) ([]string, e
 	n := int64(max(1, cl.Processes))
 	return []string{
 		mpsPipe + "=" + m.PipeDir(uuid),
-		// By index, not UUID: some drivers honour only that. A job sees but its
-		// own card, which is its first.
+		// By index, not UUID: some drivers accept only that. A job sees only its own GPU,
+		// which is its first.
 		mpsMemory + "=0=" + strconv.FormatInt(max(1, cl.MemMiB/n), 10) + "M",
 		mpsThreads + "=" + strconv.FormatInt(max(1, (cl.Milli/n+9)/10), 10),
 	}, nil
 }
 
-// cleanUUID reports whether a UUID is fit for a path.
+// cleanUUID reports whether a UUID is safe in a path.
 func cleanUUID(s string) bool {
 	return len(s) > 4 && len(s) < 100 && !strings.ContainsFunc(s, func(r rune) bool {
 		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	})
 }
 
-// Leave takes an attempt off a card; the daemon ends with the last one.
+// Leave removes an attempt from a GPU; the daemon ends with the last one.
 func (m *Daemons) Leave(ctx context.Context, uuid, attempt string) error {
 	c := m.card(uuid)
 	c.mu.Lock()
@@ -138,8 +137,8 @@ func (m *Daemons) Leave(ctx context.Context, uuid, attempt string) error {
 	return m.quit(ctx, uuid)
 }
 
-// Sweep ends the daemons that nobody has joined, such as those that an agent
-// before this one left behind. Attempts that it adopted must have joined.
+// Sweep ends the daemons that no attempt has joined, such as those left by a previous
+// agent. Adopted attempts must have joined already.
 func (m *Daemons) Sweep(ctx context.Context) error {
 	entries, err := os.ReadDir(m.cfg.Dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -160,7 +159,7 @@ func (m *Daemons) Sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Members returns who shares a card through its daemon, in order.
+// Members returns the attempts that share a GPU through its daemon, sorted.
 func (m *Daemons) Members(uuid string) []string {
 	c := m.card(uuid)
 	c.mu.Lock()
@@ -173,7 +172,7 @@ func (m *Daemons) Members(uuid string) []string {
 	return out
 }
 
-// Shared returns the cards that somebody shares, in order.
+// Shared returns the GPUs that are shared, sorted.
 func (m *Daemons) Shared() []string {
 	m.mu.Lock()
 	cards := make([]string, 0, len(m.cards))
@@ -185,16 +184,16 @@ func (m *Daemons) Shared() []string {
 	return slices.DeleteFunc(cards, func(uuid string) bool { return len(m.Members(uuid)) == 0 })
 }
 
-// Fault is the end of a server, and with it of all who share the card.
+// Fault is the end of a server, and with it of all attempts that share the GPU.
 type Fault struct {
 	UUID string
-	// PID is the process at fault in the host's numbers, 0 when it is not known.
+	// PID is the host pid of the process at fault, 0 when unknown.
 	PID    int
 	Detail string
 }
 
-// Check asks the daemon of a card how its servers are. It returns nil when all
-// is well or nobody shares the card.
+// Check asks the daemon of a GPU about its servers. It returns nil when all is well or the
+// GPU is not shared.
 func (m *Daemons) Check(ctx context.Context, uuid string) *Fault {
 	c := m.card(uuid)
 	c.mu.Lock()
@@ -218,18 +217,18 @@ func (m *Daemons) Check(ctx context.Context, uuid string) *Fault {
 			return f
 		}
 	}
-	// A server that ended by a fault and is gone again is in the log alone.
+	// A server that ended by a fault and is gone shows only in the log.
 	if pid, found := m.culprit(uuid, c); found {
 		return &Fault{UUID: uuid, PID: pid, Detail: "the MPS server ended by a fault of one of its clients"}
 	}
 	return nil
 }
 
-// maxServerLog is how much of a server's log is read at a time.
+// maxServerLog is how much of a server's log is read at once.
 const maxServerLog = 256 << 10
 
-// culprit reads in the server's log, behind what was told before, which
-// client was at fault; pid is 0 when a fault is there and names nobody.
+// culprit searches the server's log, after what was reported before, for the client at
+// fault; pid is 0 if a fault names none.
 func (m *Daemons) culprit(uuid string, c *mpsCard) (pid int, found bool) {
 	f, err := os.Open(filepath.Join(m.logDir(uuid), "server.log"))
 	if err != nil {
@@ -252,8 +251,8 @@ var (
 	faultOwner = regexp.MustCompile(`(?i)\bclient(?: process)?(?: \(?pid\)?:?)? (\d{1,9})\b`)
 )
 
-// FaultIn finds the first fault in a server's log, and the client that the log
-// holds it against; pid is 0 when it names none.
+// FaultIn finds the first fault in a server's log, and the client that the log blames for
+// it; pid is 0 when it names none.
 func FaultIn(log []byte) (pid int, found bool) {
 	for line := range bytes.Lines(log) {
 		if !faultLine.Match(line) {
@@ -268,14 +267,14 @@ func FaultIn(log []byte) (pid int, found bool) {
 	return 0, found
 }
 
-// start runs a control daemon for one card, which detaches itself.
+// start runs a control daemon for one GPU, which detaches itself.
 func (m *Daemons) start(ctx context.Context, uuid string) error {
 	for dir, mode := range map[string]os.FileMode{m.PipeDir(uuid): 0o755, m.logDir(uuid): 0o700} {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return fmt.Errorf("mps: %w", err)
 		}
 	}
-	// What an earlier server wrote says nothing of this one.
+	// The log of an earlier server says nothing about this one.
 	if err := os.Truncate(filepath.Join(m.logDir(uuid), "server.log"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("mps: %w", err)
 	}
@@ -293,7 +292,7 @@ func (m *Daemons) start(ctx context.Context, uuid string) error {
 func (m *Daemons) quit(ctx context.Context, uuid string) error {
 	if out, err := m.run(ctx, uuid, "quit -t 10\n", nil, m.cfg.Control); err != nil {
 		if _, alive := m.ask(ctx, uuid, "get_server_list"); alive != nil {
-			return nil // it was gone before
+			return nil // it was gone already
 		}
 		return fmt.Errorf("mps: end the daemon of GPU %s: %w: %.200s", uuid, err, out)
 	}
@@ -305,11 +304,11 @@ func (m *Daemons) ask(ctx context.Context, uuid, command string) (string, error)
 	return m.run(ctx, uuid, command+"\n", nil, m.cfg.Control)
 }
 
-// controlTimeout is what the control program is given for one command.
+// controlTimeout is the time limit for one command of the control program.
 const controlTimeout = 15 * time.Second
 
-// run calls a program for one card with an environment of its own. It gets its
-// input once it is placed.
+// run runs a program for one GPU with its own environment. It gets its input once it is
+// placed.
 func (m *Daemons) run(ctx context.Context, uuid, input string, place func(pid int) error, program ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
@@ -333,7 +332,7 @@ func (m *Daemons) run(ctx context.Context, uuid, input string, place func(pid in
 			m.cfg.Log.WarnContext(ctx, "the MPS daemon stays in the agent's control group, and its servers count as strays", "component", "mps", "gpu", uuid, "err", err)
 		}
 	}
-	_, _ = io.WriteString(in, input) // one that ended without reading says why by its status
+	_, _ = io.WriteString(in, input) // if it ended without reading, its status says why
 	_ = in.Close()
 	if err = cmd.Wait(); errors.Is(err, exec.ErrWaitDelay) {
 		err = nil

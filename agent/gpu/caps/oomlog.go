@@ -11,17 +11,16 @@ import (
 // TailBytes is how much of the end of a job's output is searched.
 const TailBytes = 64 << 10
 
-// OOMLog finds what frameworks print when an allocation on a GPU was refused.
-// Make it with NewOOMLog; it is safe for concurrent use.
+// OOMLog finds what frameworks print when a GPU allocation is refused. Create it with
+// NewOOMLog; it is safe for concurrent use.
 type OOMLog struct {
 	patterns []*regexp.Regexp
 	size     *regexp.Regexp
 }
 
-// NewOOMLog returns a matcher of the messages of CUDA, cuBLAS, PyTorch,
-// TensorFlow, JAX, CuPy and Triton. Each pattern names GPU memory by itself or
-// comes from a library that has no other: a host's "Cannot allocate memory"
-// or Python's MemoryError is none of them.
+// NewOOMLog returns a matcher for the messages of CUDA, cuBLAS, PyTorch, TensorFlow, JAX,
+// CuPy and Triton. Each pattern mentions GPU memory or comes from a library that uses no
+// other: a host's "Cannot allocate memory" or Python's MemoryError does not match.
 func NewOOMLog() *OOMLog {
 	o := OOMLog{size: regexp.MustCompile(`(?i)\b(?:tried|trying|failed) to allocate ([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(bytes|[KMGT]i?B)\b`)}
 	for _, p := range []string{
@@ -41,11 +40,11 @@ func NewOOMLog() *OOMLog {
 	return &o
 }
 
-// maxLine bounds what is quoted of a line of output.
+// maxLine bounds how much of an output line is quoted.
 const maxLine = 200
 
-// Find returns the last line of out that says that GPU memory ran out, made
-// fit to print, or "". It looks at the last TailBytes of out only.
+// Find returns the last line of out that reports that GPU memory ran out, made printable,
+// or "". It searches only the last TailBytes of out.
 func (o *OOMLog) Find(out []byte) string {
 	if len(out) > TailBytes {
 		out = out[len(out)-TailBytes:]
@@ -70,8 +69,8 @@ func (o *OOMLog) Find(out []byte) string {
 	return printable(out[lo:min(last+hi, lo+maxLine)])
 }
 
-// Asked returns the MiB, rounded up, that the refused allocation in a line of
-// Find's was to have, or 0 where the line does not say.
+// Asked returns the size in MiB, rounded up, of the refused allocation in a line returned
+// by Find, or 0 if the line does not say.
 func (o *OOMLog) Asked(line string) int64 {
 	m := o.size.FindStringSubmatch(line)
 	if m == nil {
@@ -81,11 +80,11 @@ func (o *OOMLog) Asked(line string) int64 {
 	if err != nil {
 		return 0
 	}
-	shift := strings.Index("bkmgt", strings.ToLower(m[2][:1])) * 10 // PyTorch and TensorFlow count in powers of two, whatever they call them
-	return int64(min(math.Ceil(math.Ldexp(n, shift-20)), 1<<20))    // no card has more than a TiB
+	shift := strings.Index("bkmgt", strings.ToLower(m[2][:1])) * 10 // PyTorch and TensorFlow count in powers of two, whatever their units say
+	return int64(min(math.Ceil(math.Ldexp(n, shift-20)), 1<<20))    // no GPU has more than a TiB
 }
 
-// printable drops what a terminal would act on.
+// printable drops what a terminal would interpret.
 func printable(line []byte) string {
 	s := make([]byte, 0, len(line))
 	for _, c := range line {

@@ -10,64 +10,63 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// WatchConfig sets when a job above its cap is ended.
+// WatchConfig configures when a job above its cap is ended.
 type WatchConfig struct {
-	// SlackMilli is how much above its cap a job is let be, in thousandths of
-	// the cap: 1050 forgives a twentieth. For is how long it may be above that.
+	// SlackMilli is how far above its cap a job may be, in thousandths of the cap: 1050
+	// tolerates a twentieth. For is how long it may be above that.
 	SlackMilli int64
 	For        time.Duration
-	// FloorMiB is the free memory of a card below which a job above its cap is
-	// ended at once: the next instant it may be a neighbour who is refused. What
-	// the job took since the last sample is added to it twice, for what it takes
-	// until its end.
+	// FloorMiB is the free memory of a GPU below which a job above its cap is ended at
+	// once: the next refused allocation may be a neighbour's. The job's growth since the
+	// last sample is added to it twice, for what it allocates until its end.
 	FloorMiB int64
 }
 
-// DefaultWatch forgives a twentieth for three seconds, as long as 1 GiB of the
-// card is free.
+// DefaultWatch tolerates a twentieth for three seconds, as long as 1 GiB of the GPU is
+// free.
 func DefaultWatch() WatchConfig {
 	return WatchConfig{SlackMilli: 1050, For: 3 * time.Second, FloorMiB: 1024}
 }
 
-// Breach is a job above its cap that has to end.
+// Breach is a job above its cap that must end.
 type Breach struct {
 	Attempt, UUID string
-	// HeldMiB is what the attempt held on the card when it was found out, and
-	// CapMiB its share there.
+	// HeldMiB is what the attempt held on the GPU at that point, and CapMiB its share
+	// there.
 	HeldMiB, CapMiB int64
 	// Since is when it was first seen above its cap.
 	Since time.Time
-	// Urgent says that the card is nearly full: there is no time for a grace.
+	// Urgent says that the GPU is nearly full: there is no time for a grace.
 	Urgent bool
 }
 
-// Watcher finds the jobs above their cap. It keeps what it needs of the past,
-// has no clock, and is not safe for concurrent use.
+// Watcher finds the jobs above their cap. It keeps the history it needs, has no clock, and
+// is not safe for concurrent use.
 type Watcher struct {
 	cfg    WatchConfig
-	shares map[string]map[string]*share // by attempt, then by card
-	usable map[string]int64             // MiB of each card that processes can have
-	guilty map[string]offence           // by card
+	shares map[string]map[string]*share // by attempt, then by GPU
+	usable map[string]int64             // MiB of each GPU available to processes
+	guilty map[string]offence           // by GPU
 }
 
-// offence is who was last seen above its cap on a card.
+// offence records the attempt last seen above its cap on a GPU.
 type offence struct {
 	attempt string
 	at      time.Time
 	over    int64
 }
 
-// Cap is how much an attempt may hold of a card. MiB 0 is an exclusive share, which
-// nothing but the card itself limits. MostMiB is there for a share that was cut to
-// what is used: the attempt may hold as much, while nobody else is promised it.
+// Cap is how much an attempt may hold of a GPU. MiB 0 is an exclusive share, limited only
+// by the GPU itself. MostMiB is set for a share that was cut to what is used: the attempt
+// may hold this much while that memory is promised to no other attempt.
 type Cap struct{ MiB, MostMiB int64 }
 
-// share is what is known of an attempt on a card.
+// share is what is known of an attempt on a GPU.
 type share struct {
 	given    Cap
 	cap      int64     // the most that it may hold now
-	limit    int64     // the cap, or what the card has for an exclusive share
-	over     time.Time // since when it is above its slack, zero when it is not
+	limit    int64     // the cap, or the GPU's memory for an exclusive share
+	over     time.Time // since when it has been above its slack, zero when it is not
 	held     int64
 	peak     int64
 	near     time.Time // when it was last seen at 97 % of its cap or more
@@ -75,17 +74,16 @@ type share struct {
 	urgent   bool
 }
 
-// NewWatcher returns a watcher that knows no attempt yet.
+// NewWatcher returns a watcher without attempts.
 func NewWatcher(cfg WatchConfig) *Watcher {
 	return &Watcher{cfg: cfg, shares: map[string]map[string]*share{}, usable: map[string]int64{}, guilty: map[string]offence{}}
 }
 
-// SetUsable tells how much memory of each card processes can have, by UUID:
-// all of it less the driver's reserve. A card that is not named has no floor.
+// SetUsable sets how much memory of each GPU is available to processes, by UUID: all of it
+// less the driver's reserve. A GPU that is not listed has no floor.
 func (w *Watcher) SetUsable(mib map[string]int64) { w.usable = maps.Clone(mib) }
 
-// Hold begins to watch an attempt with its cap by card. Holding it again changes
-// nothing but its caps.
+// Hold begins to watch an attempt with its cap by GPU. Repeating it changes only the caps.
 func (w *Watcher) Hold(attempt string, capOf map[string]Cap) {
 	on := w.shares[attempt]
 	if on == nil {
@@ -103,10 +101,10 @@ func (w *Watcher) Hold(attempt string, capOf map[string]Cap) {
 // Drop ends the watch over an attempt.
 func (w *Watcher) Drop(attempt string) { delete(w.shares, attempt) }
 
-// Observe takes over what the cards show at an instant and returns who must
-// end, ordered by attempt and card. Each breach is returned once, and once
-// more when it becomes urgent. A figure that the driver does not give counts
-// as nothing: nobody is ended for what is not known.
+// Observe takes a sample of the GPUs at an instant and returns the attempts that must end,
+// ordered by attempt and GPU. Each breach is returned once, and once more when it becomes
+// urgent. A figure that the driver does not provide counts as zero: no attempt is ended for
+// what is unknown.
 func (w *Watcher) Observe(now time.Time, usage []gpu.Usage) []Breach {
 	var out []Breach
 	for _, u := range usage {
@@ -140,8 +138,8 @@ func (w *Watcher) Observe(now time.Time, usage []gpu.Usage) []Breach {
 	return out
 }
 
-// lend has attempts of which shares were cut hold more of a card than these, as far as
-// nobody else there is promised it or holds it.
+// lend lets attempts with cut shares hold more of a GPU than those, as far as no other
+// attempt there is promised or holds that memory.
 func (w *Watcher) lend(uuid string, held map[string]int64, usable int64) {
 	for attempt, on := range w.shares {
 		s := on[uuid]
@@ -176,7 +174,7 @@ func (s *share) take(now time.Time, held, usable, slackMilli int64) {
 	}
 }
 
-// breach reports whether the share has to end for its last sample.
+// breach reports whether the share must end because of its last sample.
 func (s *share) breach(now time.Time, full bool, after time.Duration) (Breach, bool) {
 	if s.over.IsZero() {
 		return Breach{}, false
@@ -189,12 +187,12 @@ func (s *share) breach(now time.Time, full bool, after time.Duration) (Breach, b
 	return Breach{HeldMiB: s.held, CapMiB: s.cap, Since: s.over, Urgent: full}, true
 }
 
-// nearMilli is how near to its cap, in thousandths of it, a job is said to
-// have run out of memory.
+// nearMilli is how near to its cap, in thousandths of it, a job counts as having run out of
+// memory.
 const nearMilli = 970
 
-// Held is what an attempt was seen to hold of one card. The limit is its cap,
-// or the card's memory under an exclusive share, and 0 when it is not known.
+// Held is what an attempt held of one GPU. The limit is its cap, or the GPU's memory under
+// an exclusive share, and 0 when unknown.
 type Held struct {
 	UUID              string
 	LimitMiB, PeakMiB int64
@@ -202,16 +200,16 @@ type Held struct {
 	Near bool
 }
 
-// lastSamples is how far back the last samples of an attempt go.
+// lastSamples is how long before its end an attempt's last samples begin.
 const lastSamples = 10 * time.Second
 
-// Peak returns what an attempt held on the card where it came nearest to its
-// limit; ok is false when it is not watched. at is when it ended.
+// Peak returns what an attempt held on the GPU where it came nearest to its limit; ok is
+// false when it is not watched. at is when it ended.
 func (w *Watcher) Peak(attempt string, at time.Time) (h Held, ok bool) {
 	for _, uuid := range slices.Sorted(maps.Keys(w.shares[attempt])) {
 		s := w.shares[attempt][uuid]
 		near := !s.near.IsZero() && at.Sub(s.near) <= lastSamples
-		// Fractions are compared crosswise.
+		// Fractions are compared by cross-multiplication.
 		if !ok || near && !h.Near || s.peak*max(1, h.LimitMiB) > h.PeakMiB*max(1, s.limit) && near == h.Near {
 			h, ok = Held{UUID: uuid, LimitMiB: s.limit, PeakMiB: s.peak, Near: near}, true
 		}
@@ -219,7 +217,7 @@ func (w *Watcher) Peak(attempt string, at time.Time) (h Held, ok bool) {
 	return h, ok
 }
 
-// blame notes who is furthest above its cap on a card.
+// blame records the attempt furthest above its cap on a GPU.
 func (w *Watcher) blame(now time.Time, attempt, uuid string, s *share) {
 	over := s.held - s.cap
 	if s.over.IsZero() {
@@ -230,8 +228,8 @@ func (w *Watcher) blame(now time.Time, attempt, uuid string, s *share) {
 	}
 }
 
-// Blame returns the attempt that was above its cap on a card shortly before
-// at, other than not, and "" when none was.
+// Blame returns the attempt other than not that was above its cap on a GPU shortly before
+// at, or "".
 func (w *Watcher) Blame(uuid, not string, at time.Time) (attempt string) {
 	if g, ok := w.guilty[uuid]; ok && g.attempt != not && at.Sub(g.at) <= lastSamples {
 		return g.attempt
@@ -248,9 +246,8 @@ func SuggestText(peakMiB, capMiB int64) string {
 	return strconv.FormatInt(mib, 10) + "MiB"
 }
 
-// Suggest returns the memory to ask for after a peak: a tenth more, in whole
-// GiB where that is a small step and else in steps of 256 MiB, and always more
-// than the cap was.
+// Suggest returns the memory to request after a peak: a tenth more, in whole GiB where that
+// is a small step and otherwise in steps of 256 MiB, and always more than the cap was.
 func Suggest(peakMiB, capMiB int64) int64 {
 	want := max(peakMiB, capMiB)
 	want += max(want/10, 256)
