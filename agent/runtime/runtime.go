@@ -1,7 +1,7 @@
-// Package runtime is what an agent asks of whatever runs its jobs: the interface
-// that runtimes implement, what they tell of a task, and how a further process is
-// run inside of one. What they are given to run is package launch's. Those that
-// implement it import this package and launch, and nothing of the agent itself.
+// Package runtime defines what an agent needs from whatever runs its jobs: the interface
+// that runtimes implement, what they report of a task, and how an additional process is run
+// inside one. Package launch defines what they are given to run. Implementations import
+// this package and launch, and nothing of the agent itself.
 package runtime
 
 import (
@@ -14,12 +14,12 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Phase is where the runtime's own record of an attempt stands.
+// Phase is the state of an attempt in the runtime's own record.
 type Phase uint8
 
-// The phases of a task, in the order they are passed.
+// The phases of a task, in order.
 const (
-	Absent  Phase = iota // the runtime knows nothing of it
+	Absent  Phase = iota // the runtime does not know it
 	Created              // prepared, never started
 	Running              // its first process is alive
 	Stopped              // its first process ended and the exit is known
@@ -31,8 +31,8 @@ func (p Phase) String() string {
 	return [...]string{"absent", "created", "running", "stopped", "lost"}[p]
 }
 
-// Task is what a runtime observes of one attempt. Exit fields hold only in
-// phase Stopped.
+// Task is what a runtime observes of one attempt. Exit fields are valid only in phase
+// Stopped.
 type Task struct {
 	ID    cluster.AttemptID
 	Token cluster.Token
@@ -42,26 +42,26 @@ type Task struct {
 	// ExitCode is 0–255 when Signal is 0, and 128+Signal otherwise.
 	ExitCode int
 	Signal   syscall.Signal
-	// OOMKilled tells that the kernel's memory controller killed a process of
-	// this task, as read from its cgroup, and that the first process died of
-	// SIGKILL or, as a shell does whose program died so, ended with code 137; or
-	// by itself before a runtime that was there to end it could.
+	// OOMKilled reports that the kernel's memory controller killed a process of this task,
+	// according to its cgroup, and that the first process died of SIGKILL or, like a shell
+	// whose program died so, exited with code 137; or ended by itself before the runtime
+	// could kill it.
 	OOMKilled bool
-	// Doubtful tells that nobody knows whether the first process began: had its
-	// start been cut off, it might have ended with 1 having done nothing.
+	// Doubtful reports that it is unknown whether the first process began: if its start was
+	// cut off, it may have exited with 1 without having done anything.
 	Doubtful bool
 	// MemPeakBytes is the cgroup's memory high-water mark, 0 when unknown.
 	MemPeakBytes int64
 	// CPUTime is user plus system time of the whole cgroup, 0 when unknown.
 	CPUTime time.Duration
-	// IO is what its processes read from and wrote to storage, as far as the
-	// runtime can tell better than by looking at them while they run.
+	// IO is what its processes read from and wrote to storage, where the runtime knows
+	// better than by sampling them while they run.
 	IO proc.IO
 	// Started and Ended are zero when unknown.
 	Started, Ended time.Time
 }
 
-// Audience is whom a Broadcast reaches.
+// Audience is the set of processes that a Broadcast reaches.
 type Audience uint8
 
 // The audiences.
@@ -70,13 +70,13 @@ const (
 	ToOthers          // all but the first process
 )
 
-// Runtime starts and ends the processes of attempts. Every call is idempotent
-// and safe for concurrent use on different ids; calls on one id come from one
-// goroutine. Tasks outlive the process that started them: a new Runtime on
-// the same state directory finds them again with their true exit code.
+// Runtime starts and ends the processes of attempts. Every call is idempotent and safe for
+// concurrent use on different ids; calls on one id come from one goroutine. Tasks outlive
+// the process that started them: a new Runtime on the same state directory finds them again
+// with their true exit code.
 //
-// Errors that no retry mends (the command does not exist, the image is
-// unknown, the working directory is not permitted) are *launch.Error.
+// Errors that no retry fixes (the command does not exist, the image is unknown, the working
+// directory is not permitted) are *launch.Error.
 type Runtime interface {
 	// Create prepares l without starting it.
 	Create(ctx context.Context, l *launch.Launch) error
@@ -88,32 +88,31 @@ type Runtime interface {
 	// Broadcast sends sig, which is not SIGKILL, to every process of the task,
 	// with or without its first one. It and Signal may be called from any goroutine.
 	Broadcast(ctx context.Context, id cluster.AttemptID, sig syscall.Signal, to Audience) error
-	// Delete forgets a stopped or never started task and frees what it held.
-	// Deleting an absent task does nothing; a running one is an error.
+	// Delete forgets a stopped or never started task and releases its resources. Deleting
+	// an absent task does nothing; deleting a running one is an error.
 	Delete(ctx context.Context, id cluster.AttemptID) error
 	Observer
 }
 
-// Puller is what a Runtime may be beside that fetches images from registries.
+// Puller is implemented by a Runtime that pulls images from registries.
 type Puller interface {
-	// Pulls says how far the images are that are being fetched, by the attempts that are
-	// to run in them. It may be called from any goroutine.
+	// Pulls returns the progress of the images being pulled, by the attempts that need
+	// them. It may be called from any goroutine.
 	Pulls(ctx context.Context) map[cluster.AttemptID]cluster.Pull
-	// Held returns the images that are here, by name and by digest, sorted. It may be
+	// Held returns the names and digests of the images on the node, sorted. It may be
 	// called from any goroutine.
 	Held(ctx context.Context) ([]string, error)
 }
 
 // Observer is the read side of a Runtime.
 type Observer interface {
-	// Name is "containerd" or "process".
+	// Name returns "containerd" or "process".
 	Name() string
-	// List returns every task of this runtime, in no order.
+	// List returns every task of this runtime, in no particular order.
 	List(ctx context.Context) ([]Task, error)
 	// Inspect returns one task; an unknown one has phase Absent.
 	Inspect(ctx context.Context, id cluster.AttemptID) (Task, error)
-	// Exits delivers the id of a task soon after it stopped. Ids may be
-	// missed or repeated: it only says where to look. It is never closed
-	// while the Runtime is open.
+	// Exits delivers the id of a task soon after it stopped. Ids may be missed or repeated:
+	// they only say where to look. The channel is never closed while the Runtime is open.
 	Exits() <-chan cluster.AttemptID
 }
