@@ -2,7 +2,7 @@
 // a GPU supports, whose jobs may share a GPU under it, what a watch over the measured
 // memory does to a job above its cap, and how a job that ran out of GPU memory is
 // distinguished from one that failed otherwise. DESIGN.md says what each mechanism
-// guarantees.
+// guarantees and what it does not.
 package caps
 
 // Mode is how the memory of a share is enforced on one card.
