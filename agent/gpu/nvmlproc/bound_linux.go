@@ -2,8 +2,8 @@ package nvmlproc
 
 import "syscall"
 
-// bound makes a child die with the thread that starts it. In a group of its
-// own it does not get the signals of our terminal.
+// bound makes a child die with the thread that starts it. In a process group of its own it
+// does not get the signals of our terminal.
 func bound() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,5 @@ package nvmlproc
 
 import "syscall"
 
-// bound leaves it to the end of its input to end a child.
+// bound relies on the end of its input to end a child.
 func bound() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

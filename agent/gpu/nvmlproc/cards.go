@@ -13,25 +13,25 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// cards is what is known of every card that the driver ever showed. It is safe
-// for concurrent use.
+// cards is what is known of every GPU that the driver ever listed. It is safe for
+// concurrent use.
 type cards struct {
 	log     *slog.Logger
-	misses  int // looks in a row without a card before it is unknown or lost
+	misses  int // consecutive looks without the GPU before it is unknown or lost
 	events  *eventQueue
 	changed chan struct{}
 
 	mu   sync.Mutex
 	by   map[string]*cardInfo
-	news bool // the driver showed other cards or instances than the inventory
+	news bool // the driver listed other GPUs or instances than the inventory
 }
 
-// cardInfo is one card.
+// cardInfo is one GPU.
 type cardInfo struct {
 	card   gpu.Card
 	state  gpu.CardState
 	missed int
-	warned bool // of its persistence mode
+	warned bool // about its persistence mode
 
 }
 
@@ -66,7 +66,7 @@ func (c *cards) look(found []gpu.Card, faults []fault) {
 	c.settle(seen, faults)
 }
 
-// glance takes over which cards the driver answered for.
+// glance takes over which GPUs the driver answered for.
 func (c *cards) glance(uuids []string, faults []fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +95,8 @@ func (c *cards) glance(uuids []string, faults []fault) {
 	c.settle(seen, faults)
 }
 
-// of returns the card with a UUID, or the one with that instance; nil when
-// there is none. The caller holds c.mu.
+// of returns the GPU with the given UUID, or the one with that instance, or nil. The caller
+// holds c.mu.
 func (c *cards) of(uuid string) *cardInfo {
 	if in := c.by[uuid]; in != nil {
 		return in
@@ -109,9 +109,9 @@ func (c *cards) of(uuid string) *cardInfo {
 	return nil
 }
 
-// settle draws the conclusions of a look that came back: who was seen is OK,
-// who the driver calls lost is lost, and who is missing several times in a row
-// is unknown when there was an error, and lost when there was none.
+// settle evaluates a completed look: a GPU that was seen is OK, one that the driver reports
+// as lost is lost, and one that is missing several times in a row is unknown if there was
+// an error, and lost if there was none.
 func (c *cards) settle(seen map[string]struct{}, faults []fault) {
 	named := make(map[string]fault, len(faults))
 	var nameless []fault
@@ -131,7 +131,7 @@ func (c *cards) settle(seen map[string]struct{}, faults []fault) {
 		in.missed++
 		f, ok := named[uuid]
 		if !ok && len(nameless) > 0 {
-			// The driver said no name: it is one of those that are missing.
+			// The driver named no GPU: it is one of those that are missing.
 			f, ok = nameless[0], true
 			for _, n := range nameless {
 				f.Lost = f.Lost && n.Lost
@@ -149,7 +149,7 @@ func (c *cards) settle(seen map[string]struct{}, faults []fault) {
 	}
 }
 
-// silent makes every card unknown but those that are lost.
+// silent makes every GPU unknown except lost ones.
 func (c *cards) silent(why string) {
 	why = oneLine(why, 256)
 	c.mu.Lock()
@@ -161,7 +161,7 @@ func (c *cards) silent(why string) {
 	}
 }
 
-// set moves a card to a state. The caller holds c.mu.
+// set changes the state of a GPU. The caller holds c.mu.
 func (c *cards) set(in *cardInfo, to gpu.State, why string) {
 	if in.state.State == to {
 		return
@@ -181,8 +181,7 @@ func (c *cards) tell() {
 	}
 }
 
-// inventory returns every card, those that answer in the order of the driver
-// and then the others.
+// inventory returns every GPU, those that answer in the driver's order, then the others.
 func (c *cards) inventory() []gpu.Card {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +202,7 @@ func (c *cards) inventory() []gpu.Card {
 	return out
 }
 
-// unseen joins an error for each card that is not OK.
+// unseen joins an error for each GPU that is not OK.
 func (c *cards) unseen() error {
 	var errs []error
 	for _, s := range c.states() {
@@ -217,7 +216,7 @@ func (c *cards) unseen() error {
 	return errors.Join(errs...)
 }
 
-// states returns every card's, by UUID.
+// states returns the state of every GPU, by UUID.
 func (c *cards) states() []gpu.CardState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +233,7 @@ func (c *cards) states() []gpu.CardState {
 	return out
 }
 
-// usable says why no attempt may start on a card.
+// usable says why no attempt may start on a GPU.
 func (c *cards) usable(uuid string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,15 +249,15 @@ func (c *cards) usable(uuid string) error {
 	return nil
 }
 
-// eventQueue hands events to one reader and forgets the oldest when that is
-// slow. Its methods are safe for concurrent use.
+// eventQueue passes events to one reader and drops the oldest when the reader is slow. Its
+// methods are safe for concurrent use.
 type eventQueue struct {
 	mu     sync.Mutex
 	out    chan gpu.Event
 	closed bool
 }
 
-// queuedEvents is more than a node with sound cards has in a year.
+// queuedEvents is more than a node with healthy GPUs has in a year.
 const queuedEvents = 256
 
 func newEventQueue() *eventQueue { return &eventQueue{out: make(chan gpu.Event, queuedEvents)} }

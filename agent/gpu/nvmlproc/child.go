@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// child is one process that holds the driver. The loop of the Provider owns
-// it; two goroutines read what it writes.
+// child is one process that holds the driver. The Provider's loop owns it; two goroutines
+// read its output.
 type child struct {
 	cmd    *exec.Cmd
 	in     *os.File // questions
@@ -22,13 +22,13 @@ type child struct {
 	errs   *os.File // its log
 	frames chan frame
 	born   time.Time
-	ready  bool // it said hello
+	ready  bool // it has sent its hello
 	lastID uint32
 }
 
-// startChild starts the process. It has three descriptors and the given
-// environment, nothing else of ours; it ends with the calling thread, at the
-// end of its input, and when it is told to.
+// startChild starts the process. It gets three descriptors and the given environment,
+// nothing else of ours; it ends with the calling thread, at the end of its input, or when
+// told to.
 func startChild(command, env []string, events func(gpu.Event), log *slog.Logger) (*child, error) {
 	var mine, theirs [3]*os.File
 	closeAll := func(fs [3]*os.File) {
@@ -55,7 +55,7 @@ func startChild(command, env []string, events func(gpu.Event), log *slog.Logger)
 	}
 	c.cmd.Env, c.cmd.Dir = env, "/"
 	if env == nil {
-		c.cmd.Env = []string{} // nil would be all of ours
+		c.cmd.Env = []string{} // nil would mean all of ours
 	}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = theirs[0], theirs[1], theirs[2]
 	c.cmd.SysProcAttr = bound()
@@ -71,7 +71,7 @@ func startChild(command, env []string, events func(gpu.Event), log *slog.Logger)
 	return c, nil
 }
 
-// read passes on what the child says until it says no more.
+// read passes on what the child sends until it stops.
 func (c *child) read(events func(gpu.Event), log *slog.Logger) {
 	defer close(c.frames)
 	r := bufio.NewReader(c.out)
@@ -84,7 +84,7 @@ func (c *child) read(events func(gpu.Event), log *slog.Logger) {
 			return
 		}
 		if f.kind != kindEvent {
-			c.frames <- f // an answer that nobody waits for any more is drained at the end
+			c.frames <- f // an answer no longer waited for is drained at the end
 			continue
 		}
 		e, err := decodeEvent(f)
@@ -96,7 +96,7 @@ func (c *child) read(events func(gpu.Event), log *slog.Logger) {
 	}
 }
 
-// copyLog logs what the child writes on its standard error, a line at a time.
+// copyLog logs the child's standard error, line by line.
 func (c *child) copyLog(log *slog.Logger) {
 	r := bufio.NewReaderSize(c.errs, 4096)
 	for said := 0; ; {
@@ -104,7 +104,7 @@ func (c *child) copyLog(log *slog.Logger) {
 		if err != nil {
 			return
 		}
-		// A library in trouble can write without end.
+		// A library in trouble can write endlessly.
 		if said++; said <= maxLogLines {
 			log.Warn("the driver's process says", "line", oneLine(string(line), 512), "cut", more)
 		}
@@ -123,18 +123,18 @@ func (c *child) ask(k kind, body []byte) (id uint32, err error) {
 	return c.lastID, frame{kind: k, id: c.lastID, body: body}.write(c.in)
 }
 
-// end makes the process end, without waiting for it: one that hangs in the
-// kernel stays until the kernel lets go of it. reaped is called then.
+// end makes the process end, without waiting for it: one that hangs in the kernel stays
+// until the kernel releases it. Then reaped is called.
 func (c *child) end(kill func(*os.Process) error, reaped func()) {
 	c.in.Close()
-	// Errors say that it is gone already.
+	// An error means that it is gone already.
 	_ = kill(c.cmd.Process)
 	go func() {
 		_ = c.cmd.Wait()
 		reaped()
 	}()
 	go func() {
-		for range c.frames { // let the reader go
+		for range c.frames { // let the reader finish
 		}
 	}()
 	c.out.Close()

@@ -1,4 +1,3 @@
-// Package nvmlproc is the gpu.Provider of NVIDIA cards that survives their
-// driver: NVML is loaded by a child process, which is given up when a call
-// does not come back. See DESIGN.md.
+// Package nvmlproc is the gpu.Provider of NVIDIA GPUs that survives their driver: a child
+// process loads NVML, and is abandoned when a call does not return. See DESIGN.md.
 package nvmlproc

@@ -11,24 +11,24 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// loop owns the child. All but stuck is of its goroutine alone.
+// loop owns the child. Everything except stuck belongs to its goroutine.
 type loop struct {
 	p         *Provider
 	child     *child
 	backoff   time.Duration
 	notBefore time.Time
-	// missed counts by kind the questions since the last one of that kind that
-	// was answered: a good answer to one says nothing of another.
+	// missed counts, by kind, the questions since the last one of that kind was answered: a
+	// good answer to one kind says nothing about another.
 	missed  [kindEvent]int
 	checked time.Time    // when owed was last called
-	looked  time.Time    // when an inventory was read last
-	stuck   atomic.Int32 // children that were killed and are still there
+	looked  time.Time    // when an inventory was last read
+	stuck   atomic.Int32 // children that were killed and still exist
 }
 
-// lookEvery is how often the inventory is read when nobody asks for it.
+// lookEvery is how often the inventory is read when nothing requests it.
 const lookEvery = time.Minute
 
-// settled is how long a child must live for the next one to be started at once.
+// settled is how long a child must live for the next one to be started immediately.
 const settled = 30 * time.Second
 
 // run answers requests until Close.
@@ -49,7 +49,7 @@ func (l *loop) run() {
 		case <-p.quit:
 			return
 		case r := <-p.requests:
-			// Nobody may wait for it any more.
+			// The caller may have stopped waiting.
 			if r.ctx.Err() != nil {
 				continue
 			}
@@ -63,7 +63,7 @@ func (l *loop) run() {
 	}
 }
 
-// answer asks the child within the deadline and draws the conclusions.
+// answer asks the child within the deadline and evaluates the answer.
 func (l *loop) answer(k kind, body []byte) (answer, error) {
 	late, stop := l.p.cfg.late(l.p.cfg.Deadline)
 	defer stop()
@@ -99,7 +99,7 @@ func (l *loop) answer(k kind, body []byte) (answer, error) {
 	return a, nil
 }
 
-// silent reports whether too many questions in a row were not answered.
+// silent reports whether too many questions in a row went unanswered.
 func (l *loop) silent() bool {
 	n := 0
 	for _, m := range l.missed {
@@ -108,8 +108,8 @@ func (l *loop) silent() bool {
 	return n >= l.p.cfg.Misses
 }
 
-// miss counts a question that was not answered. A tune is not asked again: the others
-// tell whether the driver answers.
+// miss counts an unanswered question. A tune is not repeated: the other kinds show whether
+// the driver answers.
 func (l *loop) miss(k kind, err error) {
 	if k == kindTune {
 		l.p.log.Warn("the driver did not answer", "call", k.String(), "err", err)
@@ -124,8 +124,8 @@ func (l *loop) miss(k kind, err error) {
 	}
 }
 
-// owed asks anew, after a good answer, what was not answered and nobody asks
-// often: else the cards would stay unknown until somebody does.
+// owed repeats, after a good answer, questions that went unanswered and are rarely asked:
+// otherwise the GPUs would stay unknown until they are.
 func (l *loop) owed() {
 	if time.Since(l.checked) < l.p.cfg.LastBackoff {
 		return
@@ -133,14 +133,14 @@ func (l *loop) owed() {
 	for k, n := range l.missed {
 		if n > 0 {
 			l.checked = time.Now()
-			// What it says is in the state of the cards.
+			// The state of the GPUs records any error.
 			_, _ = l.answer(kind(k), nil)
 		}
 	}
 }
 
-// refresh reads the inventory now and then: a card is cut anew, or its limits
-// are set, while nobody asks.
+// refresh reads the inventory from time to time: a GPU may be repartitioned, or its limits
+// changed, while nothing requests it.
 func (l *loop) refresh() {
 	if time.Since(l.looked) > lookEvery {
 		l.looked = time.Now()
@@ -148,7 +148,7 @@ func (l *loop) refresh() {
 	}
 }
 
-// exchange puts one question and waits for its answer.
+// exchange sends one question and waits for its answer.
 func (l *loop) exchange(k kind, body []byte, late <-chan time.Time) (answer, error) {
 	if err := l.running(late); err != nil {
 		return answer{}, err
@@ -181,11 +181,11 @@ func (l *loop) exchange(k kind, body []byte, late <-chan time.Time) (answer, err
 
 var errDied = errors.New("the driver's process ended")
 
-// running sees to it that there is a child that said hello.
+// running makes sure that there is a child that has sent its hello.
 func (l *loop) running(late <-chan time.Time) error {
 	if c := l.child; c != nil && c.ready {
 		select {
-		case _, ok := <-c.frames: // between questions there is nothing to say
+		case _, ok := <-c.frames: // between questions it sends nothing
 			err := errDied
 			if ok {
 				err = errFrame
@@ -217,7 +217,7 @@ func (l *loop) running(late <-chan time.Time) error {
 	}
 }
 
-// greeted takes the first frame of a child.
+// greeted handles the first frame of a child.
 func (l *loop) greeted(f frame) error {
 	if f.kind != kindHello {
 		return l.giveUp(fmt.Errorf("%w: begins with %s", errFrame, f.kind))
@@ -239,12 +239,12 @@ func (l *loop) greeted(f frame) error {
 	return nil
 }
 
-// noDriver is the child's word that there is none.
+// noDriver is the child's report that there is no driver.
 type noDriver struct{ remoteError }
 
 func (e *noDriver) Is(target error) bool { return target == gpu.ErrNoDriver }
 
-// start makes a child, not before its time.
+// start starts a child, but not before the backoff is over.
 func (l *loop) start(late <-chan time.Time) error {
 	if n := l.stuck.Load(); n >= maxStuck {
 		return fmt.Errorf("%d processes hang in the driver and cannot be ended; the node needs a reboot", n)
@@ -279,13 +279,13 @@ func (l *loop) giveUp(err error) error {
 	return err
 }
 
-// later puts off the next start.
+// later delays the next start.
 func (l *loop) later() {
 	l.notBefore = time.Now().Add(l.backoff)
 	l.backoff = min(2*l.backoff, l.p.cfg.LastBackoff)
 }
 
-// end kills the child and forgets it; whoever waits for it counts it.
+// end kills the child and forgets it; a goroutine that waits for it keeps the count.
 func (l *loop) end() {
 	l.stuck.Add(1)
 	l.child.end(func(pr *os.Process) error { return l.p.cfg.kill(pr) }, func() { l.stuck.Add(-1) })

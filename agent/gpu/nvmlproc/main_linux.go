@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main is Serve on the descriptors of a process of its own. What the driver's
-// library prints on the standard output goes to stderr, lest it be taken for
-// an answer.
+// Main is Serve on the descriptors of its own process. What the driver's library prints on
+// standard output goes to stderr, so that it is not mistaken for an answer.
 func Main(stdin, stdout, stderr *os.File, open func() (Driver, error), log *slog.Logger) error {
 	if err := closeInherited(); err != nil {
 		return err
@@ -28,8 +27,8 @@ func Main(stdin, stdout, stderr *os.File, open func() (Driver, error), log *slog
 	return Serve(stdin, answers, open, log)
 }
 
-// closeInherited closes what whoever started our parent left open: all that
-// is not to be closed by the next exec came through the last one.
+// closeInherited closes what our parent inherited from its starter: whatever is not
+// close-on-exec came through the last exec.
 func closeInherited() error {
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Main is Serve on the descriptors of a process of its own.
+// Main is Serve on the descriptors of its own process.
 func Main(stdin, stdout, _ *os.File, open func() (Driver, error), log *slog.Logger) error {
 	return Serve(stdin, stdout, open, log)
 }

@@ -13,39 +13,37 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// Config says how to reach the driver. The zero value of a time or count is
-// its default.
+// Config says how to reach the driver. Zero times and counts mean the defaults given here.
 type Config struct {
-	// Command runs Serve in a process of its own. Env is all of its environment.
+	// Command runs Serve in a separate process. Env is its whole environment.
 	Command, Env []string
-	// Deadline is what the driver is given for one answer, 5 s. Misses is how
-	// many of them in a row make the cards unknown, 3.
+	// Deadline is how long the driver may take for one answer, 5 s. Misses is how many
+	// unanswered questions in a row make the GPUs unknown, 3.
 	Deadline time.Duration
 	Misses   int
-	// StartTimeout is what the driver is given to be loaded, 30 s: without
-	// persistence it sets up every card first.
+	// StartTimeout is how long the driver may take to load, 30 s: without persistence mode
+	// it initializes every GPU first.
 	StartTimeout time.Duration
-	// A child is started again after FirstBackoff, 250 ms, and later each time
-	// that it is given up, up to LastBackoff, 30 s.
+	// A child is restarted after FirstBackoff, 250 ms, and later each time that it is
+	// abandoned, up to LastBackoff, 30 s.
 	FirstBackoff, LastBackoff time.Duration
-	// Owners is called before the driver looks at the processes of its cards,
-	// and what it returns says whose they are; nil leaves them unnamed.
-	// owner.Finder's Mark is one.
+	// Owners is called before the driver lists the processes of its GPUs, and the function
+	// that it returns fills in their owners; nil leaves them unnamed. owner.Finder's Mark
+	// is one.
 	Owners func() func(usage []gpu.Usage)
 	Log    *slog.Logger
 
-	// kill ends a process; tests make one that cannot be ended.
+	// kill ends a process; tests simulate one that cannot be killed.
 	kill func(*os.Process) error
-	// late says when the time for an answer is over, and until stop; tests have
-	// it over when the driver hangs, however slow the machine is.
+	// late says when the time for an answer is over, and until stop; tests end it when the
+	// driver hangs, however slow the machine is.
 	late func(time.Duration) (over <-chan time.Time, stop func())
 	// patience is how long Inventory waits before it answers from memory, 1 s.
 	patience time.Duration
 }
 
-// maxStuck is how many children may hang in the kernel, unkillable, before no
-// more are started: each holds memory, and a driver in that state needs a
-// reboot.
+// maxStuck is how many children may hang in the kernel, unkillable, before no more are
+// started: each holds memory, and a driver in that state needs a reboot.
 const maxStuck = 3
 
 func (c *Config) fill() {
@@ -73,15 +71,14 @@ func (c *Config) fill() {
 	}
 }
 
-// Provider reports NVIDIA cards through a child process. One goroutine owns
-// the child and asks it one question at a time; callers wait for it no longer
-// than their context lasts.
+// Provider reports NVIDIA GPUs through a child process. One goroutine owns the child and
+// asks it one question at a time; callers wait no longer than their context allows.
 type Provider struct {
 	cfg      Config
 	log      *slog.Logger
 	requests chan *request
 	quit     chan struct{}
-	done     chan struct{} // the loop ended
+	done     chan struct{} // closed when the loop has ended
 	closing  sync.Once
 	events   *eventQueue
 	cards    *cards
@@ -96,7 +93,7 @@ var (
 	_ gpu.Tuner        = (*Provider)(nil)
 )
 
-// request is one question of a caller.
+// request is a caller's question.
 type request struct {
 	ctx   context.Context
 	kind  kind
@@ -111,10 +108,9 @@ type result struct {
 
 var errClosed = errors.New("nvml: provider is closed")
 
-// Open starts the child and waits until the driver is loaded, at most
-// StartTimeout. Errors wrap gpu.ErrNoDriver when the node has no driver; a
-// driver that does not answer is no error: the cards it has are shown when it
-// does.
+// Open starts the child and waits until the driver is loaded, at most StartTimeout. Errors
+// wrap gpu.ErrNoDriver when the node has no driver; a driver that does not answer is no
+// error: its GPUs appear when it does.
 func Open(ctx context.Context, cfg Config) (*Provider, error) {
 	if len(cfg.Command) == 0 {
 		return nil, errors.New("nvml: no command for the driver's process")
@@ -148,8 +144,8 @@ func Open(ctx context.Context, cfg Config) (*Provider, error) {
 // Name implements gpu.Provider.
 func (p *Provider) Name() string { return "nvml" }
 
-// Inventory implements gpu.Provider. Cards that cannot be read now are given
-// as they were last, with an error each; States tells them apart.
+// Inventory implements gpu.Provider. GPUs that cannot be read now are returned as they were
+// last, with an error each; States distinguishes them.
 func (p *Provider) Inventory(ctx context.Context) ([]gpu.Card, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.patience)
 	defer cancel()
@@ -218,10 +214,9 @@ func (p *Provider) States() []gpu.CardState { return p.cards.states() }
 // Changed implements gpu.StateSource.
 func (p *Provider) Changed() <-chan struct{} { return p.cards.changed }
 
-// Admit implements gpu.Provider. It changes nothing on the card and asks
-// nobody: the grant is kept by the scheduler's ledger, by device rules and by
-// watching Usage. A card that does not answer is refused with gpu.ErrSilent,
-// one that is lost with gpu.ErrLost.
+// Admit implements gpu.Provider. It changes nothing on the GPU and asks nothing: the grant
+// is enforced by the scheduler's ledger, by device rules and by watching Usage. It refuses
+// a GPU that does not answer with gpu.ErrSilent, and a lost one with gpu.ErrLost.
 func (p *Provider) Admit(_ context.Context, g gpu.Grant) ([]string, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
@@ -237,15 +232,15 @@ func (p *Provider) Admit(_ context.Context, g gpu.Grant) ([]string, error) {
 // Retire implements gpu.Provider; there is nothing to undo.
 func (p *Provider) Retire(context.Context, string) error { return nil }
 
-// Close ends the child and closes the channel of events. It does not wait for
-// a child that hangs in the kernel.
+// Close ends the child and closes the channel of events. It does not wait for a child that
+// hangs in the kernel.
 func (p *Provider) Close() error {
 	p.closing.Do(func() { close(p.quit) })
 	<-p.done
 	return nil
 }
 
-// ask has the loop put a question to the child.
+// ask has the loop send a question to the child.
 func (p *Provider) ask(ctx context.Context, k kind, body []byte) (answer, error) {
 	r := &request{ctx: ctx, kind: k, body: body, reply: make(chan result, 1)}
 	select {

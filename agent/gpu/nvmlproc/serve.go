@@ -13,28 +13,28 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// Driver is what a child asks; nvml.Provider is one.
+// Driver is what a child queries; nvml.Provider is one.
 type Driver interface {
 	Inventory(ctx context.Context) ([]gpu.Card, error)
 	Usage(ctx context.Context) ([]gpu.Usage, error)
 	Health(ctx context.Context) ([]gpu.Health, error)
-	// Watch calls emit with each event until ctx ends or waiting fails. Errors
-	// wrap errors.ErrUnsupported when there will never be any.
+	// Watch calls emit with each event until ctx ends or waiting fails. Errors wrap
+	// errors.ErrUnsupported when there will never be any.
 	Watch(ctx context.Context, emit func(gpu.Event)) error
 	Versions() (driver, cuda string)
 	gpu.Tuner
 }
 
-// Between two attempts to wait for events.
+// Delays between two attempts to wait for events.
 const (
 	firstWatchRetry = time.Second
 	lastWatchRetry  = time.Minute
 )
 
-// Serve is the child's life: it opens the driver, says so, and answers one
-// question after the other until in ends. Events are waited for on the side,
-// so that a wait that never returns blocks no answer. An error of open is said
-// to the parent and returned.
+// Serve is the child's main loop: it opens the driver, reports that, and answers one
+// question after another until in ends. It waits for events in parallel, so that a wait
+// that never returns blocks no answer. An error of open is reported to the parent and
+// returned.
 func Serve(in io.Reader, out io.Writer, open func() (Driver, error), log *slog.Logger) error {
 	w := &lockedWriter{w: out}
 	d, err := open()
@@ -49,7 +49,7 @@ func Serve(in io.Reader, out io.Writer, open func() (Driver, error), log *slog.L
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// Not waited for: a call of the driver may hang, and the process ends.
+	// Not waited for: a driver call may hang, and the process ends anyway.
 	go watch(ctx, d, w, log)
 	r := bufio.NewReader(in)
 	for {
@@ -70,7 +70,7 @@ func Serve(in io.Reader, out io.Writer, open func() (Driver, error), log *slog.L
 	}
 }
 
-// reply asks the driver. What went wrong with some cards is part of the answer.
+// reply queries the driver. Errors of single GPUs are part of the answer.
 func reply(ctx context.Context, d Driver, f frame) (answer, error) {
 	var a answer
 	var err error
@@ -94,7 +94,7 @@ func reply(ctx context.Context, d Driver, f frame) (answer, error) {
 	return a, nil
 }
 
-// turn sets what is to be set, or tells what is.
+// turn changes a setting, or reads the settings.
 func turn(ctx context.Context, d Driver, q tune) (gpu.Tuning, error) {
 	switch {
 	case q.SetMilliW > 0:
@@ -105,8 +105,8 @@ func turn(ctx context.Context, d Driver, q tune) (gpu.Tuning, error) {
 	return d.Tuning(ctx, q.UUID)
 }
 
-// watch passes events on until ctx ends. That waiting fails is logged and says
-// nothing of the cards.
+// watch passes events on until ctx ends. A failure to wait is logged and says nothing about
+// the GPUs.
 func watch(ctx context.Context, d Driver, w *lockedWriter, log *slog.Logger) {
 	for wait := firstWatchRetry; ctx.Err() == nil; wait = min(2*wait, lastWatchRetry) {
 		began := time.Now()

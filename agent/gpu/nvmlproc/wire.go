@@ -28,7 +28,7 @@ const (
 	wireVersion = 1
 	headerSize  = 12
 	maxBody     = 4 << 20
-	// maxCards and maxProcesses bound what a body may hold.
+	// maxCards and maxProcesses bound the contents of a body.
 	maxCards     = 256 // instances of MIG count in a look at use
 	maxProcesses = 1 << 14
 	maxClocks    = 1 << 10
@@ -36,7 +36,7 @@ const (
 
 var magic = [2]byte{'B', 'N'}
 
-// kind is what a frame is about.
+// kind is the kind of a frame.
 type kind uint8
 
 const (
@@ -74,10 +74,10 @@ type frame struct {
 	body []byte
 }
 
-// errFrame says that what was read is no frame of this protocol.
+// errFrame says that the data read is no frame of this protocol.
 var errFrame = errors.New("malformed frame")
 
-// write sends f in one piece.
+// write sends f in one write.
 func (f frame) write(w io.Writer) error {
 	if len(f.body) > maxBody {
 		return fmt.Errorf("%w: %s of %d bytes, at most %d are allowed", errFrame, f.kind, len(f.body), maxBody)
@@ -90,9 +90,8 @@ func (f frame) write(w io.Writer) error {
 	return err
 }
 
-// readFrame reads one frame. It returns io.EOF between frames, and an error of
-// errFrame or of r otherwise. A length that is not followed by as many bytes
-// costs no memory.
+// readFrame reads one frame. It returns io.EOF between frames, and otherwise an error of
+// errFrame or of r. A length that is not followed by that many bytes costs no memory.
 func readFrame(r io.Reader) (frame, error) {
 	var h [headerSize]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {
@@ -121,16 +120,15 @@ func readFrame(r io.Reader) (frame, error) {
 	return f, nil
 }
 
-// hello is how a child begins: it loaded the library, or it says why not.
+// hello is a child's first message: it loaded the library, or it says why not.
 type hello struct {
 	Driver, CUDA string
-	// Error is why there is nothing to ask; NoDriver says that it wraps
-	// gpu.ErrNoDriver.
+	// Error is why it cannot be queried; NoDriver says that it wraps gpu.ErrNoDriver.
 	Error    string `json:",omitempty"`
 	NoDriver bool   `json:",omitempty"`
 }
 
-// answer is what the child says to a question. One of the lists is there.
+// answer is the child's answer to a question. One of the lists is set.
 type answer struct {
 	Cards  []gpu.Card   `json:",omitempty"`
 	Usage  []gpu.Usage  `json:",omitempty"`
@@ -139,16 +137,16 @@ type answer struct {
 	Tuning gpu.Tuning   `json:",omitzero"`
 }
 
-// tune asks of one card what its power limit and clocks are, once the limit is set to
-// SetMilliW, for more than 0, or the clock to LockMHz, with 0 for none.
+// tune asks for the power limit and clocks of one GPU, after setting the limit to SetMilliW
+// if that is above 0, or the clock to LockMHz, with 0 to unlock it.
 type tune struct {
 	UUID      string
 	SetMilliW int64  `json:",omitempty"`
 	LockMHz   *int64 `json:",omitempty"`
 }
 
-// fault is one of the errors joined to an answer. Index is negative when it is
-// of no single card.
+// fault is one of the errors joined to an answer. Index is negative when it concerns no
+// single GPU.
 type fault struct {
 	Index int
 	UUID  string `json:",omitempty"`
@@ -156,7 +154,7 @@ type fault struct {
 	Lost  bool `json:",omitempty"`
 }
 
-// faultsOf takes apart what a Provider joined.
+// faultsOf splits the errors that a Provider joined.
 func faultsOf(err error) []fault {
 	if err == nil {
 		return nil
@@ -175,7 +173,7 @@ func faultsOf(err error) []fault {
 	return []fault{f}
 }
 
-// err is the error that f was made of, as far as callers can tell.
+// err restores the error from which f was made, as far as callers can tell.
 func (f fault) err() error {
 	e := error(&remoteError{text: f.Text, lost: f.Lost})
 	if f.Index >= 0 {
@@ -192,7 +190,7 @@ type remoteError struct {
 
 func (e *remoteError) Error() string { return e.text }
 
-// Is makes a lost card known as one.
+// Is makes a lost GPU match gpu.ErrLost.
 func (e *remoteError) Is(target error) bool { return e.lost && target == gpu.ErrLost }
 
 func decodeHello(f frame) (hello, error) {
@@ -206,7 +204,7 @@ func decodeHello(f frame) (hello, error) {
 	return h, nil
 }
 
-// decodeAnswer reads the answer to a question of f's kind.
+// decodeAnswer decodes the answer to a question of f's kind.
 func decodeAnswer(f frame) (answer, error) {
 	var a answer
 	if err := decode(f, &a); err != nil {
@@ -248,7 +246,7 @@ func decodeAnswer(f frame) (answer, error) {
 	return a, errors.Join(errs...)
 }
 
-// decodeTune reads a question about power and clock.
+// decodeTune decodes a question about power and clock.
 func decodeTune(f frame) (tune, error) {
 	var q tune
 	if err := decode(f, &q); err != nil {
@@ -278,13 +276,13 @@ func decode(f frame, to any) error {
 	return nil
 }
 
-// encode makes a frame of a value, whose fields JSON can always write.
+// encode makes a frame of a value, which JSON can always encode.
 func encode(k kind, id uint32, v any) (frame, error) {
 	body, err := json.Marshal(v)
 	return frame{kind: k, id: id, body: body}, err
 }
 
-// oneLine makes text of another process fit for a log.
+// oneLine makes text from another process safe for a log.
 func oneLine(s string, atMost int) string {
 	if len(s) > atMost {
 		s = s[:atMost]
