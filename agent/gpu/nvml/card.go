@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// Inventory implements gpu.Provider. A second look over all cards finds which
-// of them NVLink joins.
+// Inventory implements gpu.Provider. A second pass over all GPUs finds out which of them
+// NVLink connects.
 func (p *Provider) Inventory(ctx context.Context) ([]gpu.Card, error) {
 	var cards []gpu.Card
 	var ends [][]linkEnd
@@ -32,8 +32,8 @@ func (p *Provider) Inventory(ctx context.Context) ([]gpu.Card, error) {
 	return cards, err
 }
 
-// card reads what does not change. UUID, name and memory must be there; the
-// rest is left unknown where the driver does not tell.
+// card reads what does not change. UUID, name and memory are required; the rest is left
+// unknown where the driver does not report it.
 func (p *Provider) card(i int, d lib.Device) (gpu.Card, error) {
 	c := gpu.Card{Index: i, NUMA: gpu.Unknown, Driver: p.driver, CUDA: p.cuda}
 	var ret lib.Return
@@ -84,7 +84,7 @@ func mode(on bool) gpu.Mode {
 	return gpu.ModeOff
 }
 
-// cudaVersion is the newest CUDA that the driver runs, "" when it does not say.
+// cudaVersion returns the newest CUDA version that the driver supports, or "".
 func (p *Provider) cudaVersion() string {
 	v, ret := p.nv.SystemGetCudaDriverVersion()
 	if ret != lib.SUCCESS || v <= 0 {
@@ -93,8 +93,8 @@ func (p *Provider) cudaVersion() string {
 	return fmt.Sprintf("%d.%d", v/1000, v%1000/10)
 }
 
-// memory prefers the second version of the call: only that one keeps the
-// driver's reserve apart from what processes use.
+// memory prefers the second version of the call: only that one separates the driver's
+// reserve from what processes use.
 func (p *Provider) memory(d lib.Device) (lib.Memory_v2, error) {
 	if p.has("nvmlDeviceGetMemoryInfo_v2") {
 		m, ret := d.GetMemoryInfo_v2()
@@ -109,8 +109,8 @@ func (p *Provider) memory(d lib.Device) (lib.Memory_v2, error) {
 	return lib.Memory_v2{Total: m.Total, Free: m.Free, Used: m.Used}, check("nvmlDeviceGetMemoryInfo", ret)
 }
 
-// numa reads the host's NUMA node of a card from sysfs, where the address is
-// written with a shorter domain and in lower case.
+// numa reads the host's NUMA node of a GPU from sysfs, where the address has a shorter
+// domain and is in lower case.
 func (p *Provider) numa(pci string) int {
 	domain, rest, ok := strings.Cut(pci, ":")
 	if !ok || len(domain) < 4 {

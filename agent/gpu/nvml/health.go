@@ -23,7 +23,7 @@ func (p *Provider) Health(ctx context.Context) ([]gpu.Health, error) {
 	return out, err
 }
 
-// health reads one card; only a lost one is an error. The caller holds p.mu.
+// health reads one GPU; only a lost one is an error. The caller holds p.mu.
 func (p *Provider) health(d lib.Device) (gpu.Health, error) {
 	h := gpu.Health{
 		RemappedCorrectable: gpu.Unknown, RemappedUncorrectable: gpu.Unknown, RetiredPages: gpu.Unknown,
@@ -35,7 +35,7 @@ func (p *Provider) health(d lib.Device) (gpu.Health, error) {
 		return h, check("nvmlDeviceGetUUID", ret)
 	}
 	var lost error
-	// good reports whether a call that may be missing gave an answer.
+	// good reports whether a call that may be missing returned a value.
 	good := func(call string, ret lib.Return) bool {
 		if ret == lib.ERROR_GPU_IS_LOST && lost == nil {
 			lost = check(call, ret)
@@ -79,7 +79,7 @@ func (p *Provider) health(d lib.Device) (gpu.Health, error) {
 	return h, lost
 }
 
-// retired counts the pages that cards before row remapping gave up.
+// retired counts the retired pages of GPUs without row remapping.
 func (p *Provider) retired(d lib.Device, h *gpu.Health, good func(string, lib.Return) bool) {
 	if p.has("nvmlDeviceGetRetiredPages") {
 		for _, cause := range []lib.PageRetirementCause{
@@ -97,7 +97,7 @@ func (p *Provider) retired(d lib.Device, h *gpu.Health, good func(string, lib.Re
 	}
 }
 
-// linksDown counts the links that the card has and that are not up.
+// linksDown counts the GPU's links that are not up.
 func (p *Provider) linksDown(d lib.Device) int64 {
 	if !p.has("nvmlDeviceGetNvLinkState") {
 		return gpu.Unknown

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// links returns where the active NVLinks of a card lead.
+// links returns where the active NVLinks of a GPU lead.
 func (p *Provider) links(d lib.Device) []linkEnd {
 	if !p.has("nvmlDeviceGetNvLinkState") {
 		return nil
@@ -21,7 +21,7 @@ func (p *Provider) links(d lib.Device) []linkEnd {
 	for i := range lib.NVLINK_MAX_LINKS {
 		switch on, ret := d.GetNvLinkState(i); {
 		case ret == lib.ERROR_NOT_SUPPORTED:
-			return ends // a card without links, or MIG
+			return ends // a GPU without links, or MIG
 		case ret != lib.SUCCESS || on != lib.FEATURE_ENABLED:
 			continue
 		}
@@ -48,8 +48,8 @@ func busID(pci lib.PciInfo) string {
 	return cString(pci.BusIdLegacy[:])
 }
 
-// mig reads how the card is cut. An instance that cannot be read is an error:
-// a layout with a hole would be taken for a smaller card.
+// mig reads how the GPU is partitioned. An instance that cannot be read is an error: a
+// layout with a gap would be mistaken for a smaller GPU.
 func (p *Provider) mig(d lib.Device) (gpu.Mode, []gpu.Instance, error) {
 	var out []gpu.Instance
 	mode, err := p.eachInstance(d, func(m lib.Device) error {
@@ -67,7 +67,7 @@ func (p *Provider) mig(d lib.Device) (gpu.Mode, []gpu.Instance, error) {
 	return mode, out, nil
 }
 
-// eachInstance calls f with every instance of a card in MIG mode.
+// eachInstance calls f with every instance of a GPU in MIG mode.
 func (p *Provider) eachInstance(d lib.Device, f func(lib.Device) error) (gpu.Mode, error) {
 	if !p.has("nvmlDeviceGetMigMode") {
 		return gpu.ModeUnknown, nil
@@ -75,7 +75,7 @@ func (p *Provider) eachInstance(d lib.Device, f func(lib.Device) error) (gpu.Mod
 	now, _, ret := d.GetMigMode()
 	switch {
 	case unsupported(ret):
-		return gpu.ModeOff, nil // cards before MIG
+		return gpu.ModeOff, nil // GPUs older than MIG
 	case ret != lib.SUCCESS:
 		return gpu.ModeUnknown, check("nvmlDeviceGetMigMode", ret)
 	case now != lib.DEVICE_MIG_ENABLE:
@@ -91,7 +91,7 @@ func (p *Provider) eachInstance(d lib.Device, f func(lib.Device) error) (gpu.Mod
 	for i := range n {
 		m, ret := d.GetMigDeviceHandleByIndex(i)
 		if ret == lib.ERROR_NOT_FOUND || ret == lib.ERROR_INVALID_ARGUMENT {
-			continue // an empty place
+			continue // an empty slot
 		}
 		if err := check("nvmlDeviceGetMigDeviceHandleByIndex", ret); err != nil {
 			return gpu.ModeOn, err
@@ -137,7 +137,7 @@ func (p *Provider) instance(m lib.Device) (gpu.Instance, error) {
 	return in, nil
 }
 
-// profile writes the slices of an instance as nvidia-smi does.
+// profile formats the slices of an instance as nvidia-smi does.
 func profile(a lib.DeviceAttributes) string {
 	p := fmt.Sprintf("%dg.%dgb", a.GpuInstanceSliceCount, (a.MemorySizeMB+1023)/1024)
 	if a.ComputeInstanceSliceCount != a.GpuInstanceSliceCount {

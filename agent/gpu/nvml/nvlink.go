@@ -8,16 +8,15 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// linkEnd is what an NVLink of a card leads to: the card with a PCI address,
-// or a switch. Every switch of a machine joins the same cards.
+// linkEnd is the other end of a GPU's NVLink: the GPU with a PCI address, or a switch.
+// Every switch of a machine connects the same GPUs.
 type linkEnd struct {
 	pci      string
 	toSwitch bool
 }
 
-// group numbers the sets of cards that links join, directly or through others;
-// ends[i] are the active links of cards[i]. A link to a card that is not here
-// joins nothing.
+// group numbers the sets of GPUs that links connect, directly or through others; ends[i]
+// are the active links of cards[i]. A link to a GPU that is not here connects nothing.
 func group(cards []gpu.Card, ends [][]linkEnd) {
 	parent := make([]int, len(cards))
 	for i := range parent {
@@ -69,8 +68,8 @@ func group(cards []gpu.Card, ends [][]linkEnd) {
 	}
 }
 
-// shortPCI makes addresses comparable, which calls of different age write with
-// a domain of four or of eight digits.
+// shortPCI makes addresses comparable: calls of different age write the domain with four or
+// with eight digits.
 func shortPCI(pci string) string {
 	domain, rest, ok := strings.Cut(strings.ToLower(pci), ":")
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// Provider is the gpu.Provider of NVIDIA cards. It owns the loaded library.
+// Provider is the gpu.Provider of NVIDIA GPUs. It owns the loaded library.
 type Provider struct {
 	tuner
 	cfg    Config
@@ -27,7 +27,7 @@ type Provider struct {
 
 	mu     sync.Mutex
 	closed bool
-	// share is what the driver's samples say of the processes of each card.
+	// share is what the driver's samples say about the processes of each GPU.
 	share map[string]*share
 }
 
@@ -36,9 +36,8 @@ var (
 	_ gpu.HealthReader = (*Provider)(nil)
 )
 
-// required are the calls without which nothing can be reported. A call into a
-// symbol that the driver's library lacks would end the process, so the others
-// are looked up before use.
+// required are the calls without which nothing can be reported. Calling a symbol that the
+// driver's library lacks would end the process, so the others are looked up before use.
 var required = []string{
 	"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2",
 	"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo",
@@ -88,11 +87,11 @@ func New(cfg Config) (*Provider, error) {
 // Name implements gpu.Provider.
 func (p *Provider) Name() string { return "nvml" }
 
-// Versions returns those of the driver and of the newest CUDA that it runs, ""
-// when they are not told.
+// Versions returns the versions of the driver and of the newest CUDA that it supports, ""
+// when unknown.
 func (p *Provider) Versions() (driver, cuda string) { return p.driver, p.cuda }
 
-// Close unloads the library. Later calls answer with an error.
+// Close unloads the library. Later calls return an error.
 func (p *Provider) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,14 +102,14 @@ func (p *Provider) Close() error {
 	return check("nvmlShutdown", p.nv.Shutdown())
 }
 
-// Admit implements gpu.Provider. It changes nothing on the card: the grant is
-// kept by the scheduler's ledger, by device rules and by watching Usage.
+// Admit implements gpu.Provider. It changes nothing on the GPU: the grant is enforced by
+// the scheduler's ledger, by device rules and by watching Usage.
 func (p *Provider) Admit(ctx context.Context, g gpu.Grant) ([]string, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
 	}
 	if len(g.Cards) > 0 {
-		// A card that cannot be read must not keep another from being used.
+		// A GPU that cannot be read must not keep others from being used.
 		cards, err := p.Inventory(ctx)
 		for _, gc := range g.Cards {
 			if !slices.ContainsFunc(cards, func(c gpu.Card) bool {
@@ -126,7 +125,7 @@ func (p *Provider) Admit(ctx context.Context, g gpu.Grant) ([]string, error) {
 // Retire implements gpu.Provider; there is nothing to undo.
 func (p *Provider) Retire(context.Context, string) error { return nil }
 
-// each calls f with every card the driver shows and joins what went wrong.
+// each calls f with every GPU that the driver lists and joins the errors.
 func (p *Provider) each(ctx context.Context, f func(int, lib.Device) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +157,7 @@ func (p *Provider) each(ctx context.Context, f func(int, lib.Device) error) erro
 	return errors.Join(errs...)
 }
 
-// has reports whether the library has a call; one that lacks it ends the process
-// when it is called.
+// has reports whether the library has a call; calling a missing one would end the process.
 func (p *Provider) has(symbol string) bool {
 	if known, ok := p.symbols.Load(symbol); ok {
 		return known.(bool)
@@ -182,8 +180,8 @@ func check(call string, ret lib.Return) error {
 	return fmt.Errorf("%s: %s (code %d)", call, text(ret), ret)
 }
 
-// text describes a code. The library's own text is not asked for: that call
-// too may be missing.
+// text describes a return code. It does not use the library's own text: that call, too, may
+// be missing.
 func text(ret lib.Return) string {
 	switch ret {
 	case lib.ERROR_NOT_SUPPORTED:

@@ -7,8 +7,8 @@ package nvml
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
-// clocks lists the clocks of a card, of its memory for memory 0 and else those that go
-// with one of the memory. It returns NVML's code, or -1 where the library has no such calls.
+// clocks lists the clocks of a card: those of its memory if memory is 0, otherwise those
+// that go with that memory clock. It returns NVML's code, or -1 if the library lacks them.
 static int clocks(const char *path, const char *uuid, unsigned memory, unsigned *n, unsigned *to) {
 	void *lib = dlopen(path, RTLD_LAZY | RTLD_NOLOAD), *dev = 0;
 	if (!lib) {
@@ -44,10 +44,10 @@ var _ gpu.Tuner = (*Provider)(nil)
 // tuner is the part of a Provider that sets power limits and clocks.
 type tuner struct{ p *Provider }
 
-// maxClocks is above how many clocks any card lists.
+// maxClocks is more clocks than any GPU lists.
 const maxClocks = 1024
 
-// onCard calls f with the handle of a card.
+// onCard calls f with the handle of a GPU.
 func (t tuner) onCard(uuid string, f func(lib.Device) error) error {
 	p := t.p
 	p.mu.Lock()
@@ -68,7 +68,7 @@ func (t tuner) onCard(uuid string, f func(lib.Device) error) error {
 	return f(d)
 }
 
-// Tuning implements gpu.Tuner. What the driver does not tell is left 0.
+// Tuning implements gpu.Tuner. What the driver does not report is left 0.
 func (t tuner) Tuning(_ context.Context, uuid string) (got gpu.Tuning, err error) {
 	err = t.onCard(uuid, func(d lib.Device) error {
 		for _, q := range []struct {
@@ -97,8 +97,8 @@ func (t tuner) Tuning(_ context.Context, uuid string) (got gpu.Tuning, err error
 	return got, err
 }
 
-// clocks lists the clocks that go with the fastest one of the memory. The library is
-// asked by itself: its Go bindings have room for one clock.
+// clocks lists the clocks that go with the fastest memory clock. It calls the library
+// directly: its Go bindings have room for only one clock.
 func (t tuner) clocks(uuid string) []int64 {
 	path := cmp.Or(t.p.cfg.LibraryPath, defaultLibrary)
 	cPath, cUUID := append([]byte(path), 0), append([]byte(uuid), 0)
@@ -121,7 +121,7 @@ func (t tuner) clocks(uuid string) []int64 {
 	return out
 }
 
-// SetPowerLimit implements gpu.Tuner. Drivers let root alone do it.
+// SetPowerLimit implements gpu.Tuner. Drivers require root.
 func (t tuner) SetPowerLimit(_ context.Context, uuid string, milliW int64) error {
 	const call = "nvmlDeviceSetPowerManagementLimit"
 	return t.onCard(uuid, func(d lib.Device) error {
@@ -132,7 +132,7 @@ func (t tuner) SetPowerLimit(_ context.Context, uuid string, milliW int64) error
 	})
 }
 
-// LockClock implements gpu.Tuner, for cards since Volta. Drivers let root alone do it.
+// LockClock implements gpu.Tuner, for GPUs since Volta. Drivers require root.
 func (t tuner) LockClock(_ context.Context, uuid string, mhz int64) error {
 	call, change := "nvmlDeviceSetGpuLockedClocks", func(d lib.Device) lib.Return { return d.SetGpuLockedClocks(uint32(mhz), uint32(mhz)) }
 	if mhz == 0 {

@@ -14,9 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// Usage implements gpu.Provider. A process whose memory the driver does not
-// tell gets what the others leave, if it is the only one. A card in MIG mode
-// is followed by its instances, each with its own memory and processes.
+// Usage implements gpu.Provider. If the driver reports no memory for a single process, that
+// process gets what the others leave. A GPU in MIG mode is followed by its instances, each
+// with its own memory and processes.
 func (p *Provider) Usage(ctx context.Context) ([]gpu.Usage, error) {
 	var out []gpu.Usage
 	err := p.each(ctx, func(_ int, d lib.Device) error {
@@ -33,8 +33,8 @@ func (p *Provider) Usage(ctx context.Context) ([]gpu.Usage, error) {
 	return out, err
 }
 
-// usageOfInstances reads the parts of a card in MIG mode; the driver tells
-// their power and utilization of the whole card alone.
+// usageOfInstances reads the parts of a GPU in MIG mode; the driver reports power and
+// utilization only for the whole GPU.
 func (p *Provider) usageOfInstances(d lib.Device) ([]gpu.Usage, error) {
 	var out []gpu.Usage
 	_, err := p.eachInstance(d, func(m lib.Device) error {
@@ -57,7 +57,7 @@ func (p *Provider) usageOfInstances(d lib.Device) ([]gpu.Usage, error) {
 	return out, err
 }
 
-// usage reads one card. The caller holds p.mu.
+// usage reads one GPU. The caller holds p.mu.
 func (p *Provider) usage(d lib.Device) (gpu.Usage, error) {
 	u := gpu.Usage{UtilMilli: gpu.Unknown, PowerW: gpu.Unknown, MemActivityMilli: gpu.Unknown, EnergyMJ: gpu.Unknown}
 	var ret lib.Return
@@ -100,8 +100,8 @@ func (p *Provider) usage(d lib.Device) (gpu.Usage, error) {
 	return u, nil
 }
 
-// processes lists who has a context on the card. The driver keeps a list for
-// each way of using it, and names some processes in several.
+// processes lists the processes with a context on the GPU. The driver keeps a list for each
+// way of using it, and lists some processes in several.
 func (p *Provider) processes(d lib.Device, mem lib.Memory_v2) ([]gpu.Process, error) {
 	byPID := map[uint32]gpu.Process{}
 	for _, l := range []struct {
@@ -128,20 +128,20 @@ func (p *Provider) processes(d lib.Device, mem lib.Memory_v2) ([]gpu.Process, er
 			if !twice {
 				pr = gpu.Process{PID: int(pid), MemMiB: gpu.Unknown, UtilMilli: gpu.Unknown}
 			}
-			// The lists speak of the same memory: it is not added up.
+			// The lists report the same memory, so it is not added up.
 			pr.MemMiB, pr.Kinds = max(pr.MemMiB, held), pr.Kinds|l.kind
 			byPID[pid] = pr
 		}
 	}
 	procs := slices.SortedFunc(maps.Values(byPID), func(a, b gpu.Process) int { return cmp.Compare(a.PID, b.PID) })
 	byDifference(procs, mem)
-	// A process of another pid namespace is shown as 0: nobody can name it.
+	// A process of another pid namespace is reported as 0 and cannot be identified.
 	return slices.DeleteFunc(procs, func(pr gpu.Process) bool { return pr.PID == 0 }), nil
 }
 
-// sum adds up what each process of one list holds in MiB. One that stands in
-// it twice uses two parts of a card in MIG mode, unless the driver repeats
-// itself. What it does not tell of a process makes the sum Unknown.
+// sum adds up what each process of one list holds in MiB. A process listed twice uses two
+// parts of a GPU in MIG mode, unless the driver repeats itself. If any of a process's
+// memory is not reported, the sum is Unknown.
 func sum(infos []lib.ProcessInfo) map[uint32]int64 {
 	type place struct{ pid, gi, ci uint32 }
 	seen := make(map[place]struct{}, len(infos))
@@ -171,8 +171,8 @@ func sum(infos []lib.ProcessInfo) map[uint32]int64 {
 // notAvailable is NVML_VALUE_NOT_AVAILABLE as an unsigned number.
 const notAvailable = 1<<64 - 1
 
-// byDifference gives the only process of unknown memory what is used beside
-// the known ones. Without a reserve told apart, that would be too much.
+// byDifference assigns the only process of unknown memory what is used beyond the known
+// ones. Where the reserve is not separated, that would be too much.
 func byDifference(procs []gpu.Process, mem lib.Memory_v2) {
 	rest, unknown := mib(mem.Used), []int(nil)
 	for i, pr := range procs {
@@ -187,19 +187,19 @@ func byDifference(procs []gpu.Process, mem lib.Memory_v2) {
 	}
 }
 
-// share is what the driver's samples say of the processes of a card. The
-// driver takes several a second at best, so a look in between finds none.
+// share is what the driver's samples say about the processes of a GPU. The driver takes
+// several a second at best, so a look in between finds none.
 type share struct {
 	newest uint64        // time of the newest sample, in the driver's microseconds
 	came   time.Time     // when it was read
 	milli  map[int]int64 // by pid, the mean of the last samples
 }
 
-// sampleLife is how long samples speak for now when no newer ones come.
+// sampleLife is how long samples remain valid when no newer ones arrive.
 const sampleLife = 2 * time.Second
 
-// utilization fills each process's mean share of the card since the last call
-// that found samples. It stays Unknown where the driver keeps none.
+// utilization fills in each process's mean share of the GPU since the last call that found
+// samples. It stays Unknown where the driver keeps none.
 func (p *Provider) utilization(d lib.Device, u *gpu.Usage) {
 	if !p.has("nvmlDeviceGetProcessUtilization") {
 		return
@@ -210,8 +210,8 @@ func (p *Provider) utilization(d lib.Device, u *gpu.Usage) {
 		p.share[u.UUID] = s
 	}
 	samples, ret := d.GetProcessUtilization(s.newest)
-	// The driver says "not found" when nobody computed since then, and
-	// "insufficient size" when it has room for no sample to give.
+	// The driver says "not found" when nothing has been computed since then, and
+	// "insufficient size" when it has no sample to return.
 	if ret != lib.SUCCESS && ret != lib.ERROR_NOT_FOUND && ret != lib.ERROR_INSUFFICIENT_SIZE {
 		return
 	}
@@ -219,15 +219,15 @@ func (p *Provider) utilization(d lib.Device, u *gpu.Usage) {
 	for i := range u.Processes {
 		pr := &u.Processes[i]
 		milli, sampled := s.milli[pr.PID]
-		// What clients of MPS compute is sampled as its server's, if at all: only of an
-		// idle card is it known that they do nothing.
+		// The computation of MPS clients is sampled as their server's, if at all: only on
+		// an idle GPU are they known to do nothing.
 		if sampled || pr.Kinds&gpu.MPSClient == 0 || u.UtilMilli == 0 {
 			pr.UtilMilli = milli
 		}
 	}
 }
 
-// add takes over what samples say at a moment.
+// add records samples taken up to now.
 func (s *share) add(samples []lib.ProcessUtilizationSample, now time.Time) {
 	since := s.newest
 	sum, count := map[int]int64{}, map[int]int64{}
@@ -241,7 +241,7 @@ func (s *share) add(samples []lib.ProcessUtilizationSample, now time.Time) {
 	}
 	if len(sum) == 0 {
 		if now.Sub(s.came) > sampleLife {
-			s.milli = nil // nobody computes any more
+			s.milli = nil // nothing computes any more
 		}
 		return
 	}

@@ -17,10 +17,10 @@ import (
 // looks at its context that often.
 const eventWait = 5000
 
-// Watch calls emit with each critical Xid and double bit ECC error until ctx
-// ends or waiting fails. It waits in a call of the driver without a lock, so
-// that other calls go on even when that one never returns. The error wraps
-// errors.ErrUnsupported when this driver tells no events.
+// Watch calls emit with each critical Xid and double-bit ECC error until ctx ends or
+// waiting fails. It waits in a driver call without holding a lock, so that other calls
+// continue even when that one never returns. The error wraps errors.ErrUnsupported when
+// this driver reports no events.
 func (p *Provider) Watch(ctx context.Context, emit func(gpu.Event)) error {
 	for _, sym := range []string{"nvmlEventSetCreate", "nvmlEventSetFree", "nvmlDeviceRegisterEvents"} {
 		if !p.has(sym) {
@@ -59,7 +59,7 @@ func (p *Provider) Watch(ctx context.Context, emit func(gpu.Event)) error {
 	return ctx.Err()
 }
 
-// register adds every card that can tell events to set.
+// register adds every GPU that can report events to set.
 func (p *Provider) register(ctx context.Context, set lib.EventSet, uuids map[lib.Device]string) error {
 	return p.each(ctx, func(_ int, d lib.Device) error {
 		uuid, ret := d.GetUUID()
@@ -94,7 +94,7 @@ func event(data lib.EventData) gpu.Event {
 	default:
 		e.Kind, e.Detail = gpu.EventECC, "double bit ECC error"
 	}
-	// Without MIG both ids are all ones.
+	// Without MIG, both ids are all ones.
 	if data.GpuInstanceId != 1<<32-1 && data.GpuInstanceId != 0 {
 		e.Detail += fmt.Sprintf(" in GPU instance %d", data.GpuInstanceId)
 	}
