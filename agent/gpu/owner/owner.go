@@ -1,7 +1,7 @@
-// Package owner finds out whose the processes on a GPU are: the driver gives
-// pids of the host, the kernel gives the control group of a pid, and the group
-// of an attempt bears its name, whichever runtime made it. A process that is
-// in no group of ours is a stray: somebody started it past Berth.
+// Package owner finds out which attempts the processes on a GPU belong to: the driver
+// reports host pids, the kernel reports the control group of a pid, and the group of an
+// attempt has the attempt's name, whichever runtime created it. A process in no group of
+// ours is a stray: it was started without Berth.
 package owner
 
 import (
@@ -20,17 +20,17 @@ import (
 
 // Config says where to look. Parent is required.
 type Config struct {
-	// Parent is the control group that holds those of the attempts, "/berth".
+	// Parent is the control group that contains those of the attempts, such as "/berth".
 	Parent string
 	// Proc is where procfs is mounted; "" means /proc.
 	Proc string
-	// User returns the name of an account, "" when it has none. It may take
-	// long: it is called aside, once for each uid.
+	// User returns the name of an account, "" without one. It may take long: it is called
+	// in the background, once for each uid.
 	User func(uid uint32) string
 	Log  *slog.Logger // nil discards
 }
 
-// Finder names processes. It is safe for concurrent use.
+// Finder identifies processes. It is safe for concurrent use.
 type Finder struct {
 	cfg Config
 
@@ -39,7 +39,7 @@ type Finder struct {
 	users map[uint32]string
 }
 
-// owner is whose a process is, as long as its start time does not change.
+// owner is the owner of a process, valid as long as its start time does not change.
 type owner struct {
 	start   uint64 // in clock ticks since boot
 	attempt string
@@ -49,11 +49,11 @@ type owner struct {
 	looked  time.Time
 }
 
-// lookAgain is how long the word that a process is a stray holds: it could
-// still be on its way into its group.
+// lookAgain is how long the finding that a process is a stray is valid: it could still be
+// on its way into its group.
 const lookAgain = time.Second
 
-// New returns a finder that knows nothing yet.
+// New returns a Finder that knows nothing yet.
 func New(cfg Config) *Finder {
 	cfg.Proc = cmp.Or(cfg.Proc, "/proc")
 	if cfg.Log == nil {
@@ -63,10 +63,10 @@ func New(cfg Config) *Finder {
 	return &Finder{cfg: cfg, known: map[int]owner{}, users: map[uint32]string{}}
 }
 
-// Mark is called before the driver is asked; what it returns fills in the
-// Attempt, Stray, User and Command of the processes in the answer. A process
-// that began after the mark could have the pid of one that the driver saw end:
-// it is named the next time.
+// Mark is called before the driver is queried; the function that it returns fills in
+// Attempt, Stray, User and Command of the processes in the answer. A process that began
+// after the mark could have the pid of one that the driver saw end: it is identified the
+// next time.
 func (f *Finder) Mark() func(usage []gpu.Usage) {
 	now := bootTicks()
 	return func(usage []gpu.Usage) { f.name(usage, now) }
@@ -98,8 +98,8 @@ func (f *Finder) name(usage []gpu.Usage, before uint64) {
 	}
 }
 
-// find returns the owner of a pid; false when there is no such process any
-// more, or not the one that the driver meant. The caller holds f.mu.
+// find returns the owner of a pid; false if there is no such process any more, or not the
+// one that the driver meant. The caller holds f.mu.
 func (f *Finder) find(pid int, before uint64) (owner, bool) {
 	dir := path.Join(f.cfg.Proc, strconv.Itoa(pid))
 	st, ok := readStat(dir)
@@ -119,7 +119,7 @@ func (f *Finder) find(pid int, before uint64) (owner, bool) {
 	uid, hasUID := readUID(dir)
 	again, still := readStat(dir)
 	if err != nil || !hasUID || !still || again.start != st.start || again.zombie {
-		return o, known // it ended meanwhile
+		return o, known // it has ended meanwhile
 	}
 	o = owner{start: st.start, uid: uid, command: clean(st.command), looked: time.Now()}
 	o.attempt, o.ours = attemptOf(string(group), f.cfg.Parent)
@@ -127,8 +127,8 @@ func (f *Finder) find(pid int, before uint64) (owner, bool) {
 	return o, true
 }
 
-// user returns the name of an account. The first answer is the number: a name
-// service that hangs must stop nothing. The caller holds f.mu.
+// user returns the name of an account. At first it returns the number: a hanging name
+// service must block nothing. The caller holds f.mu.
 func (f *Finder) user(uid uint32) string {
 	name, asked := f.users[uid]
 	if !asked {
@@ -148,10 +148,9 @@ func (f *Finder) user(uid uint32) string {
 	return name
 }
 
-// attemptOf reads /proc/PID/cgroup, which has a line for each hierarchy of
-// version 1 and one with the number 0 for version 2. ours is true when the
-// process is in a group below parent, attempt is set when that is an
-// attempt's. Lines that disagree name nobody.
+// attemptOf parses /proc/PID/cgroup, which has a line for each version 1 hierarchy and one
+// with the number 0 for version 2. ours is true when the process is in a group below
+// parent, attempt is set when that is an attempt's. Lines that disagree identify none.
 func attemptOf(text, parent string) (attempt string, ours bool) {
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -164,7 +163,7 @@ func attemptOf(text, parent string) (attempt string, ours bool) {
 		}
 		ours = true
 		first, _, _ := strings.Cut(rest, "/")
-		first, _, _ = strings.Cut(first, ".") // a container that was made again
+		first, _, _ = strings.Cut(first, ".") // a container that was created again
 		if _, err := cluster.ParseAttemptID(first); err != nil {
 			continue
 		}
@@ -176,9 +175,9 @@ func attemptOf(text, parent string) (attempt string, ours bool) {
 	return attempt, ours
 }
 
-// byDifference gives an attempt, or a stray, what is used beside all the
-// others' when the memory of its processes alone is not told: to the first of
-// them, since only their sum can be known.
+// byDifference assigns an attempt, or a stray, the memory used beyond all others' if only
+// the memory of its processes is not reported: it goes to the first of them, since only
+// their sum can be known.
 func byDifference(u *gpu.Usage) {
 	rest := u.UsedMiB
 	var unknown []int
@@ -190,7 +189,7 @@ func byDifference(u *gpu.Usage) {
 		}
 	}
 	if len(unknown) < 2 || u.WithReserve {
-		return // none, or one that the driver's own side settled
+		return // none, or one that the driver side has settled
 	}
 	first := u.Processes[unknown[0]].Attempt
 	for _, i := range unknown {
@@ -204,7 +203,7 @@ func byDifference(u *gpu.Usage) {
 	u.Processes[unknown[0]].MemMiB = max(0, rest)
 }
 
-// clean makes a name that a user chose fit for logs and tables.
+// clean makes a name chosen by a user safe for logs and tables.
 func clean(s string) string {
 	if len(s) > 32 {
 		s = s[:32]

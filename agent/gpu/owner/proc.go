@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// stat is what a line of /proc/PID/stat says.
+// stat is the parsed content of /proc/PID/stat.
 type stat struct {
 	command string
 	zombie  bool
@@ -23,8 +23,8 @@ func readStat(dir string) (stat, bool) {
 	return parseStat(b)
 }
 
-// parseStat reads "PID (COMMAND) STATE ...", where the command may hold any
-// byte, parentheses and newlines too; field 22 is the start.
+// parseStat parses "PID (COMMAND) STATE ...", where the command may contain any byte,
+// including parentheses and newlines; field 22 is the start.
 func parseStat(b []byte) (stat, bool) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 0 || end < open {
