@@ -10,39 +10,39 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu/sim/wire"
 )
 
-// block divides every account, so every figure in MiB is exact.
+// block divides every account, so that every figure in MiB is exact.
 const block = wire.Block
 
 // maxClients bounds the processes of one attempt.
 const maxClients = 64
 
-// bank keeps the accounts of a node's cards. It is a plain value machine: it
-// has no clock, no lock and no I/O, and time moves only by advance.
+// bank keeps the accounts of a node's GPUs. It is a pure state machine: it has no clock, no
+// lock and no I/O, and only advance moves time.
 type bank struct {
 	now    time.Duration // since the bank was opened
 	cards  []*card
 	grants map[string]*grant
-	// unenforced lets attempts take more than their share while there is memory.
+	// unenforced lets attempts take more than their share while memory is left.
 	unenforced bool
 	clients    []*client // in order of arrival, so that equal histories give equal accounts
 }
 
-// card is one simulated card.
+// card is one simulated GPU.
 //
 //	used = Σ held of its tallies = Σ contexts and allocations of its clients
 //	used ≤ capacity
 type card struct {
 	info     gpu.Card
 	model    model
-	capacity int64 // bytes that processes can have
-	context  int64 // bytes each client pays
+	capacity int64 // bytes available to processes
+	context  int64 // bytes that each client's context takes
 	used     int64
-	load     int64 // Σ utilization asked, may pass 1000
+	load     int64 // Σ requested utilization, may exceed 1000
 	busy     meter
 	tallies  []*tally // of the grants on it
 	set      setting
-	// counted is the energy in millijoules above that at rest, under limits before this
-	// one: up to upTo milliseconds of full load.
+	// counted is the energy in millijoules beyond idle consumption under earlier limits: up to
+	// upTo milliseconds of full load.
 	counted, upTo int64
 }
 
@@ -53,23 +53,22 @@ type grant struct {
 	clients int
 }
 
-// tally is the account of one attempt on one card.
+// tally is the account of one attempt on one GPU.
 type tally struct {
 	grant *grant
 	card  *card
-	// cap is the most it may hold, contexts included; 0 means the card is the
-	// only limit.
+	// cap is the most it may hold, contexts included; 0 means that only the GPU limits it.
 	cap int64
-	// most is what it may hold while nobody else is promised that memory; 0 is cap.
+	// most is what it may hold while that memory is promised to no other attempt; 0 means cap.
 	most       int64
-	loose      bool // the cap is a promise only: see bank.unenforced
+	loose      bool // the cap is only a promise: see bank.unenforced
 	held, peak int64
 	since      time.Duration
 	busy       meter
 	oom        bool
 }
 
-// client is one process on one or more cards.
+// client is one process on one or more GPUs.
 type client struct {
 	pid    int
 	grant  *grant
@@ -79,7 +78,7 @@ type client struct {
 	run    *run
 }
 
-// refusal is a request the bank did not grant.
+// refusal is a request that the bank did not grant.
 type refusal struct {
 	code wire.Code
 	msg  string
@@ -90,7 +89,7 @@ func refuse(code wire.Code, format string, args ...any) *refusal {
 	return &refusal{code: code, msg: fmt.Sprintf(format, args...)}
 }
 
-// admit opens the accounts of g. The same grant again changes nothing.
+// admit opens the accounts of g. Repeating the same grant changes nothing.
 func (b *bank) admit(g gpu.Grant) error {
 	if err := g.Validate(); err != nil {
 		return err
@@ -125,7 +124,7 @@ func (b *bank) admit(g gpu.Grant) error {
 	return nil
 }
 
-// regrant changes the caps of an admitted attempt, on all its cards or on none.
+// regrant changes the caps of an admitted attempt, on all its GPUs or on none.
 func (b *bank) regrant(g gpu.Grant) error {
 	if err := g.Validate(); err != nil {
 		return err
@@ -154,8 +153,8 @@ func (b *bank) regrant(g gpu.Grant) error {
 	return nil
 }
 
-// limit is the most that an attempt may hold of its card now; 0 means the card is
-// the only limit.
+// limit returns the most that an attempt may hold of its GPU now; 0 means that only the GPU
+// limits it.
 func (t *tally) limit() int64 {
 	if t.cap == 0 || t.most <= t.cap {
 		return t.cap
@@ -169,18 +168,18 @@ func (t *tally) limit() int64 {
 	return min(t.most, max(t.cap, room))
 }
 
-// fits refuses a grant that could take memory promised to another: caps are
-// worth nothing when their sum passes the card.
+// fits refuses a grant that could take memory promised to another: caps are worthless when
+// their sum exceeds the GPU.
 func (c *card) fits(t *tally, gc gpu.GrantCard) error {
 	sum := t.cap
 	for _, o := range c.tallies {
 		if o.grant == t.grant {
-			continue // it is granted anew
+			continue // it is granted again
 		}
 		if o.cap == 0 || gc.Exclusive {
 			return fmt.Errorf("%w: %s on %s: exclusive use beside %s", gpu.ErrOvercommit, t.grant.Attempt, gc.UUID, o.grant.Attempt)
 		}
-		sum += max(o.cap, o.held) // one whose share was cut may hold more than that
+		sum += max(o.cap, o.held) // one whose share was cut may hold more than its cap
 	}
 	if sum > c.capacity {
 		return fmt.Errorf("%w: %s asks for %d MiB of %s: with %d other grants that is %d MiB of %d",
@@ -189,8 +188,7 @@ func (c *card) fits(t *tally, gc gpu.GrantCard) error {
 	return nil
 }
 
-// retire closes the accounts of an attempt and ends its clients, which it
-// returns.
+// retire closes the accounts of an attempt and ends its clients, which it returns.
 func (b *bank) retire(attempt string) []*client {
 	gr, ok := b.grants[attempt]
 	if !ok {
@@ -210,8 +208,7 @@ func (b *bank) retire(attempt string) []*client {
 	return ended
 }
 
-// join opens a client with a context on each card, and takes back what h
-// restates: all or nothing.
+// join opens a client with a context on each GPU, and restores what h restates: all or nothing.
 func (b *bank) join(pid int, h *wire.Hello) (*client, *refusal) {
 	gr, ok := b.grants[h.Attempt]
 	if !ok {
@@ -246,7 +243,7 @@ func (b *bank) join(pid int, h *wire.Hello) (*client, *refusal) {
 	return cl, nil
 }
 
-// leave ends a client and returns all it held.
+// leave ends a client and returns all memory that it held.
 func (b *bank) leave(cl *client) {
 	i := slices.Index(b.clients, cl)
 	if i < 0 {
@@ -261,7 +258,7 @@ func (b *bank) leave(cl *client) {
 	clear(cl.allocs)
 }
 
-// alloc makes one allocation of a client.
+// alloc makes one allocation for a client.
 func (cl *client) alloc(a wire.Alloc) *refusal {
 	if a.Card >= len(cl.cards) {
 		return refuse(wire.CodeBad, "card %d of %d", a.Card, len(cl.cards))
@@ -279,7 +276,7 @@ func (cl *client) alloc(a wire.Alloc) *refusal {
 	return nil
 }
 
-// free ends one allocation and returns its card's position.
+// free ends one allocation and returns its GPU's position.
 func (cl *client) free(id uint32) (int, *refusal) {
 	a, ok := cl.allocs[id]
 	if !ok {
@@ -290,7 +287,7 @@ func (cl *client) free(id uint32) (int, *refusal) {
 	return a.Card, nil
 }
 
-// take charges n bytes to the client, its attempt and the card, or nobody.
+// take charges n bytes to the client, its attempt and the GPU, or to none of them.
 func (cl *client) take(i int, n int64) *refusal {
 	t := cl.cards[i]
 	c := t.card
@@ -325,7 +322,7 @@ func (cl *client) give(i int, n int64) {
 	}
 }
 
-// memory describes card i as the client's attempt meets it.
+// memory describes GPU i as the client's attempt sees it.
 func (cl *client) memory(i int) *wire.Memory {
 	t := cl.cards[i]
 	return &wire.Memory{
@@ -362,7 +359,7 @@ func (b *bank) account(attempt string) ([]gpu.Account, error) {
 	return out, nil
 }
 
-// usage reports every card.
+// usage reports every GPU.
 func (b *bank) usage() []gpu.Usage {
 	var out []gpu.Usage
 	for _, c := range b.cards {

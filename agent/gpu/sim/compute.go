@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// How neighbours slow each other. With u_i the utilization a process asks for
-// and U the sum over the card, both in thousandths, and s the card's speed,
+// How neighbours slow each other down. With u_i the utilization that a process requests and U
+// the sum over the GPU, both in thousandths, and s the GPU's speed,
 //
 //	speed_i = s · min(1, 1000/U) / (1 + 0.08·(U−u_i)/1000)
 //
-// The first factor is time slicing: a card has no more than itself to give.
-// The second is what sharing caches and memory bandwidth costs before the card
-// is full; published pairs of training jobs lie between 5 and 10 % there. A
-// process on several cards goes at the speed of the slowest.
+// The first factor is time slicing: a GPU has no more than itself to give. The second is the
+// cost of sharing caches and memory bandwidth before the GPU is full; published pairs of
+// training jobs lie between 5 and 10 % there. A process on several GPUs runs at the speed of
+// the slowest.
 //
-// Under a power limit L below the usual one L0 the card's clock falls to f of what it was, and
-// s to 1/(p/f + 1-p): what a card draws above what it draws at rest, P, goes about with the
-// cube of its clock (dynamic power is C·V²·f, and V goes with f), and a part p of the work
-// goes with the clock, while the rest waits for memory:
+// Under a power limit L below the default L0, the GPU's clock falls to a fraction f, and s to
+// 1/(p/f + 1-p): what a GPU draws beyond its idle power P is about proportional to the cube of
+// its clock (dynamic power is C·V²·f, and V goes with f), and a part p of the work depends on
+// the clock, while the rest waits for memory:
 //
 //	f = ((L−P)/(L0−P))^(1/3)
 const (
@@ -28,10 +28,10 @@ const (
 	clockPart    = 0.6
 )
 
-// How warm the chip of a simulated card is, at rest and at full load.
+// Chip temperatures of a simulated GPU, at rest and at full load.
 const idleC, loadC = 32, 74
 
-// run is the work a client does now.
+// run is the current work of a client.
 type run struct {
 	id    uint64
 	util  int64
@@ -40,16 +40,16 @@ type run struct {
 	speed float64 // reference nanoseconds per nanosecond
 }
 
-// meter integrates utilization over time without rounding: total has the
-// whole nanoseconds, rest the thousandths of one.
+// meter integrates utilization over time without rounding: total holds the whole nanoseconds,
+// rest the thousandths of one.
 type meter struct {
 	total time.Duration
 	rest  int64
 }
 
 func (m *meter) add(milli int64, dt time.Duration) {
-	// Whole seconds first: thousandths of a nanosecond over a year of a full
-	// card would not fit in 64 bits.
+	// Whole seconds first: in thousandths of a nanosecond, a year of a full GPU would not fit
+	// in 64 bits.
 	sec, ns := int64(dt/time.Second), int64(dt%time.Second)
 	m.total += time.Duration(sec * milli * int64(time.Second/fullLoad))
 	acc := ns*milli + m.rest
@@ -57,8 +57,7 @@ func (m *meter) add(milli int64, dt time.Duration) {
 	m.rest = acc % fullLoad
 }
 
-// speedOn is the speed of a process that asks for util on c, among the load
-// now on it.
+// speedOn returns the speed of a process that requests util on c, under its current load.
 func (c *card) speedOn(util int64) float64 {
 	s := float64(c.model.speedMilli) / fullLoad * c.limited()
 	if c.load > fullLoad {
@@ -67,7 +66,7 @@ func (c *card) speedOn(util int64) float64 {
 	return s / (1 + interference*float64(c.load-util)/fullLoad)
 }
 
-// limited is how fast the card is under its limit, in parts of its speed without.
+// limited returns the speed of the GPU under its limit, as a fraction of that without.
 func (c *card) limited() float64 {
 	if c.set.MilliW == 0 {
 		return 1
@@ -77,7 +76,7 @@ func (c *card) limited() float64 {
 	return 1 / (clockPart/f + 1 - clockPart)
 }
 
-// effective is the part of c that the client's run really gets, in thousandths.
+// effective returns the part of c that the client's run really gets, in thousandths.
 func (cl *client) effective(c *card) int64 {
 	if cl.run == nil {
 		return 0
@@ -88,7 +87,7 @@ func (cl *client) effective(c *card) int64 {
 	return cl.run.util
 }
 
-// start begins a run of cl, which has none.
+// start begins a run for cl, which has none.
 func (b *bank) start(cl *client, r *run) {
 	cl.run = r
 	for _, t := range cl.cards {
@@ -111,7 +110,7 @@ func (b *bank) stop(cl *client) *run {
 	return r
 }
 
-// reckon sets every run's speed after the load of some card changed.
+// reckon updates every run's speed after a change of load.
 func (b *bank) reckon() {
 	for _, cl := range b.clients {
 		if cl.run == nil {
@@ -124,14 +123,14 @@ func (b *bank) reckon() {
 	}
 }
 
-// left is the time until r is done at its present speed, at least zero and at
-// most a century: slow work on a crowded card must not overflow.
+// left returns the time until r is done at its present speed, at least zero and at most a
+// century: slow work on a crowded GPU must not overflow.
 func (r *run) left() time.Duration {
 	const century = 100 * 365 * 24 * time.Hour
 	return time.Duration(min(math.Ceil(max(0, r.total-r.done)/r.speed), float64(century)))
 }
 
-// nextEnd returns the time until the first run ends, and whether any runs.
+// nextEnd returns the time until the first run ends, and whether any is active.
 func (b *bank) nextEnd() (time.Duration, bool) {
 	first, running := time.Duration(math.MaxInt64), false
 	for _, cl := range b.clients {
@@ -142,14 +141,14 @@ func (b *bank) nextEnd() (time.Duration, bool) {
 	return first, running
 }
 
-// ended is a run that came to its end, and whose it was.
+// ended is a completed run and its client.
 type ended struct {
 	client *client
 	run    *run
 }
 
-// advance moves time to now, from one end of a run to the next so that every
-// integral is exact, and returns the runs that ended, in order.
+// advance moves time to now, from one end of a run to the next so that every integral is exact,
+// and returns the runs that ended, in order.
 func (b *bank) advance(now time.Duration) []ended {
 	var out []ended
 	for {
@@ -169,7 +168,7 @@ func (b *bank) advance(now time.Duration) []ended {
 	}
 }
 
-// integrate lets dt pass, in which no run ends before its last nanosecond.
+// integrate lets dt pass, in which no run ends before the last nanosecond.
 func (b *bank) integrate(dt time.Duration) {
 	b.now += dt
 	for _, c := range b.cards {

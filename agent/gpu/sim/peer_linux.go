@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// peerOf asks the kernel who connected (SO_PEERCRED): the pid and uid at the
-// time of connect, in the agent's own namespaces.
+// peerOf asks the kernel for the peer (SO_PEERCRED): its pid and uid at the time of connect, in
+// the agent's own namespaces.
 func peerOf(nc net.Conn) (peer, error) {
 	uc, ok := nc.(*net.UnixConn)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// peerOf refuses everybody: who connected can be known only on Linux.
+// peerOf always fails: only Linux reports the peer.
 func peerOf(net.Conn) (peer, error) {
 	return peer{}, errors.New("simulated GPUs need Linux: no SO_PEERCRED here")
 }

@@ -1,8 +1,8 @@
-// Package sim is a GPU provider with simulated cards that keep real accounts:
-// every process that uses a card asks for its memory and its compute over a
-// unix socket, is refused what is not there, and is slowed by its neighbours.
-// Laptops, tests and demonstrations go through every path but CUDA itself.
-// DESIGN.md in this folder says what is modelled and what is not.
+// Package sim is a GPU provider with simulated GPUs that keep real accounts: every process that
+// uses a GPU requests its memory and compute over a unix socket, is refused what is not
+// available, and is slowed down by its neighbours. On laptops, in tests and in demonstrations,
+// everything runs except CUDA itself. DESIGN.md in this directory says what is modelled and
+// what is not.
 package sim
 
 import (
@@ -22,27 +22,27 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu/sim/wire"
 )
 
-// Config says which cards to simulate.
+// Config says which GPUs to simulate.
 type Config struct {
-	// Node is the node's name. With the index it fixes each card's UUID, so
-	// that a restarted agent has the same cards.
+	// Node is the node's name. Together with the index it determines each GPU's UUID, so that a
+	// restarted agent has the same GPUs.
 	Node  string
 	Specs []Spec
-	// Socket is the absolute path of the unix socket; its folder is made when
-	// missing. Every user whose jobs run here must be able to reach it, so no
-	// folder above it may be private. Jobs in an image need the folder bound into their root, not the
-	// socket: a restarted agent makes a new one.
+	// Socket is the absolute path of the unix socket; its directory is created when missing.
+	// Every user whose jobs run here must be able to reach it, so none of its parents may be
+	// private. Jobs in an image need the directory bound into their root, not the socket: a
+	// restarted agent creates a new one.
 	Socket string
-	// Unenforced leaves shares to whoever watches them, as cards do whose driver
-	// caps nothing: an attempt is refused only what the card has not.
+	// Unenforced leaves the enforcement of shares to the watch, as on GPUs whose driver caps
+	// nothing: an attempt is refused only what the GPU does not have.
 	Unenforced bool
 	Log        *slog.Logger // nil discards
 }
 
-// maxSocketPath is what fits in sockaddr_un with its final zero.
+// maxSocketPath is what fits into sockaddr_un with its terminating NUL.
 const maxSocketPath = 107
 
-// Validate reports all that is wrong with c.
+// Validate reports everything that is wrong with c.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Node == "" {
@@ -64,8 +64,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Provider is the gpu.Provider of simulated cards. It serves the jobs'
-// processes from New until Close.
+// Provider is the gpu.Provider of simulated GPUs. It serves the jobs' processes from New until
+// Close.
 type Provider struct {
 	cfg   Config
 	log   *slog.Logger
@@ -90,7 +90,7 @@ var (
 	_ gpu.Tuner      = (*Provider)(nil)
 )
 
-// New opens the socket and starts to serve. The caller ends it with Close.
+// New opens the socket and starts to serve. The caller must call Close.
 func New(cfg Config) (*Provider, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -111,8 +111,8 @@ func New(cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-// closedDir returns the innermost folder above path that other users cannot
-// pass, or "".
+// closedDir returns the innermost parent directory of path that other users cannot enter, or
+// "".
 func closedDir(path string) string {
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		if st, err := os.Stat(dir); err == nil && st.Mode().Perm()&0o001 == 0 {
@@ -124,7 +124,7 @@ func closedDir(path string) string {
 	}
 }
 
-// newProvider serves on ln; tests give it a listener of pipes.
+// newProvider serves on ln; tests pass a listener of pipes.
 func newProvider(cfg Config, ln net.Listener, peerOf func(net.Conn) (peer, error)) (*Provider, error) {
 	b, err := newBank(cfg.Node, cfg.Specs)
 	if err != nil {
@@ -171,8 +171,8 @@ func newBank(node string, specs []Spec) (*bank, error) {
 	return b, nil
 }
 
-// UUID is the UUID of simulated card i of a node. It is the same for ever, and
-// no real card's: those do not begin with 51700000.
+// UUID returns the UUID of simulated GPU i of a node. It never changes, and is no real GPU's:
+// those do not begin with 51700000.
 func UUID(node string, i int) string {
 	h := sha256.Sum256(fmt.Appendf(nil, "%s/%d", node, i))
 	return fmt.Sprintf("GPU-51700000-%x-%x-%x-%x", h[0:2], h[2:4], h[4:6], h[6:12])
@@ -181,8 +181,8 @@ func UUID(node string, i int) string {
 // Name implements gpu.Provider.
 func (p *Provider) Name() string { return "sim" }
 
-// SocketDir is the folder that an image job must see at the same path to
-// reach its cards.
+// SocketDir returns the directory that an image job must see at the same path to reach its
+// GPUs.
 func (p *Provider) SocketDir() string { return filepath.Dir(p.cfg.Socket) }
 
 // Inventory implements gpu.Provider.
@@ -196,8 +196,8 @@ func (p *Provider) Inventory(context.Context) ([]gpu.Card, error) {
 	return out, nil
 }
 
-// Usage implements gpu.Provider. After a restart of the agent it counts a
-// process again when its client has reconnected, within about a second.
+// Usage implements gpu.Provider. After a restart of the agent it counts a process again once
+// its client has reconnected, within about a second.
 func (p *Provider) Usage(context.Context) ([]gpu.Usage, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,9 +205,9 @@ func (p *Provider) Usage(context.Context) ([]gpu.Usage, error) {
 	return p.bank.usage(), nil
 }
 
-// Admit implements gpu.Provider. Memory is capped, unless the provider is
-// Unenforced: an attempt is refused what passes its share, and grants whose sum passes the card are refused here.
-// Compute is not capped; the share is information.
+// Admit implements gpu.Provider. Memory is capped, unless the provider is Unenforced: an
+// attempt is refused what exceeds its share, and grants whose sum exceeds the GPU are refused
+// here. Compute is not capped; the share is informational.
 func (p *Provider) Admit(_ context.Context, g gpu.Grant) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,8 +228,8 @@ func (p *Provider) Regrant(_ context.Context, g gpu.Grant) error {
 	return p.bank.regrant(g)
 }
 
-// Retire implements gpu.Provider. Processes of the attempt that are still
-// there lose their connection and their memory.
+// Retire implements gpu.Provider. Remaining processes of the attempt lose their connection and
+// their memory.
 func (p *Provider) Retire(_ context.Context, attempt string) error {
 	p.mu.Lock()
 	p.settle()
@@ -254,9 +254,8 @@ func (p *Provider) Account(_ context.Context, attempt string) ([]gpu.Account, er
 	return p.bank.account(attempt)
 }
 
-// Busy returns the integral of a card's utilization since the provider began
-// and the time since then: the difference of two calls gives the mean
-// utilization between them.
+// Busy returns the integral of a GPU's utilization since the provider began and the time since
+// then: the difference of two calls gives the mean utilization between them.
 func (p *Provider) Busy(uuid string) (busy, since time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -268,7 +267,7 @@ func (p *Provider) Busy(uuid string) (busy, since time.Duration, err error) {
 	return c.busy.total, p.bank.now, nil
 }
 
-// Close ends the service. Clients try for a while to find the next agent.
+// Close ends the service. Clients look for the next agent for a while.
 func (p *Provider) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -290,8 +289,8 @@ func (p *Provider) Close() error {
 	return err
 }
 
-// listen opens the socket for every user, and takes the place of a socket
-// that a dead agent left behind, but of nothing else.
+// listen opens the socket for every user. It replaces a socket left behind by a dead agent, but
+// nothing else.
 func listen(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -324,7 +323,7 @@ func listen(path string) (net.Listener, error) {
 
 var _ fmt.Stringer = Spec{}
 
-// String writes s as ParseSpecs reads it.
+// String formats s as ParseSpecs parses it.
 func (s Spec) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%dx%s", s.Count, s.Type)

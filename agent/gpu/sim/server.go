@@ -10,23 +10,22 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu/sim/wire"
 )
 
-// Bounds of the service.
+// Limits of the service.
 const (
 	maxConns    = 1024
-	outQueue    = 64                     // replies a client may leave unread
-	helloWithin = 5 * time.Second        // from connect to a good hello
+	outQueue    = 64                     // replies that a client may leave unread
+	helloWithin = 5 * time.Second        // from connect to a valid hello
 	writeWithin = 10 * time.Second       // for a client to take a reply
 	tick        = 500 * time.Millisecond // between progress replies of a run
 )
 
-// peer is who the kernel says is at the other end.
+// peer identifies the other end, as reported by the kernel.
 type peer struct {
 	pid int
 	uid uint32
 }
 
-// conn is one connection. All but nc, peer and out's receiving side is
-// guarded by Provider.mu.
+// conn is one connection. All but nc, peer and out's receiving side is guarded by Provider.mu.
 type conn struct {
 	nc     net.Conn
 	peer   peer
@@ -35,8 +34,8 @@ type conn struct {
 	gone   bool // out is closed
 }
 
-// send queues a reply, and never waits: a client that reads nothing loses
-// first its progress reports and then its connection.
+// send queues a reply without waiting: a client that does not read loses first its progress
+// reports and then its connection.
 func (c *conn) send(r wire.Reply) {
 	if c.gone || (r.Code == wire.CodeProgress && len(c.out) > outQueue/2) {
 		return
@@ -49,7 +48,7 @@ func (c *conn) send(r wire.Reply) {
 	}
 }
 
-// accept takes connections until Close.
+// accept accepts connections until Close.
 func (p *Provider) accept() {
 	for {
 		nc, err := p.ln.Accept()
@@ -58,7 +57,7 @@ func (p *Provider) accept() {
 		}
 		if err != nil {
 			p.log.Warn("accept failed", "component", "gpu-sim", "err", err)
-			select { // out of files, most likely: give others time to close some
+			select { // most likely out of files: give others time to close some
 			case <-time.After(100 * time.Millisecond):
 				continue
 			case <-p.done:
@@ -91,13 +90,12 @@ func (p *Provider) write(c *conn) {
 	for r := range c.out {
 		c.nc.SetWriteDeadline(time.Now().Add(writeWithin))
 		if wire.Write(c.nc, r) != nil {
-			c.nc.Close() // ends read, which ends c.out
+			c.nc.Close() // ends read, which closes c.out
 		}
 	}
 }
 
-// read serves the requests of c. When it ends, whatever c's process held is
-// free again.
+// read serves the requests of c. When it ends, everything that c's process held is free again.
 func (p *Provider) read(c *conn) {
 	defer p.drop(c)
 	c.nc.SetReadDeadline(time.Now().Add(helloWithin))
@@ -144,7 +142,7 @@ func (p *Provider) drop(c *conn) {
 	p.nudge()
 }
 
-// handle answers one request. The zero Reply means: later.
+// handle answers one request. The zero Reply means that the answer comes later.
 func (p *Provider) handle(c *conn, q *wire.Request) wire.Reply {
 	if (q.Op == wire.OpHello) != (c.client == nil) {
 		return answer(q, refuse(wire.CodeBad, "hello comes first, and once"))
@@ -176,7 +174,7 @@ func (p *Provider) handle(c *conn, q *wire.Request) wire.Reply {
 		})
 		p.nudge()
 		return wire.Reply{}
-	default: // wire.OpStop: requests were checked as they were read
+	default: // wire.OpStop: requests were checked when read
 		rep := answer(q, nil)
 		if r := p.bank.stop(c.client); r != nil {
 			rep.Done = time.Duration(r.done)
@@ -187,7 +185,7 @@ func (p *Provider) handle(c *conn, q *wire.Request) wire.Reply {
 	}
 }
 
-// hello lets a process join its attempt, if it is the attempt's user.
+// hello lets a process join its attempt, if it belongs to the attempt's user.
 func (p *Provider) hello(c *conn, q *wire.Request) wire.Reply {
 	gr, known := p.bank.grants[q.Hello.Attempt]
 	if known && c.peer.uid != gr.UID && c.peer.uid != 0 && int(c.peer.uid) != os.Geteuid() {
@@ -217,8 +215,7 @@ func answer(q *wire.Request, ref *refusal) wire.Reply {
 	return wire.Reply{ID: q.ID, Code: ref.code, Msg: ref.msg, Memory: ref.mem}
 }
 
-// settle brings the accounts up to now and answers the runs that ended. The
-// caller holds p.mu.
+// settle brings the accounts up to date and answers the runs that ended. The caller holds p.mu.
 func (p *Provider) settle() {
 	for _, e := range p.bank.advance(time.Since(p.start)) {
 		if c := p.connOf(e.client); c != nil {
@@ -236,7 +233,7 @@ func (p *Provider) connOf(cl *client) *conn {
 	return nil
 }
 
-// pace wakes when a run ends and, while any runs, once a tick.
+// pace wakes when a run ends and, while any is active, once per tick.
 func (p *Provider) pace() {
 	timer := time.NewTimer(tick)
 	defer timer.Stop()
@@ -253,8 +250,8 @@ func (p *Provider) pace() {
 	}
 }
 
-// beat settles, reports progress once a tick, and returns how long nothing
-// will happen by itself.
+// beat settles, reports progress once per tick, and returns how long nothing will happen by
+// itself.
 func (p *Provider) beat() (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,20 +14,20 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// Every simulated card has the clocks of an A100 (nvidia-smi -q -d SUPPORTED_CLOCKS), and
-// like that one's its power limit may be set from a quarter of the usual one to all of it.
+// Every simulated GPU has the clocks of an A100 (nvidia-smi -q -d SUPPORTED_CLOCKS), and as on
+// an A100 its power limit may be set from a quarter of the default to the default.
 const (
 	slowestMHz, fastestMHz, stepMHz = 210, 1410, 15
 	leastLimit                      = 4
 )
 
-// setting is what a card was set to, 0 for nothing. It outlives the agent, as in a card.
+// setting is what a GPU was set to, 0 for nothing. It outlives the agent, as on a real GPU.
 type setting struct {
 	MilliW int64 `json:"milliwatts,omitempty"`
 	MHz    int64 `json:"mhz,omitempty"`
 }
 
-// limitW is the power limit in force, which is also what the card draws at full load.
+// limitW returns the power limit in force, which is also the draw at full load.
 func (c *card) limitW() int64 {
 	if c.set.MilliW == 0 {
 		return c.model.limitW
@@ -35,13 +35,13 @@ func (c *card) limitW() int64 {
 	return c.set.MilliW / 1000
 }
 
-// energyMJ is what the card used since the bank was opened.
+// energyMJ returns the energy used since the bank was opened.
 func (c *card) energyMJ(now time.Duration) int64 {
 	busy := c.busy.total.Round(time.Millisecond).Milliseconds()
 	return c.model.idleW*now.Round(time.Millisecond).Milliseconds() + c.counted + (c.limitW()-c.model.idleW)*(busy-c.upTo)
 }
 
-// tune sets a card; the energy up to now was used under the limit before.
+// tune changes the settings of a GPU; the energy up to now was used under the previous limit.
 func (c *card) tune(s setting) {
 	busy := c.busy.total.Round(time.Millisecond).Milliseconds()
 	c.counted, c.upTo = c.counted+(c.limitW()-c.model.idleW)*(busy-c.upTo), busy
@@ -51,7 +51,7 @@ func (c *card) tune(s setting) {
 
 func (p *Provider) settings() string { return p.cfg.Socket + ".power" }
 
-// remember sets the cards as they were set before the agent started.
+// remember restores the GPU settings from before the agent started.
 func (p *Provider) remember() {
 	var was map[string]setting
 	data, err := os.ReadFile(p.settings())
@@ -103,7 +103,7 @@ func (p *Provider) LockClock(ctx context.Context, uuid string, mhz int64) error 
 	return p.tune(uuid, err, func(s *setting) { s.MHz = mhz })
 }
 
-// tune changes what a card is set to, unless something is wrong with that.
+// tune changes the settings of a GPU, unless wrong is set.
 func (p *Provider) tune(uuid string, wrong error, change func(*setting)) error {
 	if wrong != nil {
 		return wrong
@@ -129,7 +129,7 @@ func (p *Provider) tune(uuid string, wrong error, change func(*setting)) error {
 		return fmt.Errorf("keep the setting: %w", err)
 	}
 	p.bank.card(uuid).tune(all[uuid])
-	p.bank.reckon() // its jobs go at another speed from here on
+	p.bank.reckon() // its jobs run at another speed from here on
 	p.nudge()
 	return nil
 }

@@ -9,13 +9,12 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// model is what a type of card is like. memMiB is the total that NVML reports
-// and reservedMiB about what a recent driver keeps of it. contextMiB is what
-// each process pays on each card before its first allocation; it grows with
-// driver versions, and these are typical with cuBLAS and cuDNN loaded.
-// speedMilli is the speed in thousandths of an A100: the rough order of
-// published training throughputs in mixed precision, good for demonstrations
-// and tests of scheduling and no measurement of ours.
+// model describes a type of GPU. memMiB is the total that NVML reports and reservedMiB roughly
+// what a recent driver keeps of it. contextMiB is what each process takes on each GPU before
+// its first allocation; it grows with driver versions, and these are typical with cuBLAS and
+// cuDNN loaded. speedMilli is the speed in thousandths of an A100: the rough order of published
+// training throughputs in mixed precision, good enough for demonstrations and scheduling tests,
+// not a measurement of ours.
 type model struct {
 	typ, name   string
 	memMiB      int64
@@ -28,7 +27,7 @@ type model struct {
 	limitW      int64
 }
 
-// models lists the types that can be simulated.
+// models returns the types that can be simulated.
 func models() []model {
 	return []model{
 		{"A10", "NVIDIA A10", 23028, 512, 420, 450, 8, 6, 20, 150},
@@ -49,7 +48,7 @@ func models() []model {
 	}
 }
 
-// lookup finds a model by type or by the driver's name, in any case.
+// lookup finds a model by type or by the driver's name, ignoring case.
 func lookup(name string) (model, error) {
 	norm := gpu.NormalizeType(name)
 	for _, m := range models() {
@@ -60,7 +59,7 @@ func lookup(name string) (model, error) {
 	return model{}, fmt.Errorf("unknown simulated GPU type %q; known types: %s", name, strings.Join(Types(), ", "))
 }
 
-// Types lists the types that can be simulated, sorted.
+// Types returns the types that can be simulated, sorted.
 func Types() []string {
 	var names []string
 	for _, m := range models() {
@@ -70,7 +69,7 @@ func Types() []string {
 	return names
 }
 
-// Spec asks for simulated cards of one type.
+// Spec requests simulated GPUs of one type.
 type Spec struct {
 	Type  string
 	Count int
@@ -78,12 +77,11 @@ type Spec struct {
 	MemMiB int64
 }
 
-// MaxCards is the most cards a node simulates.
+// MaxCards is the most GPUs that a node simulates.
 const MaxCards = 16
 
-// ParseSpecs reads a comma separated list such as "2xA100-SXM4-80GB,T4" or
-// "4xRTX-3090:8192", where the number after the colon replaces the type's
-// memory in MiB.
+// ParseSpecs parses a comma-separated list such as "2xA100-SXM4-80GB,T4" or "4xRTX-3090:8192",
+// where the number after the colon replaces the type's memory in MiB.
 func ParseSpecs(s string) ([]Spec, error) {
 	var specs []Spec
 	for _, part := range strings.Split(s, ",") {
@@ -109,7 +107,7 @@ func ParseSpecs(s string) ([]Spec, error) {
 	return specs, nil
 }
 
-// check resolves the type and refuses counts and memories that make no card.
+// check resolves the type and rejects counts and memory sizes that are impossible.
 func (s Spec) check() (model, error) {
 	m, err := lookup(s.Type)
 	if err != nil {
