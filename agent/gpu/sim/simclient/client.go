@@ -1,6 +1,5 @@
-// Package simclient is how a process uses simulated GPUs: it allocates, frees
-// and computes on the cards of its attempt, and lives on when the agent that
-// keeps their accounts is restarted.
+// Package simclient lets a process use simulated GPUs: it allocates, frees and computes on the
+// GPUs of its attempt, and survives restarts of the agent that keeps their accounts.
 package simclient
 
 import (
@@ -16,16 +15,16 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu/sim/wire"
 )
 
-// Errors that callers branch on.
+// Errors that callers distinguish.
 var (
-	// ErrOutOfMemory says that an allocation was refused; errors.As with
-	// *OOMError tells the figures.
+	// ErrOutOfMemory says that an allocation was refused; errors.As with *OOMError gives the
+	// figures.
 	ErrOutOfMemory = errors.New("CUDA out of memory")
 	// ErrLost says that no agent answered for Config.Reconnect.
 	ErrLost = errors.New("simulated GPU lost")
 	// ErrDenied says that the agent answered and refuses this process.
 	ErrDenied = errors.New("simulated GPU denied")
-	// ErrNoCards says that the environment names no simulated cards.
+	// ErrNoCards says that the environment names no simulated GPUs.
 	ErrNoCards = errors.New("no simulated GPU in this environment")
 )
 
@@ -35,7 +34,7 @@ type OOMError struct {
 	Memory wire.Memory
 }
 
-// Error speaks as PyTorch does, so that whatever looks for its line in a log
+// Error formats the error as PyTorch does, so that whatever searches a log for PyTorch's line
 // finds ours.
 func (e *OOMError) Error() string {
 	m := e.Memory
@@ -57,20 +56,20 @@ func gib(n int64) string {
 	return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
 }
 
-// Config says which cards to use, and through which socket.
+// Config says which GPUs to use, and through which socket.
 type Config struct {
 	Socket  string
 	Attempt string
-	Cards   []string // UUIDs; later calls name a card by its position here
-	// Reconnect is how long to look for an agent, at first and after each
-	// loss; 0 means a minute.
+	Cards   []string // UUIDs; later calls name a GPU by its position here
+	// Reconnect is how long to look for an agent, at first and after each loss; 0 means a
+	// minute.
 	Reconnect time.Duration
-	// Dial replaces the dialling of Socket, in tests.
+	// Dial replaces the dialling of Socket in tests.
 	Dial func(ctx context.Context) (net.Conn, error)
 }
 
-// FromEnv reads the Config that an agent put into a job's environment, given
-// as os.Environ gives it. The error wraps ErrNoCards when there is none.
+// FromEnv returns the Config that an agent put into a job's environment, given as by
+// os.Environ. The error wraps ErrNoCards when there is none.
 func FromEnv(environ []string) (Config, error) {
 	get := func(key string) string {
 		for _, kv := range slices.Backward(environ) {
@@ -90,7 +89,7 @@ func FromEnv(environ []string) (Config, error) {
 	return c, nil
 }
 
-// Client is one process's contexts on its cards. It serves one goroutine.
+// Client holds one process's contexts on its GPUs. Only one goroutine may use it.
 type Client struct {
 	cfg    Config
 	nc     net.Conn
@@ -100,7 +99,7 @@ type Client struct {
 	nextID uint32
 }
 
-// Connect opens a context on each card. Ending ctx does not end the Client.
+// Connect opens a context on each GPU. Cancelling ctx later does not affect the Client.
 func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	cfg.Reconnect = cmp.Or(cfg.Reconnect, time.Minute)
 	if cfg.Dial == nil {
@@ -116,7 +115,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close returns all memory to the cards.
+// Close returns all memory to the GPUs.
 func (c *Client) Close() error {
 	if c.nc == nil {
 		return nil
@@ -124,11 +123,11 @@ func (c *Client) Close() error {
 	return c.nc.Close()
 }
 
-// Cards describes the cards, in the order of Config.Cards.
+// Cards describes the GPUs, in the order of Config.Cards.
 func (c *Client) Cards() []wire.Card { return slices.Clone(c.cards) }
 
-// Alloc allocates on card number card and returns the allocation's id. A
-// refusal is an *OOMError.
+// Alloc allocates on the GPU at position card and returns the allocation's id. A refusal is an
+// *OOMError.
 func (c *Client) Alloc(ctx context.Context, card int, bytes int64) (uint32, error) {
 	a := wire.Alloc{ID: c.nextID, Card: card, Bytes: bytes}
 	c.nextID++
@@ -150,8 +149,8 @@ func (c *Client) Free(ctx context.Context, id uint32) error {
 		return fmt.Errorf("free: no allocation %d", id)
 	}
 	a := c.held[i]
-	// Not restated from here on: if the connection is lost before the answer,
-	// the free has happened either way.
+	// Not restated from here on: if the connection is lost before the answer, the memory is
+	// free either way.
 	c.held = slices.Delete(c.held, i, i+1)
 	lost := c.nc
 	rep, err := c.call(ctx, wire.Request{Op: wire.OpFree, Alloc: &wire.Alloc{ID: a.ID}}, nil)
@@ -159,24 +158,23 @@ func (c *Client) Free(ctx context.Context, id uint32) error {
 		return err
 	}
 	if rep.Code == wire.CodeBad && c.nc != lost {
-		return nil // a new agent, which never heard of it
+		return nil // a new agent, which never knew it
 	}
 	return failure(rep, 0)
 }
 
-// Progress is how far a run came.
+// Progress is the progress of a run.
 type Progress struct {
 	Done       time.Duration // of its work
-	SpeedMilli int64         // thousandths of the reference card; 0 when not told
+	SpeedMilli int64         // thousandths of the reference GPU; 0 when not reported
 }
 
-// Run computes work, in time on the reference card, asking for util
-// thousandths of each card, and returns when it is done. progress, if not nil,
-// is called about twice a second and at the end.
+// Run computes work, in time on the reference GPU, requesting util thousandths of each GPU, and
+// returns when it is done. progress, if not nil, is called about twice a second and at the end.
 func (c *Client) Run(ctx context.Context, util int64, work time.Duration, progress func(Progress)) error {
 	r := wire.Run{UtilMilli: util, Work: work}
 	rep, err := c.call(ctx, wire.Request{Op: wire.OpRun, Run: &r}, func(rep wire.Reply) {
-		// What is done stays done when another agent has to go on with it.
+		// What is done stays done when another agent has to continue.
 		r.Done = min(max(r.Done, rep.Done), r.Work)
 		if progress != nil {
 			progress(Progress{Done: r.Done, SpeedMilli: rep.SpeedMilli})
@@ -194,8 +192,8 @@ func (c *Client) Run(ctx context.Context, util int64, work time.Duration, progre
 	return nil
 }
 
-// failure is the error a final reply stands for; asked is 0 where only the
-// agent knows how much it was.
+// failure returns the error that a final reply stands for; asked is 0 where only the agent
+// knows the size.
 func failure(rep wire.Reply, asked int64) error {
 	switch rep.Code {
 	case wire.CodeOK:
@@ -214,9 +212,9 @@ func failure(rep wire.Reply, asked int64) error {
 	}
 }
 
-// call sends q and returns its final reply. Over the loss of a connection it
-// finds the next agent, restates what is held, and asks again: the accounts
-// of the lost connection are gone, so nothing is done twice.
+// call sends q and returns its final reply. If the connection is lost, it finds the next agent,
+// restates what is held, and asks again: the accounts of the lost connection are gone, so
+// nothing is done twice.
 func (c *Client) call(ctx context.Context, q wire.Request, progress func(wire.Reply)) (wire.Reply, error) {
 	for {
 		rep, err := c.exchange(ctx, &q, progress)
@@ -232,7 +230,7 @@ func (c *Client) call(ctx context.Context, q wire.Request, progress func(wire.Re
 	}
 }
 
-// exchange is one try of call on the present connection.
+// exchange is one try of call on the current connection.
 func (c *Client) exchange(ctx context.Context, q *wire.Request, progress func(wire.Reply)) (wire.Reply, error) {
 	nc := c.nc
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
@@ -248,7 +246,7 @@ func (c *Client) exchange(ctx context.Context, q *wire.Request, progress func(wi
 			return wire.Reply{}, err
 		}
 		switch {
-		case rep.ID != q.ID: // of a request that was given up
+		case rep.ID != q.ID: // of an abandoned request
 		case rep.Code == wire.CodeProgress:
 			if progress != nil {
 				progress(rep)
@@ -259,7 +257,7 @@ func (c *Client) exchange(ctx context.Context, q *wire.Request, progress func(wi
 	}
 }
 
-// Waits between tries to find an agent.
+// Delays between tries to find an agent.
 const (
 	firstWait = 20 * time.Millisecond
 	mostWait  = time.Second
@@ -311,7 +309,7 @@ func (c *Client) greet(ctx context.Context, until time.Time) error {
 	}
 	if rep.Code == wire.CodeUnknown {
 		nc.Close()
-		return errors.New(rep.Msg) // the agent may still be adopting: again
+		return errors.New(rep.Msg) // the agent may still be adopting: try again
 	}
 	if err := failure(rep, 0); err != nil {
 		nc.Close()

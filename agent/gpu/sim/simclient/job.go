@@ -26,45 +26,43 @@ const (
 // Event is one step of a recorded program.
 type Event struct {
 	Op Kind
-	// ID and Bytes belong to alloc, ID alone to free. Allocating an id that is
-	// live does nothing: so a loop keeps the weights of its first turn.
+	// ID and Bytes belong to alloc, ID alone to free. Allocating a live id does nothing, so
+	// that a loop keeps the weights of its first iteration.
 	ID    uint32
 	Bytes int64
-	// Card is the position of the card in the job's list.
+	// Card is the position of the GPU in the job's list.
 	Card int
-	// WorkSeconds is time on the reference card (A100) at UtilMilli of it.
+	// WorkSeconds is time on the reference GPU (A100) at UtilMilli of it.
 	WorkSeconds float64
 	UtilMilli   int64
 }
 
-// Job is a program for simulated cards. It has two forms: with Events it
-// replays them Steps times; without, it takes GPUMemMiB on each of its cards
-// and computes for Seconds.
+// Job is a program for simulated GPUs. It has two forms: with Events it replays them Steps
+// times; without, it takes GPUMemMiB on each of its GPUs and computes for Seconds.
 type Job struct {
-	// GPUMemMiB is the peak on each card as the driver shows it, so with the
-	// CUDA context: a job needs a share of just this size. The context is taken
-	// even where this is less.
+	// GPUMemMiB is the peak on each GPU as the driver shows it, including the CUDA context: a
+	// job needs a share of exactly this size. The context is taken even if it is larger.
 	GPUMemMiB int64
 	UtilMilli int64   // 1-1000
-	Seconds   float64 // of work on the reference card (A100), ramp included
-	// RampSeconds is the part of Seconds over which memory grows to its peak,
-	// as it does in the first steps of a training; 0 takes it all at once.
+	Seconds   float64 // of work on the reference GPU (A100), ramp included
+	// RampSeconds is the part of Seconds over which memory grows to its peak, as in the first
+	// steps of training; 0 takes it all at once.
 	RampSeconds float64
 
 	Events []Event
 	Steps  int
 
-	// Told, if it is not nil, is called about twice a second with the work that is done.
+	// Told, if not nil, is called about twice a second with the work done.
 	Told func(done time.Duration)
 }
 
-// rampSteps is in how many pieces the memory is taken.
+// rampSteps is the number of pieces in which the memory is taken.
 const rampSteps = 8
 
 // reports is about how many progress lines a job prints.
 const reports = 20
 
-// Validate reports all that is wrong with j.
+// Validate reports everything that is wrong with j.
 func (j Job) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -107,9 +105,9 @@ func (j Job) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run does the job on cards reached by cfg and writes progress lines to out.
-// A refused allocation prints PyTorch's line and returns ErrOutOfMemory. When
-// ctx ends first, Run gives its memory back and returns ErrTerminated.
+// Run runs the job on GPUs reached by cfg and writes progress lines to out. A refused
+// allocation prints PyTorch's line and returns ErrOutOfMemory. If ctx ends first, Run returns
+// its memory and ErrTerminated.
 func (j Job) Run(ctx context.Context, cfg Config, out io.Writer) error {
 	if err := j.Validate(); err != nil {
 		return err
@@ -127,8 +125,8 @@ func (j Job) Run(ctx context.Context, cfg Config, out io.Writer) error {
 	return err
 }
 
-// ExitCode is the exit code of a program that ran a job: 0, 143 as a shell
-// says of SIGTERM, else 1.
+// ExitCode returns the exit code of a program that ran a job: 0, 143 as a shell reports
+// SIGTERM, otherwise 1.
 func ExitCode(err error) int {
 	switch {
 	case err == nil:
@@ -157,7 +155,7 @@ func (j Job) run(ctx context.Context, cfg Config, out io.Writer) error {
 	return j.ramp(ctx, c, p)
 }
 
-// total is the work of the whole job.
+// total returns the work of the whole job.
 func (j Job) total() time.Duration {
 	if len(j.Events) == 0 {
 		return seconds(j.Seconds)
@@ -192,9 +190,9 @@ func (j Job) ramp(ctx context.Context, c *Client, p *printer) error {
 	return p.compute(ctx, c, j.UtilMilli, max(0, p.total-p.done))
 }
 
-// cut is how much of bytes is taken after so many steps. Pieces are whole
-// blocks: rounded up one by one they would pass the share of a job that asked
-// for exactly what it needs.
+// cut returns how much of bytes is taken after the given number of steps. Pieces are whole
+// blocks: rounded up one by one, they would exceed the share of a job that requested exactly
+// what it needs.
 func cut(bytes, steps int64) int64 {
 	if steps == rampSteps {
 		return bytes
@@ -231,13 +229,13 @@ func (j Job) replay(ctx context.Context, c *Client, p *printer) error {
 	return nil
 }
 
-// printer computes and says how far the job is, about every twentieth of it.
+// printer computes and reports progress, about every twentieth of the job.
 type printer struct {
 	out   io.Writer
 	began time.Time
 	total time.Duration
 	done  time.Duration
-	next  time.Duration // the next amount worth a line
+	next  time.Duration // the next amount that gets a line
 	told  func(done time.Duration)
 }
 
