@@ -1,9 +1,8 @@
-// Package wire is the protocol between simulated cards and the processes that
-// use them: frames of a 4-byte big-endian length and that many bytes of JSON,
-// over a unix stream socket. The client sends Requests, the server Replies
-// with the same ID. A run is answered by any number of CodeProgress replies
-// and one final reply; every other request by exactly one. Unknown JSON fields
-// are ignored, so that a program built earlier outlives an agent's upgrade.
+// Package wire is the protocol between simulated GPUs and the processes that use them: frames
+// of a 4-byte big-endian length and that many bytes of JSON, over a unix stream socket. The
+// client sends Requests, the server Replies with the same ID. A run is answered by any number
+// of CodeProgress replies and one final reply; every other request by exactly one. Unknown JSON
+// fields are ignored, so that programs built earlier keep working after an agent's upgrade.
 package wire
 
 import (
@@ -18,34 +17,34 @@ import (
 // Version is the protocol version a Hello carries.
 const Version = 1
 
-// Bounds of the protocol. A message past them ends the connection.
+// Limits of the protocol. A message that exceeds them ends the connection.
 const (
 	MaxFrame  = 64 << 10 // bytes of JSON in a frame
 	MaxAllocs = 1024     // live allocations of one client
-	MaxCards  = 16       // cards of one client
+	MaxCards  = 16       // GPUs of one client
 )
 
-// Names of the environment variables by which a job finds its cards. The
-// cards themselves come from BERTH_GPU_UUIDS.
+// Names of the environment variables by which a job finds its GPUs. The GPUs themselves come
+// from BERTH_GPU_UUIDS.
 const (
 	EnvSocket  = "BERTH_SIM_SOCKET"
 	EnvAttempt = "BERTH_SIM_ATTEMPT"
 )
 
-// Op is what a request asks.
+// Op is the operation that a request asks for.
 type Op string
 
 // The operations.
 const (
-	OpHello Op = "hello" // first on a connection: opens a context on each card
+	OpHello Op = "hello" // first on a connection: opens a context on each GPU
 	OpAlloc Op = "alloc"
 	OpFree  Op = "free"
 	OpRun   Op = "run"  // one at a time
-	OpStop  Op = "stop" // ends the run; its final reply says how far it came
+	OpStop  Op = "stop" // ends the run; its final reply reports how far it came
 )
 
-// Request is one message of a client. Exactly the field that Op names is set;
-// OpFree uses Alloc.ID, OpStop none.
+// Request is one message of a client. Exactly the field named by Op is set; OpFree uses
+// Alloc.ID, OpStop none.
 type Request struct {
 	ID    uint64 `json:"id"`
 	Op    Op     `json:"op"`
@@ -54,12 +53,12 @@ type Request struct {
 	Run   *Run   `json:"run,omitempty"`
 }
 
-// Hello opens a client's contexts. After the loss of a connection the client
-// restates what it holds, and gets all of it back or nothing.
+// Hello opens a client's contexts. After losing its connection, the client restates what it
+// holds, and gets all of it back or nothing.
 type Hello struct {
 	Version int      `json:"v"`
 	Attempt string   `json:"attempt"`
-	Cards   []string `json:"cards"` // UUIDs; later messages name a card by its position here
+	Cards   []string `json:"cards"` // UUIDs; later messages name a GPU by its position here
 	Held    []Alloc  `json:"held,omitempty"`
 }
 
@@ -70,9 +69,8 @@ type Alloc struct {
 	Bytes int64  `json:"b,omitempty"`
 }
 
-// Run is work on all the client's cards at once. Work and Done are seconds on
-// the reference card, in nanoseconds; Done is what an earlier connection
-// already did of it.
+// Run is work on all the client's GPUs at once. Work and Done are seconds on the reference GPU,
+// in nanoseconds; Done is what was already done on an earlier connection.
 type Run struct {
 	UtilMilli int64         `json:"util"`
 	Work      time.Duration `json:"work"`
@@ -86,13 +84,13 @@ type Code string
 const (
 	CodeOK       Code = "ok"
 	CodeProgress Code = "progress"
-	// CodeOOM: memory is out, on the card or under the attempt's cap.
+	// CodeOOM: out of memory, on the GPU or under the attempt's cap.
 	CodeOOM Code = "oom"
-	// CodeUnknown: no such attempt here, perhaps not yet. Try again: an agent
-	// that just started has not granted again what it adopts.
+	// CodeUnknown: no such attempt here, perhaps not yet. Try again: an agent that has just
+	// started may not have granted again what it adopts.
 	CodeUnknown Code = "unknown-attempt"
-	CodeDenied  Code = "denied" // another user's attempt, or a card outside the grant
-	CodeBad     Code = "bad"    // the request makes no sense
+	CodeDenied  Code = "denied" // another user's attempt, or a GPU outside the grant
+	CodeBad     Code = "bad"    // the request is invalid
 )
 
 // Reply is one message of the server.
@@ -104,37 +102,37 @@ type Reply struct {
 	Cards []Card `json:"cards,omitempty"`
 	// Memory is set with CodeOOM, and after alloc and free.
 	Memory *Memory `json:"mem,omitempty"`
-	// Done and SpeedMilli tell of a run: reference nanoseconds done, and speed
-	// in thousandths of the reference card alone.
+	// Done and SpeedMilli describe a run: reference nanoseconds done, and speed in thousandths
+	// of the reference GPU without neighbours.
 	Done       time.Duration `json:"done,omitempty"`
 	SpeedMilli int64         `json:"speed,omitempty"`
 }
 
-// Card is a card as the client sees it.
+// Card is a GPU as the client sees it.
 type Card struct {
 	UUID         string `json:"uuid"`
 	Type         string `json:"type"`
 	Name         string `json:"name"`
 	TotalBytes   int64  `json:"total"`
 	ContextBytes int64  `json:"context"`
-	SpeedMilli   int64  `json:"speed"` // of the reference card, alone on this one
+	SpeedMilli   int64  `json:"speed"` // of the reference GPU, without neighbours on this one
 }
 
-// Memory is the state of one card as an allocation met it.
+// Memory is the state of one GPU at an allocation.
 type Memory struct {
 	Card       int   `json:"c,omitempty"`
 	TotalBytes int64 `json:"total"`
-	FreeBytes  int64 `json:"free"` // of the card
-	// AskedBytes is what was refused, with CodeOOM; of a hello, the context or
-	// the restated allocation.
+	FreeBytes  int64 `json:"free"` // of the GPU
+	// AskedBytes is the size of what was refused, with CodeOOM; for a hello, the context or the
+	// restated allocation.
 	AskedBytes int64 `json:"asked,omitempty"`
-	// HeldBytes is what the attempt holds, contexts included. CapBytes is the
-	// most it may hold, 0 when only the card is the limit.
+	// HeldBytes is what the attempt holds, contexts included. CapBytes is the most it may hold,
+	// 0 when only the GPU limits it.
 	HeldBytes int64 `json:"held"`
 	CapBytes  int64 `json:"cap,omitempty"`
 }
 
-// ErrFrame says that bytes on the connection are no frame of this protocol.
+// ErrFrame says that the data on the connection is no frame of this protocol.
 var ErrFrame = errors.New("bad frame")
 
 // Write sends v as one frame, in one call of w.Write.
@@ -152,8 +150,8 @@ func Write(w io.Writer, v any) error {
 	return err
 }
 
-// ReadRequest reads one checked request. It returns io.EOF only between
-// frames, and an error wrapping ErrFrame for bytes that are no request.
+// ReadRequest reads and checks one request. It returns io.EOF only between frames, and an error
+// wrapping ErrFrame for data that is no valid request.
 func ReadRequest(r io.Reader) (Request, error) {
 	var q Request
 	if err := read(r, &q); err != nil {
@@ -162,7 +160,7 @@ func ReadRequest(r io.Reader) (Request, error) {
 	return q, q.check()
 }
 
-// ReadReply reads one reply; errors as of ReadRequest.
+// ReadReply reads one reply; errors as for ReadRequest.
 func ReadReply(r io.Reader) (Reply, error) {
 	var p Reply
 	if err := read(r, &p); err != nil {
@@ -197,8 +195,8 @@ func read(r io.Reader, v any) error {
 	return nil
 }
 
-// check refuses requests whose parts are missing or out of range, so that the
-// server need look only at what depends on its own state.
+// check rejects requests whose parts are missing or out of range, so that the server need check
+// only what depends on its own state.
 func (q *Request) check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s: %s", ErrFrame, q.Op, fmt.Sprintf(format, args...))
@@ -235,11 +233,11 @@ func (q *Request) check() error {
 // MaxWork bounds one run, so that its arithmetic stays far from overflow.
 const MaxWork = 400 * 24 * time.Hour
 
-// Block is the granularity of allocation, as of CUDA's memory manager: each
-// allocation is charged as a multiple of it.
+// Block is the granularity of allocation, as in CUDA's memory manager: each allocation is
+// charged as a multiple of it.
 const Block = 2 << 20
 
-// MaxBytes bounds one allocation; no card is near it.
+// MaxBytes bounds one allocation; no GPU comes near it.
 const MaxBytes = 1 << 44
 
 func (q *Request) checkHello(bad func(string, ...any) error) error {
