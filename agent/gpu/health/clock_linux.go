@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// when turns the time of a record of the kernel's log into the wall clock's;
-// one that cannot be is now.
+// when converts the time of a kernel log record to wall-clock time, or returns the current time
+// if it cannot.
 func when(since time.Duration) time.Time {
 	var ts unix.Timespec
 	now := time.Now()

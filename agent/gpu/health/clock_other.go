@@ -4,5 +4,5 @@ package health
 
 import "time"
 
-// when knows of no kernel's log here.
+// when returns the current time: there is no kernel log here.
 func when(time.Duration) time.Time { return time.Now() }

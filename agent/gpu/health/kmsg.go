@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// Line is one record of the kernel's log.
+// Line is one record of the kernel log.
 type Line struct {
-	// Seq rises by one from record to record since the machine booted.
+	// Seq increases by one from record to record since boot.
 	Seq uint64
-	// Since is when it was written, reckoned from the boot.
+	// Since is when it was written, counted from boot.
 	Since time.Duration
 	Text  string
 }
 
-// ParseLine reads a record as /dev/kmsg gives it: "6,339,5140900,-;text". What
-// programs wrote there themselves, and what belongs to the record before, is
-// refused: only the kernel speaks for the hardware.
+// ParseLine parses a record as /dev/kmsg returns it: "6,339,5140900,-;text". It rejects what
+// programs wrote there, and continuations of the previous record: only the kernel speaks for
+// the hardware.
 func ParseLine(s string) (Line, bool) {
 	head, text, ok := strings.Cut(s, ";")
 	if !ok || strings.HasPrefix(s, " ") {
@@ -42,25 +42,25 @@ func ParseLine(s string) (Line, bool) {
 	return Line{Seq: seq, Since: time.Duration(min(us, 1<<52)) * time.Microsecond, Text: strings.TrimSuffix(text, "\n")}, true
 }
 
-// Report is what a line of the kernel's log says of a card.
+// Report is what a line of the kernel log reports about a GPU.
 type Report struct {
-	// PCI is the card's place on the bus as PCIKey writes it.
+	// PCI is the GPU's bus location in the form of PCIKey.
 	PCI string
-	// Xid is 0 for a card that fell off the bus without one.
+	// Xid is 0 for a GPU that fell off the bus without one.
 	Xid int
-	// PID is the process that the driver names, 0 when it names none.
+	// PID is the process that the driver names, 0 if none.
 	PID    int
 	Detail string
 }
 
 const offTheBus = "fallen off the bus"
 
-// ParseReport reads a line of NVIDIA's driver:
+// ParseReport parses a line of NVIDIA's driver:
 //
 //	NVRM: Xid (PCI:0000:3b:00): 79, pid=2847, name=python3, GPU has fallen off the bus.
 //	NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.
 //
-// ok is false for what is neither.
+// ok is false for anything else.
 func ParseReport(text string) (r Report, ok bool) {
 	rest, ok := strings.CutPrefix(text, "NVRM: ")
 	if !ok {
@@ -108,7 +108,7 @@ func parseXid(s string) (Report, bool) {
 	return r, true
 }
 
-// clip keeps what is worth to be shown, in printable letters.
+// clip keeps what is worth showing, as printable characters.
 func clip(s string) string {
 	s = strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f || c == 0xfffd {
@@ -122,9 +122,9 @@ func clip(s string) string {
 	return s
 }
 
-// PCIKey returns one spelling for a card's place on the PCI bus, "0000:3b:00"
-// for PCI:0000:3b:00, 0000:3b:00.0 and 00000000:3B:00.0 alike: domain, bus and
-// device. ok is false for what is no such place.
+// PCIKey returns a canonical form of a GPU's PCI location, "0000:3b:00" for PCI:0000:3b:00,
+// 0000:3b:00.0 and 00000000:3B:00.0 alike: domain, bus and device. ok is false for anything
+// else.
 func PCIKey(s string) (key string, ok bool) {
 	s = strings.TrimPrefix(s, "PCI:")
 	s, _, _ = strings.Cut(s, ".")
@@ -151,14 +151,14 @@ func PCIKey(s string) (key string, ok bool) {
 }
 
 const (
-	kmsgPoll   = 200 * time.Millisecond // of a log that cannot say when there is more
+	kmsgPoll   = 200 * time.Millisecond // for a log that cannot signal new records
 	kmsgReopen = 5 * time.Second
 	maxKmsg    = 8192 // of one record
 )
 
-// follow hands every record of the kernel's log at path to f until ctx ends: at
-// first those that the kernel still holds. idle is called whenever there is no
-// more for now. A plain file or a FIFO will do, as tests use.
+// follow passes every record of the kernel log at path to f until ctx ends, beginning with
+// those that the kernel still holds. It calls idle whenever there is no more for now. In tests,
+// path may be a plain file or a FIFO.
 func follow(ctx context.Context, path string, f func(Line), idle func()) error {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -167,7 +167,7 @@ func follow(ctx context.Context, path string, f func(Line), idle func()) error {
 	}
 	defer context.AfterFunc(ctx, func() { file.Close() })()
 	defer file.Close()
-	// The poller would wait for news without telling that there are none.
+	// The poller would wait for news without reporting that there are none.
 	conn, err := file.SyscallConn()
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func follow(ctx context.Context, path string, f func(Line), idle func()) error {
 			rest = feed(append(rest, buf[:n]...), f)
 			continue
 		case errors.Is(rerr, syscall.EPIPE), errors.Is(rerr, syscall.EINTR):
-			continue // the kernel overwrote what was not read yet: go on with the next
+			continue // the kernel overwrote what was not read yet: continue with the next
 		case rerr != nil && !errors.Is(rerr, syscall.EAGAIN) && !errors.Is(rerr, io.EOF):
 			return rerr
 		}
@@ -197,13 +197,13 @@ func follow(ctx context.Context, path string, f func(Line), idle func()) error {
 	}
 }
 
-// feed hands whole lines to f and returns what is left.
+// feed passes complete lines to f and returns the rest.
 func feed(data []byte, f func(Line)) []byte {
 	for {
 		i := bytes.IndexByte(data, '\n')
 		if i < 0 {
 			if len(data) > 2*maxKmsg {
-				return nil // no log of a kernel
+				return nil // not a kernel log
 			}
 			return data
 		}
@@ -214,7 +214,7 @@ func feed(data []byte, f func(Line)) []byte {
 	}
 }
 
-// pause waits for d; false when ctx ended first.
+// pause waits for d; it reports false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// runLooks looks at the bus and at the cards' own counts from time to time.
+// runLooks checks the bus and the GPUs' own counters from time to time.
 func (m *Monitor) runLooks(ctx context.Context) error {
 	for {
 		m.lookAtBus(ctx)
@@ -21,8 +21,7 @@ func (m *Monitor) runLooks(ctx context.Context) error {
 	}
 }
 
-// lookAtBus compares what the PCI bus shows with what it showed before and with
-// what the driver has.
+// lookAtBus compares the PCI bus with its previous state and with the GPUs that the driver has.
 func (m *Monitor) lookAtBus(ctx context.Context) {
 	if m.cfg.PCI == "" {
 		return
@@ -44,9 +43,9 @@ func (m *Monitor) lookAtBus(ctx context.Context) {
 	}
 }
 
-// compare returns the cards that left the bus, or the driver, since the looks
-// before, and the places of those that the driver does not have. A card that
-// the driver has and that was never on the bus is none of this folder's.
+// compare returns the GPUs that have left the bus, or the driver, since the previous looks, and
+// the locations of those that the driver does not have. A GPU that the driver has but that was
+// never on the bus is not covered by this directory.
 func (m *Monitor) compare(on []string, driver map[string]string, complete bool) (gone []Fault, without []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,7 +68,7 @@ func (m *Monitor) compare(on []string, driver map[string]string, complete bool) 
 			continue
 		}
 		without = append(without, key)
-		// Once may be a driver that is just being loaded.
+		// Seen once, it may be a driver that is just being loaded.
 		if m.missing[key]++; m.missing[key] == 2 {
 			lost(key, "the driver lost the GPU")
 		}
@@ -78,8 +77,8 @@ func (m *Monitor) compare(on []string, driver map[string]string, complete bool) 
 	return gone, without
 }
 
-// lookAtMemory reads the cards' own counts: what must be reset takes no new
-// jobs, and those on it end in their own time.
+// lookAtMemory reads the GPUs' own counters: a GPU that must be reset takes no new jobs, and
+// those on it end in their own time.
 func (m *Monitor) lookAtMemory(ctx context.Context) {
 	src, ok := m.cfg.GPUs.(gpu.HealthReader)
 	if !ok {

@@ -16,28 +16,28 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// Condition is how a watcher finds a card.
+// Condition is a watcher's judgement of a GPU.
 type Condition uint8
 
-// The conditions of a card.
+// The conditions of a GPU.
 const (
 	Sound Condition = iota
 	Failing
 	Lost
 )
 
-// Fault is something that befell a card.
+// Fault is a fault of a GPU.
 type Fault struct {
 	At   time.Time
 	UUID string
-	Xid  Xid // Code 0 for what has no number
-	PID  int // of the process that the driver names, 0 when it names none
-	// Lost says that the card is gone.
+	Xid  Xid // Code 0 for a fault without a number
+	PID  int // of the process that the driver names, 0 if none
+	// Lost says that the GPU is gone.
 	Lost   bool
 	Detail string // the driver's own words
 }
 
-// String returns what happened, for people.
+// String describes the fault.
 func (f Fault) String() string {
 	if f.Xid.Code == 0 {
 		return f.Xid.Text
@@ -45,26 +45,26 @@ func (f Fault) String() string {
 	return f.Xid.String()
 }
 
-// Config is what a Monitor needs; every field but those marked is required.
+// Config configures a Monitor; every field is required unless marked otherwise.
 type Config struct {
-	// BootID changes when the machine boots: faults of the boot before are void.
+	// BootID changes when the machine boots: faults from before the boot are void.
 	BootID string
-	// File keeps what must outlive the agent; "" keeps nothing.
+	// File stores what must outlive the agent; "" stores nothing.
 	File string
-	// Kmsg is the kernel's log, /dev/kmsg; "" reads none. PCI is the folder of
-	// the PCI devices, /sys/bus/pci/devices; "" looks at none.
+	// Kmsg is the kernel log, /dev/kmsg; "" reads none. PCI is the directory of PCI devices,
+	// /sys/bus/pci/devices; "" skips the check.
 	Kmsg, PCI string
 	Table     Table
 	GPUs      gpu.Provider
-	// Every is the interval between looks at the bus and at the cards' own
-	// counts; 0 is 30 s.
+	// Every is the interval between checks of the bus and of the GPUs' own counters; 0 means 30
+	// s.
 	Every time.Duration
-	// OnFault is told each fault of a card, once, whoever reports it.
+	// OnFault is called with each fault of a GPU, once, whoever reports it.
 	OnFault func(Fault)
-	// SetCard is told how a card is found. Each who speaks for itself, and
-	// takes back what it said with Sound.
+	// SetCard is called with the condition of a GPU. Each watcher speaks for itself, and
+	// revokes its judgement with Sound.
 	SetCard func(uuid, who string, c Condition, why string)
-	// SetProblem is told what is wrong with the node as a whole, "" for nothing.
+	// SetProblem is called with what is wrong with the node as a whole, "" for nothing.
 	SetProblem func(why string)
 	Log        *slog.Logger
 }
@@ -72,32 +72,32 @@ type Config struct {
 const (
 	defaultEvery  = 30 * time.Second
 	askDeadline   = 10 * time.Second
-	sameFault     = 10 * time.Second // two sources tell of one fault within this time
-	logSameAgain  = time.Minute      // the same fault of a card is logged so often
+	sameFault     = 10 * time.Second // reports from two sources within this time are one fault
+	logSameAgain  = time.Minute      // how often a recurring fault of a GPU is logged
 	clockSlack    = 5 * time.Second  // between the leader's clock and this node's
 	whoFault      = "fault"
 	whoMemory     = "memory"
 	sourceDriver  = "driver"
 	sourceKernel  = "kernel log"
 	sourceBus     = "PCI bus"
-	reopenAttempt = 12 // at which a log that cannot be read is mentioned again
+	reopenAttempt = 12 // retry at which a log that cannot be read is mentioned again
 )
 
-// Monitor watches the cards of a node. Its methods are safe for concurrent use.
+// Monitor watches the GPUs of a node. Its methods are safe for concurrent use.
 type Monitor struct {
 	cfg   Config
 	log   *slog.Logger
-	ready chan struct{} // closed when the kernel's log was read up to now
+	ready chan struct{} // closed when the kernel log was read up to the present
 	once  sync.Once
 
 	mu     sync.Mutex
 	st     state
-	cards  map[string]string // UUID by PCI key, of every card ever seen
+	cards  map[string]string // UUID by PCI key, of every GPU ever seen
 	recent map[faultKey]*seen
 	counts map[Action]uint64
-	onBus  map[string]bool // PCI keys that the last look found
-	// missing counts, by PCI key, the looks in a row at which the driver did not
-	// have what the bus has.
+	onBus  map[string]bool // PCI keys found by the last look
+	// missing counts, by PCI key, the consecutive looks at which the driver lacked what the bus
+	// has.
 	missing map[string]int
 	dirty   bool // st is newer than the file
 }
@@ -107,15 +107,15 @@ type faultKey struct {
 	xid  int
 }
 
-// seen is when a fault came last, from whom, and how often since it was logged.
+// seen is when a fault last occurred, from which source, and how often since it was logged.
 type seen struct {
 	at, logged time.Time
 	source     string
 	silent     int
 }
 
-// New returns a monitor that knows what the file says. The faults of this boot
-// are told at once, by SetCard.
+// New returns a monitor that knows what the file contains. It reports the faults of this boot
+// immediately, by SetCard.
 func New(cfg Config) (*Monitor, error) {
 	if cfg.BootID == "" || cfg.GPUs == nil || cfg.OnFault == nil || cfg.SetCard == nil || cfg.SetProblem == nil || cfg.Log == nil {
 		return nil, errors.New("health: the configuration is not complete")
@@ -127,7 +127,7 @@ func New(cfg Config) (*Monitor, error) {
 	}
 	st, err := loadState(cfg.File, cfg.BootID)
 	if err != nil {
-		// What it held is found again, or an administrator drains the card.
+		// Its faults are found again, or an administrator drains the GPU.
 		m.log.Error("cannot read what is known of GPUs that failed; it is forgotten", "err", err)
 	}
 	m.st = st
@@ -137,8 +137,8 @@ func New(cfg Config) (*Monitor, error) {
 	return m, nil
 }
 
-// Ready is closed once the records that the kernel's log held when Run began
-// were read.
+// Ready returns a channel that is closed once the records that the kernel log held when Run
+// began have been read.
 func (m *Monitor) Ready() <-chan struct{} { return m.ready }
 
 // Run watches until ctx ends.
@@ -153,7 +153,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	return err
 }
 
-// Counts returns how many faults there were so far, by what they led to.
+// Counts returns the number of faults so far, by their action.
 func (m *Monitor) Counts() map[Action]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,7 +162,7 @@ func (m *Monitor) Counts() map[Action]uint64 {
 	return out
 }
 
-// Held returns what is held against cards.
+// Held returns the faults held against GPUs.
 func (m *Monitor) Held() []Fault {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,8 +179,8 @@ func (m *Monitor) Held() []Fault {
 	return out
 }
 
-// Resume says that an administrator took a card to be sound at an instant:
-// faults of before are void.
+// Resume records that an administrator declared a GPU healthy at an instant: earlier faults are
+// void.
 func (m *Monitor) Resume(uuid string, at time.Time) {
 	m.mu.Lock()
 	f, ok := m.st.Faults[uuid]
@@ -195,7 +195,7 @@ func (m *Monitor) Resume(uuid string, at time.Time) {
 	m.tell(uuid)
 }
 
-// tell passes on what is held against a card.
+// tell passes on what is held against a GPU.
 func (m *Monitor) tell(uuid string) {
 	m.mu.Lock()
 	f, ok := m.st.Faults[uuid]
@@ -210,7 +210,7 @@ func (m *Monitor) tell(uuid string) {
 	}
 }
 
-// flush writes the file, if there is anything new.
+// flush writes the file if there is anything new.
 func (m *Monitor) flush() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -227,8 +227,8 @@ func (m *Monitor) save() {
 	}
 }
 
-// learnCards notes which cards are where on the bus, and returns those that the
-// driver has now; complete reports whether it could read all.
+// learnCards records the bus locations of GPUs, and returns the GPUs that the driver has now;
+// complete reports whether it could read all.
 func (m *Monitor) learnCards(ctx context.Context) (now map[string]string, complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, askDeadline)
 	defer cancel()
@@ -267,8 +267,8 @@ func (m *Monitor) runKmsg(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// kernelSaid takes over one record. Records that were counted before, by an
-// agent of the same boot, are not again.
+// kernelSaid handles one record. It skips records that an agent of the same boot has already
+// counted.
 func (m *Monitor) kernelSaid(l Line) {
 	r, ok := ParseReport(l.Text)
 	if !ok {
@@ -321,7 +321,7 @@ func (m *Monitor) runEvents(ctx context.Context) error {
 	}
 }
 
-// driverSaid takes over an event of the driver.
+// driverSaid handles an event of the driver.
 func (m *Monitor) driverSaid(ctx context.Context, e gpu.Event) {
 	f := Fault{At: e.At, UUID: e.UUID, Detail: clip(e.Detail)}
 	switch e.Kind {
@@ -331,14 +331,14 @@ func (m *Monitor) driverSaid(ctx context.Context, e gpu.Event) {
 		f.Xid, f.Lost = Xid{Action: End, Text: "the driver lost the GPU", Known: true}, true
 	case gpu.EventECC:
 		f.Xid = Xid{Action: Drain, Text: "a memory error that could not be corrected", Known: true}
-	default: // a remap is a matter of the next look, and not of those who run
+	default: // the next look handles a remap; it does not concern running jobs
 		m.lookAtMemory(ctx)
 		return
 	}
 	m.fault(f, sourceDriver)
 }
 
-// fault takes over a fault, unless another source told of the same just now.
+// fault handles a fault, unless another source has just reported the same.
 func (m *Monitor) fault(f Fault, source string) {
 	now := time.Now()
 	if f.At.IsZero() || f.At.After(now) {
@@ -369,7 +369,7 @@ func (m *Monitor) fault(f Fault, source string) {
 		m.st.Faults[f.UUID] = heldFault{Why: f.String(), At: f.At, Xid: f.Xid.Code, Action: f.Xid.Action, Lost: f.Lost}
 		news = true
 	}
-	// Programs make faults by the thousand: those are not worth a write each.
+	// Programs cause faults by the thousand: those are not worth a write each.
 	if m.dirty = true; f.Xid.Action != Record {
 		m.save()
 	}

@@ -17,8 +17,8 @@ const (
 	class3D      = "0x0302"
 )
 
-// PCICards returns the places of NVIDIA's GPUs on the PCI bus, as PCIKey
-// writes them, sorted. root is /sys/bus/pci/devices, or a folder like it.
+// PCICards returns the PCI locations of NVIDIA's GPUs in the form of PCIKey, sorted. root is
+// /sys/bus/pci/devices, or a directory like it.
 func PCICards(root string) ([]string, error) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -46,7 +46,7 @@ func PCICards(root string) ([]string, error) {
 	return out, nil
 }
 
-// attribute reads a device's file, "" when the device went away meanwhile.
+// attribute reads a device's file, "" if the device has gone meanwhile.
 func attribute(root, device, name string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(root, device, name))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// state is what must outlive the agent. It is of one boot: a boot resets the
-// cards, and what is wrong with them still is found again.
+// state is what must outlive the agent. It belongs to one boot: a boot resets the GPUs, and
+// what is still wrong with them is found again.
 type state struct {
 	Boot string `json:"boot"`
-	// Seq is the newest record of the kernel's log that told of a fault; Seen
-	// that there was one.
+	// Seq is the newest kernel log record that reported a fault; Seen says that there was one.
 	Seq    uint64               `json:"seq"`
 	Seen   bool                 `json:"seen"`
 	Faults map[string]heldFault `json:"faults"`
 }
 
-// heldFault keeps a card from new attempts until an administrator resumes it.
+// heldFault keeps a GPU from new attempts until an administrator resumes it.
 type heldFault struct {
 	Why    string    `json:"why"`
 	At     time.Time `json:"at"`
@@ -30,8 +29,8 @@ type heldFault struct {
 	Lost   bool      `json:"lost"`
 }
 
-// loadState reads what an agent of the same boot left; without any, and with
-// an error, it is empty.
+// loadState reads what an agent of the same boot left; if there is nothing, or an error, it
+// returns an empty state.
 func loadState(path, boot string) (state, error) {
 	empty := state{Boot: boot, Faults: map[string]heldFault{}}
 	if path == "" {
@@ -57,7 +56,7 @@ func loadState(path, boot string) (state, error) {
 	return st, nil
 }
 
-// save puts the state in place of the last, whole or not at all.
+// save replaces the stored state atomically.
 func (s *state) save(path string) error {
 	if path == "" {
 		return nil

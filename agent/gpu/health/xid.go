@@ -1,7 +1,7 @@
-// Package health tells which cards of a node are not sound: from the numbered
-// faults that NVIDIA's driver reports (Xids), through NVML and through the
-// kernel's log, from what the PCI bus and the driver show, and from the cards'
-// own counts of bad memory. A card can die without a word in any one of these.
+// Package health finds the faulty GPUs of a node: from the numbered faults that NVIDIA's driver
+// reports (Xids), through NVML and through the kernel log, from what the PCI bus and the driver
+// show, and from the GPUs' own counts of bad memory. A GPU can die without a trace in any one
+// of these.
 package health
 
 import (
@@ -10,22 +10,22 @@ import (
 	"strings"
 )
 
-// Action is what becomes of a card, and of what runs on it, after a fault.
+// Action is what happens to a GPU, and to what runs on it, after a fault.
 type Action uint8
 
 // The actions.
 const (
-	// Record notes the fault on the attempts on the card: the application is at
-	// fault, and the card is sound.
+	// Record notes the fault on the attempts on the GPU: the application is at fault, and the
+	// GPU is healthy.
 	Record Action = iota + 1
-	// Drain keeps new attempts from the card; those on it go on. Should one
-	// fail, the hardware is to blame.
+	// Drain keeps new attempts off the GPU; those on it continue. If one fails, the hardware is
+	// to blame.
 	Drain
-	// End drains the card and ends what is on it: it can work no more.
+	// End drains the GPU and ends what is on it: it can no longer work.
 	End
 )
 
-// String returns the word for it in configurations.
+// String returns the action's name in configurations.
 func (a Action) String() string {
 	switch a {
 	case Record:
@@ -38,7 +38,7 @@ func (a Action) String() string {
 	return fmt.Sprintf("action %d", uint8(a))
 }
 
-// ParseAction reads application, drain or end.
+// ParseAction parses application, drain or end.
 func ParseAction(s string) (Action, error) {
 	for a := Record; a <= End; a++ {
 		if s == a.String() {
@@ -48,19 +48,18 @@ func ParseAction(s string) (Action, error) {
 	return 0, fmt.Errorf("%.40q is no action after an Xid; want application, drain or end", s)
 }
 
-// Xid is what is known of one number.
+// Xid is what is known of one Xid number.
 type Xid struct {
 	Code   int
 	Action Action
 	Text   string // what it means, in a few words
-	// Known is false for a number that no table has: it drains, and an
-	// administrator should look.
+	// Known is false for a number in no table: it drains, and an administrator should look.
 	Known bool
 }
 
-// known is the table: what applications cause by themselves and what asks for
-// a reset or a new card, after the driver's documentation of Xids and after
-// what device plugins take for harmless.
+// known is the built-in table: what applications cause by themselves and what requires a reset
+// or a new GPU, according to the driver's documentation of Xids and to what device plugins
+// consider harmless.
 var known = [...]Xid{
 	{13, Record, "graphics engine exception, mostly a fault of the program", true},
 	{31, Record, "memory page fault, mostly a fault of the program", true},
@@ -81,15 +80,13 @@ var known = [...]Xid{
 	{140, Drain, "ECC error that was not recovered", true},
 }
 
-// Table says what each Xid leads to. The zero value is the table in code. It
-// is immutable.
+// Table maps each Xid to its action. The zero value is the built-in table. It is immutable.
 type Table struct{ override map[int]Action }
 
-// NewTable returns the table in code with the actions for some numbers put in
-// place of those there.
+// NewTable returns the built-in table with the actions for some numbers replaced.
 func NewTable(override map[int]Action) Table { return Table{override: override} }
 
-// Lookup returns what is known of a number. One that no table has drains.
+// Lookup returns what is known of a number. One in no table drains.
 func (t Table) Lookup(code int) Xid {
 	x := Xid{Code: code, Action: Drain, Text: "not in the table of known Xids"}
 	if i := slices.IndexFunc(known[:], func(k Xid) bool { return k.Code == code }); i >= 0 {
@@ -101,7 +98,7 @@ func (t Table) Lookup(code int) Xid {
 	return x
 }
 
-// All returns the whole table by number, for people.
+// All returns the whole table sorted by number, for display.
 func (t Table) All() []Xid {
 	codes := map[int]struct{}{}
 	for _, k := range known {
