@@ -12,17 +12,17 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
-// class is what a device node is of.
+// class is the class of a device node.
 type class uint8
 
 const (
-	classNone     class = iota // not of the driver
-	classCard                  // one card
-	classControl               // shared by all who use any card
-	classCaps                  // what MIG instances are opened with
+	classNone     class = iota // not the driver's
+	classCard                  // one GPU
+	classControl               // shared by all that use any GPU
+	classCaps                  // opens MIG instances
 	classGraphics              // displays and rendering
 	classIMEX                  // memory of other nodes
-	classOther                 // of the driver, and never a job's: switches
+	classOther                 // the driver's, but never for jobs: switches
 )
 
 // classes are matched against the path below the device directory.
@@ -38,8 +38,8 @@ var classes = []struct {
 	{classOther, pattern(`^nvidia-(nvswitch|nvlink)[a-z0-9]*$`)},
 }
 
-// classOf is the class of a device node by its path in the container, which
-// the specification has below /dev always.
+// classOf returns the class of a device node by its path in the container, which the
+// specification always has below /dev.
 func (in *Injector) classOf(p string) class {
 	rest, ok := strings.CutPrefix(p, "/dev/")
 	if !ok {
@@ -53,8 +53,8 @@ func (in *Injector) classOf(p string) class {
 	return classNone
 }
 
-// given reports whether jobs get nodes of a class that a device of this name, or
-// with "" the whole specification, asks for.
+// given reports whether jobs get nodes of a class requested by a device of this name, or with
+// "" by the whole specification.
 func (in *Injector) given(c class, device string) bool {
 	switch c {
 	case classCard:
@@ -146,8 +146,8 @@ func (in *Injector) allowNode(n *specs.DeviceNode) error {
 	return fmt.Errorf("device node %s is %s on the node, want the same name below %s", n.Path, h, in.cfg.DeviceDir)
 }
 
-// places are where the driver's files lie. What may be written (sockets of its
-// daemons) is told from what may only be read.
+// places returns where the driver's files are. Those that may be written (sockets of its
+// daemons) are separate from read-only ones.
 func places() (readOnly, writable []string) {
 	return []string{"/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt/nvidia", "/etc/vulkan", "/etc/OpenCL", "/etc/glvnd", "/etc/egl", "/etc/nvidia", "/run/nvidia/driver"},
 		[]string{"/run/nvidia-persistenced", "/var/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/var/run/nvidia-fabricmanager"}
@@ -178,9 +178,8 @@ func allowMount(m *specs.Mount) error {
 	return nil
 }
 
-// mountMode reports whether a mount is of the driver's, and then whether it may
-// be written to. Both ends must be of one sort, and be a file in its place and
-// not the place itself.
+// mountMode reports whether a mount is the driver's, and if so whether it may be writable. Both
+// ends must be of the same sort, and be a file in its place, not the place itself.
 func mountMode(m *specs.Mount) (writable, ok bool) {
 	ro, rw := places()
 	in := func(p string, dirs []string) bool {
@@ -197,12 +196,12 @@ func mountMode(m *specs.Mount) (writable, ok bool) {
 	return false, false
 }
 
-// deep refuses what lies directly in a place: /usr/lib, /etc/nvidia.
+// deep rejects what is directly in a place: /usr/lib, /etc/nvidia.
 func deep(p string) bool {
 	return strings.Count(p, "/") >= 3 || strings.HasPrefix(p, "/lib/lib") || strings.HasPrefix(p, "/lib64/lib")
 }
 
-// hookFlags are the toolkit's hooks that we run, and the flags they take.
+// hookFlags returns the toolkit's hooks that we run, and the flags that they accept.
 func hookFlags() map[string][]string {
 	return map[string][]string{
 		"create-symlinks":                  {"--link"},
@@ -217,9 +216,8 @@ func hookFlags() map[string][]string {
 
 var ldconfigPath = pattern(`^@?(/usr)?/sbin/ldconfig(\.real)?$`)
 
-// allowHook takes hooks of the toolkit, by absolute path and with arguments
-// that mean what they should. What else a specification names would be run as
-// root.
+// allowHook accepts hooks of the toolkit, by absolute path and with valid arguments. Anything
+// else that a specification names would be run as root.
 func (in *Injector) allowHook(h *specs.Hook) error {
 	if h == nil {
 		return fmt.Errorf("an empty hook")
@@ -299,7 +297,7 @@ func allowEnv(v string) error {
 	return nil
 }
 
-// plainPath wants an absolute path that means what it says.
+// plainPath requires a clean absolute path.
 func plainPath(p string) error {
 	if !filepath.IsAbs(p) || filepath.Clean(p) != p || len(p) > 4096 || strings.ContainsAny(p, "\x00\n") {
 		return fmt.Errorf("%.200q is no absolute path without dots", p)

@@ -1,8 +1,7 @@
-// Package cdi is how jobs get their GPUs: by the device specifications that
-// NVIDIA's toolkit writes (Container Device Interface, "nvidia-ctk cdi
-// generate"), and in no other way. It reads them as something that root on this
-// node is asked to do, and so takes nothing on trust: every device node, mount,
-// hook and variable must be one of a known kind, or the file is refused.
+// Package cdi gives jobs their GPUs: by the device specifications that NVIDIA's toolkit writes
+// (Container Device Interface, "nvidia-ctk cdi generate"), and in no other way. It treats them
+// as instructions to root on this node, and so takes nothing on trust: every device node,
+// mount, hook and variable must be of a known kind, or the file is refused.
 package cdi
 
 import (
@@ -14,12 +13,11 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
-// Qualifier is the kind of device that jobs get: what stands before "=" in a
-// qualified device name.
+// Qualifier is the kind of device that jobs get: the part before "=" in a qualified device
+// name.
 const Qualifier = "nvidia.com/gpu"
 
-// Class is a class of device nodes that jobs may be given beside the nodes of
-// their cards.
+// Class is a class of device nodes that jobs may get in addition to the nodes of their GPUs.
 type Class string
 
 // The classes that a site may add.
@@ -30,35 +28,32 @@ const (
 	IMEX Class = "imex"
 )
 
-// Config says where specifications lie and what they may ask for. The zero
-// value is what a node wants.
+// Config says where specifications are and what they may request. The zero value suits a normal
+// node.
 type Config struct {
-	// Dirs are searched for *.yaml and *.json; of two files that have one
-	// device, that of the later directory counts. Empty means /etc/cdi and
-	// /var/run/cdi, as everywhere.
+	// Dirs are searched for *.yaml and *.json; if two files define a device, the one in the
+	// later directory wins. Empty means the usual /etc/cdi and /var/run/cdi.
 	Dirs []string
-	// DeviceDir is where device nodes lie, "/dev" when empty. The node's own
-	// file of a device may also lie below a driver root, /run/nvidia/driver.
+	// DeviceDir is where device nodes are, "/dev" when empty. The node's own file of a device
+	// may also be below a driver root, /run/nvidia/driver.
 	DeviceDir string
-	// DriverDir is what the driver says of itself, "/proc/driver/nvidia" when
-	// empty.
+	// DriverDir is where the driver describes itself, "/proc/driver/nvidia" when empty.
 	DriverDir string
-	// Hooks are the programs that may be run as hooks, by absolute path; the
-	// toolkit's own places when empty.
+	// Hooks are the programs that may be run as hooks, by absolute path; the toolkit's usual
+	// paths when empty.
 	Hooks []string
-	// Extra are classes of device nodes that jobs get beside their cards.
+	// Extra are classes of device nodes that jobs get in addition to their GPUs.
 	Extra []Class
-	// AnyOwner takes files that do not belong to root, or that others may
-	// write. For tests.
+	// AnyOwner accepts files that do not belong to root, or that others may write. For tests.
 	AnyOwner bool
 }
 
-// Injector turns cards into what a container needs for them. It keeps nothing:
-// each call reads the specifications as they are then, since a new driver
-// brings new ones. Its methods are safe for concurrent use.
+// Injector determines what a container needs for its GPUs. It caches nothing: each call reads
+// the specifications afresh, since a new driver brings new ones. Its methods are safe for
+// concurrent use.
 type Injector struct{ cfg Config }
 
-// New fills in what cfg leaves empty.
+// New returns an Injector, with defaults for what cfg leaves empty.
 func New(cfg Config) (*Injector, error) {
 	if len(cfg.Dirs) == 0 {
 		cfg.Dirs = []string{"/etc/cdi", "/var/run/cdi"}
@@ -81,8 +76,8 @@ func New(cfg Config) (*Injector, error) {
 	return &Injector{cfg: cfg}, nil
 }
 
-// defaultHooks is where the toolkit's packages, its container and a build from
-// source put its programs.
+// defaultHooks returns where the toolkit's packages, its container and a build from source
+// install its programs.
 func defaultHooks() []string {
 	var out []string
 	for _, dir := range []string{"/usr/bin", "/usr/local/bin", "/usr/local/nvidia/toolkit", "/opt/nvidia-container-toolkit/bin"} {
@@ -91,31 +86,29 @@ func defaultHooks() []string {
 	return out
 }
 
-// Fault is why a card cannot be given to jobs.
+// Fault is why a GPU cannot be given to jobs.
 type Fault string
 
-// The faults, stable.
+// The faults; their values are stable.
 const (
-	// Missing: there is no specification of GPUs.
+	// Missing: there is no GPU specification.
 	Missing Fault = "missing"
-	// Lacks: the specifications do not have the card.
+	// Lacks: the specifications lack the GPU.
 	Lacks Fault = "lacks"
-	// Stale: the specification is of another driver, or of other cards, than
-	// what is there now.
+	// Stale: the specification is for another driver, or other GPUs, than the present ones.
 	Stale Fault = "stale"
-	// Gone: a device node is not there.
+	// Gone: a device node does not exist.
 	Gone Fault = "gone"
-	// Refused: the specification asks for what no job may have, or cannot be
-	// read.
+	// Refused: the specification requests what no job may have, or cannot be read.
 	Refused Fault = "refused"
 )
 
-// Error is what keeps cards from jobs, and how to mend it. It is one line.
+// Error is what keeps GPUs from jobs, and how to fix it. It is one line.
 type Error struct {
 	Fault Fault
-	// File is the specification, UUID the card; each may be empty.
+	// File is the specification, UUID the GPU; either may be empty.
 	File, UUID string
-	// Text says what is wrong, Fix is a command that mends it.
+	// Text says what is wrong, Fix is a command that fixes it.
 	Text, Fix string
 }
 
@@ -132,15 +125,15 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Generate is the command that writes the specification file.
+// Generate returns the command that writes the specification file.
 func Generate(file string) string {
 	return "nvidia-ctk cdi generate --device-name-strategy=uuid --output=" + file
 }
 
 const defaultFile = "/etc/cdi/nvidia.yaml"
 
-// regenerate is the command for a file that is there: one below /run belongs
-// to the toolkit's service, which would write over ours.
+// regenerate returns the command for an existing file: one below /run belongs to the toolkit's
+// service, which would overwrite ours.
 func regenerate(file string) string {
 	if strings.HasPrefix(file, "/run/") || strings.HasPrefix(file, "/var/run/") {
 		return Generate(file) + " (or: systemctl restart nvidia-cdi-refresh.service)"
@@ -148,12 +141,12 @@ func regenerate(file string) string {
 	return Generate(file)
 }
 
-// Name is the qualified name of a card.
+// Name returns the qualified name of a GPU.
 func Name(uuid string) string { return Qualifier + "=" + uuid }
 
-// Grant returns the qualified device names of cards, after it made sure that
-// each can be given: the specification is there, of this driver and of these
-// cards, and its device nodes are too. The error is an *Error.
+// Grant returns the qualified device names of GPUs, after checking that each can be given: the
+// specification exists, matches this driver and these GPUs, and its device nodes exist. The
+// error is an *Error.
 func (in *Injector) Grant(uuids []string) ([]string, error) {
 	var names []string
 	if len(uuids) == 0 {
@@ -172,8 +165,8 @@ func (in *Injector) Grant(uuids []string) ([]string, error) {
 	return names, nil
 }
 
-// device returns a card's device and the specification that has it, checked
-// against the node as it is now.
+// device returns a GPU's device and the specification that defines it, checked against the
+// current state of the node.
 func (in *Injector) device(set *specSet, uuid string) (*found, error) {
 	f, err := set.find(uuid)
 	if err != nil {
@@ -192,8 +185,8 @@ type found struct {
 	dev  *specs.Device
 }
 
-// Nodes returns where the device nodes of a card, or of an instance, lie on
-// this node, without those that all cards share.
+// Nodes returns the paths of the device nodes of a GPU, or of an instance, on this node,
+// without those that all GPUs share.
 func (in *Injector) Nodes(uuid string) ([]string, error) {
 	set, err := in.load()
 	if err != nil {
@@ -212,8 +205,8 @@ func (in *Injector) Nodes(uuid string) ([]string, error) {
 	return out, nil
 }
 
-// Cards returns the names of the devices that the specifications have, in
-// order, without "all" and without indices; for messages and tests.
+// Cards returns the names of the devices in the specifications, sorted, without "all" and
+// without indices; for messages and tests.
 func (in *Injector) Cards() ([]string, error) {
 	set, err := in.load()
 	if err != nil {

@@ -14,23 +14,22 @@ type Root uint8
 
 // The kinds of root.
 const (
-	// HostRoot is the node's own file system, which has the driver's files:
-	// such a job gets device nodes and the rules for them.
+	// HostRoot is the node's own file system, which has the driver's files: such a job gets
+	// device nodes and the rules for them.
 	HostRoot Root = iota
-	// ImageRoot is an image, into which the driver's files are mounted and
-	// made known by the toolkit's hooks.
+	// ImageRoot is an image, into which the driver's files are mounted and registered by the
+	// toolkit's hooks.
 	ImageRoot
 )
 
-// HookEnv is the whole environment of a hook. With none a hook would inherit
-// that of the container's first process, LD_PRELOAD of an image included, as
-// root (CVE-2025-23266).
+// HookEnv returns the whole environment of a hook. Without one, a hook would inherit that of
+// the container's first process, including an image's LD_PRELOAD, as root (CVE-2025-23266).
 func HookEnv() []string {
 	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "NVIDIA_CTK_DEBUG=false"}
 }
 
-// Edits returns what a container needs for the named devices and no others.
-// The error is an *Error where the node is at fault.
+// Edits returns what a container needs for exactly the named devices. The error is an *Error
+// where the node is at fault.
 func (in *Injector) Edits(names []string, root Root) (*cdi.ContainerEdits, error) {
 	out := &cdi.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
 	if len(names) == 0 {
@@ -64,13 +63,13 @@ func (in *Injector) Edits(names []string, root Root) (*cdi.ContainerEdits, error
 	return out, nil
 }
 
-// add takes over what jobs get of one set of edits.
+// add adds the part of a set of edits that jobs get.
 func (in *Injector) add(to, from *specs.ContainerEdits, device string, root Root) {
 	for _, n := range from.DeviceNodes {
 		if !in.given(in.classOf(n.Path), device) || slices.ContainsFunc(to.DeviceNodes, func(have *specs.DeviceNode) bool { return have.Path == n.Path }) {
 			continue
 		}
-		// No "m": whoever has the node needs to make none.
+		// No "m": a job that has the node need not create one.
 		to.DeviceNodes = append(to.DeviceNodes, &specs.DeviceNode{
 			Path: n.Path, HostPath: hostPath(n), Type: "c", Major: n.Major, Minor: n.Minor, FileMode: n.FileMode, Permissions: "rw",
 		})
@@ -100,8 +99,8 @@ func (in *Injector) add(to, from *specs.ContainerEdits, device string, root Root
 	}
 }
 
-// hookServes leaves out hooks for nodes that the job does not get: chmod of
-// /dev/dri would fail where there is none.
+// hookServes reports false for hooks for nodes that the job does not get: chmod of /dev/dri
+// would fail without one.
 func (in *Injector) hookServes(h *specs.Hook) bool {
 	if slices.Contains(in.cfg.Extra, Graphics) {
 		return true

@@ -23,8 +23,8 @@ var (
 	infoMinor      = pattern(`(?m)^Device Minor:\s*(\d+)`)
 )
 
-// DriverVersion is the release of the running kernel module, "" when none
-// runs, or when it does not say.
+// DriverVersion returns the version of the running kernel module, or "" if none is running or
+// it does not say.
 func (in *Injector) DriverVersion() string {
 	data, err := os.ReadFile(filepath.Join(in.cfg.DriverDir, "version"))
 	if err != nil {
@@ -36,8 +36,7 @@ func (in *Injector) DriverVersion() string {
 	return ""
 }
 
-// specVersion is the release of the driver that a specification was made for,
-// "" when it does not say.
+// specVersion returns the version of the driver that a specification was made for, or "".
 func specVersion(s *specs.Spec) string {
 	for _, h := range s.ContainerEdits.Hooks {
 		for _, a := range h.Args {
@@ -57,8 +56,8 @@ func specVersion(s *specs.Spec) string {
 	return ""
 }
 
-// minors returns the number of each card's device node as the driver has it
-// now; empty when it does not say.
+// minors returns the current number of each GPU's device node according to the driver; empty
+// when it does not say.
 func (in *Injector) minors() map[string]string {
 	out := map[string]string{}
 	files, _ := filepath.Glob(filepath.Join(in.cfg.DriverDir, "gpus", "*", "information"))
@@ -75,9 +74,8 @@ func (in *Injector) minors() map[string]string {
 	return out
 }
 
-// fresh compares a device with the driver that runs: cards may be numbered
-// otherwise after a boot, and the files of an older driver are gone, or worse,
-// still there.
+// fresh compares a device with the running driver: GPUs may be renumbered after a boot, and the
+// files of an older driver are gone, or worse, still there.
 func (in *Injector) fresh(f *found) error {
 	stale := func(format string, args ...any) error {
 		return &Error{Fault: Stale, File: f.file, UUID: f.dev.Name, Text: fmt.Sprintf(format, args...), Fix: regenerate(f.file)}
@@ -120,8 +118,7 @@ func (in *Injector) fresh(f *found) error {
 	return nil
 }
 
-// nodesThere makes sure that the device nodes that a job would get are there,
-// and are what they are named.
+// nodesThere checks that the device nodes that a job would get exist, and match their names.
 func (in *Injector) nodesThere(f *found) error {
 	check := func(n *specs.DeviceNode) error {
 		h := hostPath(n)
@@ -154,7 +151,7 @@ func (in *Injector) nodesThere(f *found) error {
 	return nil
 }
 
-// granted are the device nodes that a job with this device gets.
+// granted returns the device nodes that a job with this device gets.
 func (in *Injector) granted(f *found) []*specs.DeviceNode {
 	var out []*specs.DeviceNode
 	for _, n := range f.spec.ContainerEdits.DeviceNodes {

@@ -16,7 +16,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
-// Bounds of a file. A node with 16 cards, each cut into 7, has about 100 KiB.
+// Bounds of a file. A node with 16 GPUs, each divided into 7, has about 100 KiB.
 const (
 	maxBytes   = 2 << 20
 	maxFiles   = 256
@@ -24,10 +24,10 @@ const (
 	maxEdits   = 4096 // of one kind, in one place
 )
 
-// specSet is what the directories hold of our kind.
+// specSet is what the directories contain for our kind.
 type specSet struct {
 	devices map[string]*found
-	// others are files of other kinds, bad those of ours that were refused.
+	// others are files of other kinds, bad those of our kind that were refused.
 	others []string
 	bad    []*Error
 	dirs   []string
@@ -54,8 +54,8 @@ func (in *Injector) load() (*specSet, error) {
 	return nil, e
 }
 
-// loadDir adds the files of one directory, of which each device may be in one
-// only; they win over those of earlier directories.
+// loadDir adds the files of one directory, which may define each device only once; they
+// override those of earlier directories.
 func (in *Injector) loadDir(set *specSet, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,9 +105,9 @@ func (s *specSet) refuse(file string, err error) {
 	s.bad = append(s.bad, &Error{Fault: Refused, File: file, Text: err.Error(), Fix: regenerate(file)})
 }
 
-// find returns a card's device.
+// find returns a GPU's device.
 func (s *specSet) find(uuid string) (*found, error) {
-	if !byUUID(uuid) { // "all", or a number that changes with the next boot
+	if !byUUID(uuid) { // "all", or a number that changes at the next boot
 		return nil, &Error{Fault: Lacks, UUID: uuid, Text: fmt.Sprintf("device %.80q is no card's UUID", uuid)}
 	}
 	if f := s.devices[uuid]; f != nil {
@@ -130,7 +130,7 @@ func (s *specSet) find(uuid string) (*found, error) {
 	return nil, &Error{Fault: Lacks, File: file, UUID: uuid, Text: text, Fix: regenerate(file)}
 }
 
-// byUUID reports whether a device is named as jobs' cards are.
+// byUUID reports whether a device name is of the kind that jobs use.
 func byUUID(name string) bool {
 	return strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-")
 }
@@ -171,15 +171,15 @@ func (in *Injector) readFile(file string) ([]byte, error) {
 	return data, err
 }
 
-// otherKind says that a specification is of another kind than ours.
+// otherKind says that a specification is not of our kind.
 type otherKind struct{ kind string }
 
 func (o *otherKind) Error() string {
 	return fmt.Sprintf("kind is %.80q, want %s", o.kind, Qualifier)
 }
 
-// Parse reads one specification, YAML or JSON, and checks every part of it
-// against what jobs may be given. It looks at no file but what data says.
+// Parse parses one specification, YAML or JSON, and checks every part of it against what jobs
+// may get. It accesses no files.
 func (in *Injector) Parse(data []byte) (*specs.Spec, error) {
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("has more than %d bytes", maxBytes)
@@ -219,15 +219,15 @@ func (in *Injector) Parse(data []byte) (*specs.Spec, error) {
 			return nil, err
 		}
 	}
-	// Not before: it takes entries for granted that may be null.
+	// Not earlier: it does not expect null entries.
 	if err := specs.ValidateVersion(spec); err != nil {
 		return nil, fmt.Errorf("cdiVersion %.40q: %w", spec.Version, oneLine(err))
 	}
 	return spec, in.ownNodes(spec)
 }
 
-// ownNodes makes sure that a card's device names its card and no other: one
-// node each, and none for two cards.
+// ownNodes checks that a GPU's device refers to its GPU and no other: one node each, and none
+// for two GPUs.
 func (in *Injector) ownNodes(spec *specs.Spec) error {
 	owner := map[string]string{}
 	for i := range spec.Devices {
@@ -269,7 +269,7 @@ func deviceName(s string) error {
 	return nil
 }
 
-// oneLine keeps a decoder's several lines to one.
+// oneLine joins a decoder's several lines into one.
 func oneLine(err error) error {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	if len(text) > 300 {

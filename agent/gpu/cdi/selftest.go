@@ -11,33 +11,31 @@ import (
 	"time"
 )
 
-// Probe asks what a container can open that is given some devices.
+// Probe asks what a container with certain devices can open.
 type Probe struct {
 	Root Root
-	// Names are the qualified devices that it is given.
+	// Names are the qualified devices that it gets.
 	Names []string
-	// Open are paths in the container. Others are device nodes of this node
-	// that are laid into the container by a mount, as no job's are, so that
-	// nothing but the rules of its control group keeps it from them.
+	// Open are paths in the container. Others are device nodes of this node that are mounted
+	// into the container, unlike in any job, so that only its control group's rules deny them.
 	Open, Others []string
 }
 
-// Prober runs containers as jobs are run.
+// Prober runs containers in the same way as jobs.
 type Prober interface {
-	// ProbeDevices returns what opening each of p.Open and p.Others answered; 0
-	// is success.
+	// ProbeDevices returns the result of opening each of p.Open and p.Others; 0 is success.
 	ProbeDevices(ctx context.Context, p Probe) (map[string]syscall.Errno, error)
 }
 
-// passed reports whether an answer came from the device's driver, or because
-// there is none: the rules let it through.
+// passed reports whether a result came from the device's driver, or from the lack of one: the
+// rules allowed access.
 func passed(e syscall.Errno) bool {
 	return e != syscall.EPERM && e != syscall.EACCES && e != syscall.ENOENT
 }
 
-// SelfTest proves, through the runtime that jobs run under, that a job with
-// one card can open it and none of the others, with each kind of root. The
-// cards are by UUID; with a single one a job without cards must not open it.
+// SelfTest proves, through the runtime that runs jobs, that a job with one GPU can open it and
+// none of the others, with each kind of root. GPUs are given by UUID; with a single one, a job
+// without GPUs must be unable to open it.
 func (in *Injector) SelfTest(ctx context.Context, p Prober, cards []string, roots ...Root) error {
 	if len(cards) == 0 {
 		return nil
@@ -111,7 +109,7 @@ func (in *Injector) probe(ctx context.Context, p Prober, root Root, granted []st
 	return nil
 }
 
-// inContainer is the path of a device node in a container.
+// inContainer returns the path of a device node in a container.
 func (in *Injector) inContainer(n string) string {
 	for _, root := range []string{in.cfg.DeviceDir, "/run/nvidia/driver/dev"} {
 		if rest, ok := strings.CutPrefix(n, root+"/"); ok {
@@ -121,7 +119,7 @@ func (in *Injector) inContainer(n string) string {
 	return n
 }
 
-// String says it in words.
+// String describes the root.
 func (r Root) String() string {
 	if r == ImageRoot {
 		return "an image job"
@@ -129,16 +127,15 @@ func (r Root) String() string {
 	return "a host job"
 }
 
-// Gate gives no card to jobs before the self-test has passed with the driver
-// that runs. Its methods are safe for concurrent use; one of them may take as
-// long as the test.
+// Gate gives jobs no GPU until the self-test has passed with the running driver. Its methods
+// are safe for concurrent use; any of them may take as long as the test.
 type Gate struct {
 	in    *Injector
 	test  func(context.Context) error
 	again time.Duration
 
 	mu     sync.Mutex
-	tested string // the driver's release, with a mark that there was a test
+	tested string // the driver's version, marked as tested
 	err    error
 	at     time.Time
 }
@@ -146,8 +143,8 @@ type Gate struct {
 // testTime bounds a self-test: two containers.
 const testTime = time.Minute
 
-// NewGate makes a gate before in. test is the self-test; nil lets all through.
-// One that failed is tried again after some time.
+// NewGate returns a gate in front of in. test is the self-test; nil lets everything through. A
+// failed test is repeated after the time again.
 func NewGate(in *Injector, again time.Duration, test func(context.Context) error) *Gate {
 	return &Gate{in: in, test: test, again: again}
 }

@@ -8,21 +8,20 @@ import (
 	"syscall"
 )
 
-// mpsPipe is where an MPS daemon listens by default: below /tmp, where any user
-// can put something else in its place. Which jobs reach which MPS daemon is the
-// agent's to say, so a specification's mount of it is left out.
+// mpsPipe is where an MPS daemon listens by default: below /tmp, where any user can put
+// something else in its place. The agent decides which jobs reach which MPS daemon, so a
+// specification's mount of it is left out.
 const mpsPipe = "/tmp/nvidia-mps"
 
-// sound makes sure that root alone decides what a path of this node leads to:
-// it is followed as root, into a container or as a hook. Each directory on the
-// way and the end of it must be root's and closed to other writers; a sticky
-// directory such as /tmp keeps what root has put there.
+// sound checks that root alone decides what a path of this node leads to: it is followed as
+// root, into a container or as a hook. Each directory on the way and the target must be root's
+// and not writable by others; a sticky directory such as /tmp protects what root has put there.
 func sound(p string) error {
 	resolved, err := filepath.EvalSymlinks(p)
 	if err != nil {
 		return err
 	}
-	for _, way := range []string{filepath.Dir(p), resolved} { // links are changed by who can write their directory
+	for _, way := range []string{filepath.Dir(p), resolved} { // whoever can write a link's directory can change it
 		for at := way; ; at = filepath.Dir(at) {
 			info, err := os.Stat(at)
 			if err != nil {
@@ -40,8 +39,8 @@ func sound(p string) error {
 	return nil
 }
 
-// soundSocket is sound for the places of the driver's daemons, which may run as
-// users of their own: nothing there may be a link, and only they may write.
+// soundSocket is sound for the paths of the driver's daemons, which may run as their own users:
+// nothing there may be a link, and only they may write.
 func soundSocket(p string) error {
 	p = strings.TrimPrefix(p, "/var")
 	resolved, err := filepath.EvalSymlinks(p)
