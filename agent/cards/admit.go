@@ -14,7 +14,7 @@ import (
 // Admit grants an attempt its shares and returns the environment for them.
 func (nc *Cards) Admit(ctx context.Context, as *nodev1.Assignment) ([]string, error) {
 	if len(as.Gpus) == 0 {
-		// A job that asked for no card should not find one by accident.
+		// A job that requested no GPU should not find one by accident.
 		return []string{"CUDA_VISIBLE_DEVICES="}, nil
 	}
 	if nc.cfg.GPUs == nil {
@@ -38,8 +38,8 @@ func grantOf(as *nodev1.Assignment) gpu.Grant {
 	return g
 }
 
-// Regrant tells a provider that keeps shares itself that those of an attempt have
-// changed: else it would refuse whoever is placed beside it.
+// Regrant tells a provider that enforces shares itself that an attempt's shares have changed:
+// otherwise it would refuse a job that is placed next to it.
 func (nc *Cards) Regrant(as *nodev1.Assignment) {
 	r, ok := nc.cfg.GPUs.(gpu.Regranter)
 	if !ok {

@@ -1,6 +1,5 @@
-// Package cards is what an agent knows of the cards of its node and does with them:
-// which it offers, how each is, what they show, what attempts are given of them, and
-// whether they pass the checks of the site.
+// Package cards manages the GPUs of an agent's node: which are offered, the state of each,
+// their usage, what attempts are granted, and whether they pass the site's checks.
 package cards
 
 import (
@@ -17,11 +16,11 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// State is how an agent finds a card; see the wire's GPUState. Of several
-// that hold at once the highest is told, with all the reasons.
+// State is the state of a GPU as the agent sees it; see the wire's GPUState. If several apply
+// at once, the highest is reported, with all the reasons.
 type State = nodev1.GPUState
 
-// The states of a card, in the order in which one hides another.
+// The states of a GPU, each hiding those before it.
 const (
 	OK          = nodev1.GPUState_GPU_STATE_OK
 	Unknown     = nodev1.GPUState_GPU_STATE_UNKNOWN
@@ -30,23 +29,23 @@ const (
 	Lost        = nodev1.GPUState_GPU_STATE_LOST
 )
 
-// Config is what Cards need; every field but Log may be empty.
+// Config configures Cards; every field but Log may be empty.
 type Config struct {
-	// GPUs is nil on a node without any, Devices where cards have no device nodes.
+	// GPUs is nil on a node without GPUs, Devices where GPUs have no device nodes.
 	GPUs    gpu.Provider
 	Devices Devices
-	// Only names the cards that are Berth's; empty is all.
+	// Only names the GPUs that Berth may use; empty means all.
 	Only gpu.Offer
-	// Choose says how the shares of a card are enforced; nil is CapMode for all.
+	// Choose returns how the shares of a GPU are enforced; nil means CapMode for all.
 	Choose  func(gpu.Card) caps.Choice
 	CapMode string
-	// Watch is when an attempt above its share is ended.
+	// Watch says when an attempt above its share is ended.
 	Watch caps.WatchConfig
 	Log   *slog.Logger
 }
 
-// Cards are those of a node: which of them are offered, how they are, what they
-// show and what attempts are given of them. They are safe for concurrent use.
+// Cards are the GPUs of a node: which are offered, their state, their usage and what attempts
+// are granted. It is safe for concurrent use.
 type Cards struct {
 	cfg     Config
 	log     *slog.Logger
@@ -57,65 +56,62 @@ type Cards struct {
 	recheck chan struct{} // see WatchDevices
 
 	mu sync.Mutex
-	// usable is the memory of each card less the driver's reserve, by UUID, as
-	// the last hello had it; replaced, never changed.
+	// usable is the memory of each GPU less the driver's reserve, by UUID, as in the last
+	// hello; replaced, never changed.
 	usable map[string]int64
-	// modes are how the shares of each card are enforced, likewise.
+	// modes is how the shares of each GPU are enforced, likewise.
 	modes map[string]caps.Mode
-	// foreign are the cards that are not Berth's, likewise; nil before the first
-	// hello.
+	// foreign are the GPUs that Berth may not use, likewise; nil before the first hello.
 	foreign map[string]struct{}
-	kept    map[string]string // why a card is kept from the offer, by UUID
+	kept    map[string]string // why a GPU is withheld from the offer, by UUID
 }
 
-// New makes those that s looks at.
+// New returns the Cards that s samples.
 func New(cfg Config, s *Sampler) *Cards {
 	nc := &Cards{cfg: cfg, log: cfg.Log, States: newCardStates(), Sampler: s, Mem: newMemWatch(cfg.Watch), recheck: make(chan struct{}, 1)}
 	nc.strays = newStrayWatch(cfg.Log, nc.States.Again)
 	return nc
 }
 
-// FollowStrays has the sampler tell of processes that nobody started here.
+// FollowStrays has the sampler report processes that were not started here.
 func (nc *Cards) FollowStrays() { nc.Follow(nc.strays.observe) }
 
-// Follow has the sampler tell f of the cards that are Berth's; see Sampler.Observe.
+// Follow has the sampler call f with the GPUs that Berth may use; see Sampler.Observe.
 func (nc *Cards) Follow(f func(now time.Time, usage []gpu.Usage)) {
 	nc.Sampler.Observe(func(now time.Time, usage []gpu.Usage) { f(now, nc.oursUsed(usage)) })
 }
 
-// Usable is the memory of a card less the driver's reserve, 0 for one that is not
-// offered.
+// Usable returns the memory of a GPU less the driver's reserve, 0 for one that is not offered.
 func (nc *Cards) Usable(uuid string) int64 {
 	nc.mu.Lock()
 	defer nc.mu.Unlock()
 	return nc.usable[uuid]
 }
 
-// Offer adds to a hello what the node offers of its cards, how each is, and what is
-// wrong with the node.
+// Offer adds to a hello what the node offers of its GPUs, the state of each, and what is wrong
+// with the node.
 func (nc *Cards) Offer(ctx context.Context, h *nodev1.Hello) {
 	if nc.cfg.GPUs == nil {
 		return
 	}
 	cards, err := nc.cfg.GPUs.Inventory(ctx)
 	if err != nil {
-		// A card that cannot be read is not offered; the others are.
+		// A GPU that cannot be read is not offered; the others are.
 		nc.log.ErrorContext(ctx, "cannot read every GPU", "err", err)
 	}
 	h.Gpus = nc.sell(ctx, nc.offered(ctx, caps.Sold(nc.ours(ctx, cards))))
 	nc.describeCards(h)
 }
 
-// States gathers what different watchers find of the cards: each speaks for
-// itself under a name, and takes back only what it said. It is safe for
-// concurrent use and never blocks.
+// States collects what different watchers report about the GPUs: each reports under its own
+// name, and revokes only its own reports. It is safe for concurrent use and never blocks.
 type States struct {
-	// changed holds a token when the leader does not know the newest.
+	// Changed holds a token when the leader does not know the latest.
 	Changed chan struct{}
 
 	mu      sync.Mutex
-	found   map[string]map[string]finding // by card, then by who says so
-	problem map[string]string             // of the node, by who says so
+	found   map[string]map[string]finding // by GPU, then by watcher
+	problem map[string]string             // of the node, by watcher
 }
 
 type finding struct {
@@ -129,10 +125,9 @@ func newCardStates() *States {
 	}
 }
 
-// Set records what who finds of a card; GPUOK takes it back. It reports
-// whether that is news.
+// Set records who's finding about a GPU; GPUOK revokes it. It reports whether that is news.
 func (c *States) Set(uuid, who string, state State, why string) bool {
-	why = strings.ToValidUTF8(why, "?") // a program may have said it
+	why = strings.ToValidUTF8(why, "?") // it may come from a program
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was, had := c.found[uuid][who]
@@ -151,8 +146,7 @@ func (c *States) Set(uuid, who string, state State, why string) bool {
 	return true
 }
 
-// SetProblem records what who finds wrong with the node as a whole; "" takes
-// it back.
+// SetProblem records who's finding about the node as a whole; "" revokes it.
 func (c *States) SetProblem(who, why string) {
 	why = strings.ToValidUTF8(why, "?")
 	c.mu.Lock()
@@ -173,14 +167,14 @@ func (c *States) tell() {
 	}
 }
 
-// Again has the leader told anew how the cards are.
+// Again has the state of the GPUs reported to the leader again.
 func (c *States) Again() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tell()
 }
 
-// TakeChanged takes the token of changed; false when there was none.
+// TakeChanged takes the token of Changed; false when there was none.
 func (c *States) TakeChanged() bool {
 	select {
 	case <-c.Changed:
@@ -190,7 +184,7 @@ func (c *States) TakeChanged() bool {
 	}
 }
 
-// Get returns the state of a card and why.
+// Get returns the state of a GPU and the reason.
 func (c *States) Get(uuid string) (State, string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +205,7 @@ func (c *States) Get(uuid string) (State, string) {
 	return all[0].state, strings.Join(why, "; ")
 }
 
-// saidBy returns the cards of which who says something, sorted.
+// saidBy returns the GPUs with a finding by who, sorted.
 func (c *States) saidBy(who string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,7 +219,7 @@ func (c *States) saidBy(who string) []string {
 	return out
 }
 
-// Count counts the node's cards by state, those that are there now.
+// Count returns the number of present GPUs in each state.
 func (nc *Cards) Count() map[string]int {
 	out := map[string]int{"ok": 0, "unknown": 0, "quarantined": 0, "failing": 0, "lost": 0}
 	nc.mu.Lock()
@@ -250,7 +244,7 @@ func (c *States) problems() string {
 	return strings.Join(out, "; ")
 }
 
-// describeCards adds to h how the cards are.
+// describeCards adds the state of the GPUs to h.
 func (nc *Cards) describeCards(h *nodev1.Hello) {
 	h.Problem = nc.States.problems()
 	for _, g := range h.Gpus {
@@ -260,7 +254,7 @@ func (nc *Cards) describeCards(h *nodev1.Hello) {
 	}
 }
 
-// WatchProvider follows what the provider says of its cards, where it does.
+// WatchProvider follows the GPU states that the provider reports, if it does.
 func (nc *Cards) WatchProvider(ctx context.Context) error {
 	src, ok := nc.cfg.GPUs.(gpu.StateSource)
 	if !ok {
@@ -284,7 +278,7 @@ func (nc *Cards) WatchProvider(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-src.Changed():
-			nc.States.Again() // the inventory may be what changed
+			nc.States.Again() // the inventory may have changed
 		}
 	}
 }

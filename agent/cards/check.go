@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// whoCheck speaks for the cards that failed the site's own check.
+	// whoCheck reports the GPUs that failed the site's own check.
 	whoCheck = "check"
-	// CheckBefore is the phase of a check before an attempt, as its command is told.
+	// CheckBefore is the phase passed to the command of a check before an attempt.
 	CheckBefore = "before"
 	checkAfter  = "after"
 	checkAgain  = "again"
 	maxCheckOut = 4096
 )
 
-// Checks are the site's own checks of the cards.
+// Checks are the site's own checks of the GPUs.
 type Checks struct {
-	// Command is run for each card, with an environment of its own, within Time; none
-	// checks nothing. A card that failed is tried again after Again.
+	// Command is run for each GPU, with its own environment, within Time; empty checks nothing.
+	// A GPU that failed is checked again after Again.
 	Command     []string
 	Time, Again time.Duration
 	Node        string
@@ -39,15 +39,15 @@ type Checks struct {
 	Log         *slog.Logger
 }
 
-// After tries the cards once an attempt is off them.
+// After checks the GPUs once an attempt has left them.
 func (k *Checks) After(ctx context.Context, id cluster.AttemptID, as *nodev1.Assignment) {
 	if why := k.All(ctx, id, as, checkAfter); why != "" {
 		k.Log.WarnContext(ctx, "GPU failed the check after an attempt", "job", id.Job.String(), "attempt", id.No, "err", why)
 	}
 }
 
-// All runs the site's check for each card of an attempt, all at once, and
-// quarantines those that fail. It says what failed, "" for nothing.
+// All runs the site's check for all GPUs of an attempt in parallel, and quarantines those that
+// fail. It returns what failed, "" for nothing.
 func (k *Checks) All(ctx context.Context, id cluster.AttemptID, as *nodev1.Assignment, phase string) string {
 	if len(k.Command) == 0 {
 		return ""
@@ -67,8 +67,7 @@ func (k *Checks) All(ctx context.Context, id cluster.AttemptID, as *nodev1.Assig
 	return strings.Join(failed, "; ")
 }
 
-// check runs the site's command for one card. The error has the first line
-// that it wrote.
+// check runs the site's command for one GPU. The error contains the first line of its output.
 func (k *Checks) check(ctx context.Context, uuid, phase, attempt string) error {
 	ctx, cancel := context.WithTimeout(ctx, k.Time)
 	defer cancel()
@@ -106,7 +105,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Run tries the cards that failed the check again, until they pass.
+// Run repeats the check of failed GPUs until they pass.
 func (k *Checks) Run(ctx context.Context) error {
 	for {
 		select {

@@ -11,17 +11,17 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// Devices knows how cards are given to jobs. Calls are safe for concurrent use.
+// Devices gives jobs access to GPUs. Calls are safe for concurrent use.
 type Devices interface {
-	// Grant returns the device names of cards, by UUID, and an error of one
-	// line, with what to do, when one of them cannot be given now.
+	// Grant returns the device names of GPUs, by UUID, and a one-line error, with what to do,
+	// when one of them cannot be given now.
 	Grant(uuids []string) ([]string, error)
 }
 
-// devicesEvery is how often cards that cannot be given are looked at again.
+// devicesEvery is how often GPUs that cannot be given are checked again.
 const devicesEvery = 30 * time.Second
 
-// errDevices ends a session whose hello no longer says what can be given.
+// errDevices ends a session whose hello no longer says which GPUs can be given.
 var errDevices = errors.New("what can be given of the GPUs has changed")
 
 // Names returns the device names for an assignment.
@@ -37,15 +37,14 @@ func (nc *Cards) Names(as *nodev1.Assignment) ([]string, error) {
 	if err == nil {
 		return names, nil
 	}
-	select { // the cards go from the node's offer at once
+	select { // the GPUs leave the node's offer at once
 	case nc.recheck <- struct{}{}:
 	default:
 	}
 	return nil, &launch.Error{Code: 125, Reason: launch.ReasonCDI, Node: true, Err: err}
 }
 
-// offered leaves out the cards that no job can be given, and says why, once
-// for each reason.
+// offered leaves out the GPUs that cannot be given to jobs, and says why, once for each reason.
 func (nc *Cards) offered(ctx context.Context, cards []gpu.Card) []gpu.Card {
 	if nc.cfg.Devices == nil {
 		return cards
@@ -59,8 +58,7 @@ func (nc *Cards) offered(ctx context.Context, cards []gpu.Card) []gpu.Card {
 	})
 }
 
-// news reports whether what keeps a card from jobs is another thing than at the
-// last hello.
+// news reports whether the reason for withholding a GPU has changed since the last hello.
 func (nc *Cards) news(uuid string, err error) bool {
 	text := ""
 	if err != nil {
@@ -76,8 +74,8 @@ func (nc *Cards) news(uuid string, err error) bool {
 	return was != text
 }
 
-// WatchDevices ends the session when a card comes to be, or ceases to be, one
-// that jobs can be given, so that the next hello says so.
+// WatchDevices ends the session when a GPU becomes available to jobs, or unavailable, so that
+// the next hello says so.
 func (nc *Cards) WatchDevices(ctx context.Context, hello *nodev1.Hello) error {
 	if nc.cfg.Devices == nil || nc.cfg.GPUs == nil {
 		return nil
@@ -93,7 +91,7 @@ func (nc *Cards) WatchDevices(ctx context.Context, hello *nodev1.Hello) error {
 		}
 		cards, err := nc.cfg.GPUs.Inventory(ctx)
 		if err != nil {
-			continue // who reads them says so
+			continue // reported when they are read
 		}
 		for _, c := range nc.ours(ctx, cards) {
 			_, err := nc.cfg.Devices.Grant([]string{c.UUID})

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Quarantine keeps new attempts from the cards of one that had them, which as gave,
-// or opens them again with "".
+// Quarantine keeps new attempts off the GPUs of an attempt, given by as, or with "" reopens
+// them.
 func (c *States) Quarantine(as *nodev1.Assignment, why string) {
 	state := Quarantined
 	if why == "" {
@@ -23,9 +23,9 @@ func (c *States) Quarantine(as *nodev1.Assignment, why string) {
 	}
 }
 
-// Left says what of an attempt that ended is still on its cards, by an answer from
-// after an instant; "" for nothing. baseMiB is what each held before without a
-// process, and slackMiB how much more may stay.
+// Left returns what an ended attempt still has on its GPUs, by a sample taken after an instant;
+// "" for nothing. baseMiB is what each held before without a process, and slackMiB how much
+// more may stay.
 func (nc *Cards) Left(ctx context.Context, after time.Time, as *nodev1.Assignment, baseMiB []int64, slackMiB int64) string {
 	usage, ok := nc.UsageAfter(ctx, after)
 	if !ok {
@@ -44,9 +44,9 @@ func (nc *Cards) Left(ctx context.Context, after time.Time, as *nodev1.Assignmen
 	return strings.Join(words, "; ")
 }
 
-// leftOn says what of an attempt is left on a card by what the card shows, ""
-// for nothing: processes of the attempt, or memory above what the card held
-// before that no process accounts for. What others hold, strays too, is theirs.
+// leftOn returns what an attempt still has on a GPU according to its usage, "" for nothing:
+// processes of the attempt, or memory above the previous baseline that no process accounts for.
+// It ignores what others hold, including strays.
 func leftOn(usage []gpu.Usage, uuid, attempt string, baseMiB, slackMiB int64) string {
 	for i := range usage {
 		u := &usage[i]
@@ -67,8 +67,8 @@ func leftOn(usage []gpu.Usage, uuid, attempt string, baseMiB, slackMiB int64) st
 	return "GPU " + uuid + " cannot be read"
 }
 
-// Unexplained is the memory of a card that no process accounts for; gpu.Unknown
-// where a process does not tell what it holds.
+// Unexplained returns the memory of a GPU that no process accounts for; gpu.Unknown where a
+// process's memory is not reported.
 func Unexplained(u *gpu.Usage) int64 {
 	mib := u.UsedMiB
 	for _, p := range u.Processes {

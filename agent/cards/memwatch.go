@@ -12,8 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// MemWatch is the watch over the GPU memory of all attempts, safe for
-// concurrent use.
+// MemWatch is the watch over the GPU memory of all attempts. It is safe for concurrent use.
 type MemWatch struct {
 	mu sync.Mutex
 	w  *caps.Watcher
@@ -23,7 +22,7 @@ func newMemWatch(c caps.WatchConfig) *MemWatch {
 	return &MemWatch{w: caps.NewWatcher(c)}
 }
 
-// Hold begins to watch an attempt that runs.
+// Hold begins to watch a running attempt.
 func (m *MemWatch) Hold(as *nodev1.Assignment) {
 	if len(as.GetGpus()) == 0 {
 		return
@@ -53,33 +52,31 @@ func (m *MemWatch) setUsable(mib map[string]int64) {
 	m.w.SetUsable(mib)
 }
 
-// Observe takes over what the cards show at a moment, and returns who holds more than
-// their share.
+// Observe takes a sample of the GPUs, and returns the attempts that hold more than their share.
 func (m *MemWatch) Observe(now time.Time, usage []gpu.Usage) []caps.Breach {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.w.Observe(now, usage)
 }
 
-// Peak is what an attempt that ended at an instant held where it came nearest to its
-// limit, and reports whether it was watched.
+// Peak returns what an attempt that ended at an instant held where it came nearest to its
+// limit, and whether it was watched.
 func (m *MemWatch) Peak(attempt string, at time.Time) (caps.Held, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.w.Peak(attempt, at)
 }
 
-// Blame is the attempt that was above its cap on a card shortly before an instant,
-// other than not, and "" when none was.
+// Blame returns the attempt other than not that was above its cap on a GPU shortly before an
+// instant, or "".
 func (m *MemWatch) Blame(uuid, not string, at time.Time) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.w.Blame(uuid, not, at)
 }
 
-// Short says which card has less memory free than the share of an attempt
-// promises, "" when none. A card that cannot be read is none of them: its
-// health is looked after elsewhere.
+// Short returns which GPU has less free memory than an attempt's share promises, or "". It
+// skips a GPU that cannot be read: its health is monitored elsewhere.
 func (nc *Cards) Short(ctx context.Context, as *nodev1.Assignment) string {
 	if nc.cfg.GPUs == nil || len(as.Gpus) == 0 {
 		return ""

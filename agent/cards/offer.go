@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// ours keeps the cards of a node that are Berth's, and remembers the others.
+// ours returns the GPUs that Berth may use, and remembers the others.
 func (nc *Cards) ours(ctx context.Context, cards []gpu.Card) []gpu.Card {
 	only := nc.cfg.Only
 	if len(only) == 0 {
@@ -36,8 +36,8 @@ func (nc *Cards) ours(ctx context.Context, cards []gpu.Card) []gpu.Card {
 	return out
 }
 
-// oursUsed leaves out what is seen of cards that are not Berth's. Until they
-// are known, that is all.
+// oursUsed leaves out the usage of GPUs that Berth may not use. Until they are known, that is
+// all.
 func (nc *Cards) oursUsed(usage []gpu.Usage) []gpu.Usage {
 	if len(nc.cfg.Only) == 0 {
 		return usage

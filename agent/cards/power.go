@@ -9,29 +9,28 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// longestGap is the most time between two looks at a card that is taken to
-// have passed at the power seen at its ends.
+// longestGap is the longest time between two samples of a GPU that is assumed to have passed at
+// the power seen at its ends.
 const longestGap = time.Minute
 
-// PowerMeter integrates what cards draw, look by look. It is safe for
-// concurrent use.
+// PowerMeter integrates the power of GPUs, sample by sample. It is safe for concurrent use.
 type PowerMeter struct {
 	mu    sync.Mutex
 	cards map[string]Energy
 }
 
-// Energy is what was counted of a card so far.
+// Energy is the energy counted for a GPU so far.
 type Energy struct {
 	joules, seconds float64
-	watts           int64 // at the last look
-	counter         int64 // of the card, in millijoules, gpu.Unknown where it has none
+	watts           int64 // at the last sample
+	counter         int64 // of the GPU, in millijoules, gpu.Unknown where it has none
 	at              time.Time
 }
 
-// NewPowerMeter has counted nothing yet.
+// NewPowerMeter returns a PowerMeter that has counted nothing.
 func NewPowerMeter() *PowerMeter { return &PowerMeter{cards: map[string]Energy{}} }
 
-// Observe takes over what the cards draw at a moment.
+// Observe takes a sample of the GPUs' power.
 func (m *PowerMeter) Observe(now time.Time, usage []gpu.Usage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -50,7 +49,7 @@ func (m *PowerMeter) Observe(now time.Time, usage []gpu.Usage) {
 	}
 }
 
-// Mark remembers how much the cards of an attempt have drawn when it begins.
+// Mark records the energy of an attempt's GPUs when it begins.
 func (m *PowerMeter) Mark(gpus []*nodev1.Share) map[string]Energy {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,8 +60,8 @@ func (m *PowerMeter) Mark(gpus []*nodev1.Share) map[string]Energy {
 	return marks
 }
 
-// Mean returns the watts that each of the marked cards drew since, all of
-// what ran there; 0 when they were not looked at twice.
+// Mean returns the watts that each of the marked GPUs has drawn since, for everything that ran
+// there; 0 if they were not sampled twice.
 func (m *PowerMeter) Mean(marks map[string]Energy) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,9 +76,9 @@ func (m *PowerMeter) Mean(marks map[string]Energy) int64 {
 	return int64(math.Round(joules / seconds))
 }
 
-// Drawn is what cards had drawn by a moment near the last look, all together, in joules from
-// any beginning: by their own counters where all have one, which miss nothing between looks.
-// It reports whether all were looked at lately.
+// Drawn returns the energy that GPUs had drawn by a moment near the last sample, in total, in
+// joules from an arbitrary origin: by their own counters if all have one, which miss nothing
+// between samples. It reports whether all were sampled recently.
 func (m *PowerMeter) Drawn(at time.Time, gpus []*nodev1.Share) (joules float64, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

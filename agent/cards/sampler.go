@@ -10,26 +10,25 @@ import (
 )
 
 const (
-	// sampleFast is how often the cards are looked at while somebody holds the
-	// fast rate, sampleSlow how often otherwise.
+	// sampleFast is the interval between samples while the fast rate is held, sampleSlow
+	// otherwise.
 	sampleFast = 250 * time.Millisecond
 	sampleSlow = 2 * time.Second
-	// SampleDeadline is what a provider is given to answer.
+	// SampleDeadline is how long a provider may take to answer.
 	SampleDeadline = 5 * time.Second
-	// sampleStale is the age from which on an answer says nothing of now.
+	// sampleStale is the age from which a sample says nothing about the present.
 	sampleStale = 10 * time.Second
 )
 
-// Sampler looks at the cards of a node for everybody who wants to know: one
-// goroutine asks the provider four times a second while an attempt with GPUs
-// runs (or anybody else holds the fast rate), and every 2 s otherwise. There is
-// never more than one question under way, so a provider that hangs stalls its
-// own answers and nothing else. Its methods are safe for concurrent use, also
-// from an observer.
+// Sampler samples the GPUs of a node for all observers: one goroutine queries the provider four
+// times a second while an attempt with GPUs runs (or anything else holds the fast rate), and
+// every 2 s otherwise. There is never more than one query at a time, so a provider that hangs
+// delays its own answers and nothing else. Its methods are safe for concurrent use, even from
+// an observer.
 type Sampler struct {
-	gpus gpu.Provider // nil on a node without cards
+	gpus gpu.Provider // nil on a node without GPUs
 	log  *slog.Logger
-	wake chan struct{} // the rate rose
+	wake chan struct{} // the rate has increased
 
 	mu        sync.Mutex
 	observers []func(now time.Time, usage []gpu.Usage)
@@ -39,28 +38,26 @@ type Sampler struct {
 	failing   bool
 }
 
-// NewSampler returns a sampler of what gpus shows; nil is a node without
-// cards, of which nothing is ever observed.
+// NewSampler returns a sampler of gpus; nil is a node without GPUs, for which nothing is ever
+// observed.
 func NewSampler(gpus gpu.Provider, log *slog.Logger) *Sampler {
 	return &Sampler{gpus: gpus, log: log.With("component", "sampler"), wake: make(chan struct{}, 1)}
 }
 
-// Observe registers f for every answer from now on. Observers are called one
-// after the other, in the order they were registered, by one goroutine, with
-// answers in the order they were given: f should take no longer than a few
-// milliseconds, and wait for nobody. usage has one entry for each card that
-// could be read then, with its processes named by attempt where the provider
-// knows; a card that is missing there was not read, which says nothing of its
-// processes. It is shared by all: nobody may change it. now is when the answer
-// came. Nothing is called while the provider does not answer.
+// Observe registers f for every sample from now on. One goroutine calls the observers one after
+// another, in the order of registration, with samples in chronological order: f should take no
+// longer than a few milliseconds, and never wait. usage has one entry for each GPU that could
+// be read, with its processes attributed to attempts where the provider knows them; a missing
+// GPU was not read, which says nothing about its processes. usage is shared and must not be
+// modified. now is when the answer arrived. Nothing is called while the provider does not
+// answer.
 func (s *Sampler) Observe(f func(now time.Time, usage []gpu.Usage)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.observers = append(s.observers, f)
 }
 
-// Hold asks for the fast rate until release is called; calling that again does
-// nothing.
+// Hold requests the fast rate until release is called; further calls of release do nothing.
 func (s *Sampler) Hold() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,9 +74,8 @@ func (s *Sampler) Hold() (release func()) {
 	})
 }
 
-// Last returns the newest answer and when it came. It is empty before the
-// first one and when the provider has not answered for 10 s. Nobody may
-// change it.
+// Last returns the newest sample and when it arrived. It is empty before the first one and when
+// the provider has not answered for 10 s. It must not be modified.
 func (s *Sampler) Last() (usage []gpu.Usage, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +85,8 @@ func (s *Sampler) Last() (usage []gpu.Usage, at time.Time) {
 	return s.last, s.at
 }
 
-// Run asks until ctx ends. A question that the provider answers neither in
-// time nor when its context ends is left behind.
+// Run samples until ctx ends. It abandons a query that the provider answers neither in time nor
+// when its context ends.
 func (s *Sampler) Run(ctx context.Context) error {
 	if s.gpus == nil {
 		<-ctx.Done()
@@ -109,8 +105,8 @@ func (s *Sampler) Run(ctx context.Context) error {
 	}
 }
 
-// ask waits for one answer of the provider, however long it takes: another
-// question would hang as well.
+// ask waits for one answer of the provider, however long it takes: another query would hang as
+// well.
 func (s *Sampler) ask(ctx context.Context) ([]gpu.Usage, error) {
 	type answer struct {
 		usage []gpu.Usage
@@ -137,7 +133,7 @@ func (s *Sampler) ask(ctx context.Context) ([]gpu.Usage, error) {
 	}
 }
 
-// tell keeps an answer and hands it on. One that is all error is none.
+// tell keeps an answer and passes it on, unless it is nothing but an error.
 func (s *Sampler) tell(now time.Time, usage []gpu.Usage, err error) {
 	s.note(err)
 	if err != nil && len(usage) == 0 {
@@ -152,7 +148,7 @@ func (s *Sampler) tell(now time.Time, usage []gpu.Usage, err error) {
 	}
 }
 
-// note logs when the provider begins and ceases to fail.
+// note logs when the provider begins and stops failing.
 func (s *Sampler) note(err error) {
 	s.mu.Lock()
 	was := s.failing
@@ -166,7 +162,7 @@ func (s *Sampler) note(err error) {
 	}
 }
 
-// rest waits until it is time for the next question, reckoned from the last.
+// rest waits until it is time for the next query, counted from the last.
 func (s *Sampler) rest(ctx context.Context, asked time.Time) error {
 	for {
 		every := sampleSlow
@@ -175,7 +171,7 @@ func (s *Sampler) rest(ctx context.Context, asked time.Time) error {
 			every = sampleFast
 		}
 		s.mu.Unlock()
-		// A provider that needs long for an answer is not asked all the time.
+		// A provider that takes long to answer is not queried all the time.
 		left := max(every-time.Since(asked), every/10)
 		timer := time.NewTimer(left)
 		select {
@@ -183,7 +179,7 @@ func (s *Sampler) rest(ctx context.Context, asked time.Time) error {
 			timer.Stop()
 			return ctx.Err()
 		case <-s.wake:
-			timer.Stop() // the rate rose: reckon anew
+			timer.Stop() // the rate has increased: compute again
 		case <-timer.C:
 			return nil
 		}

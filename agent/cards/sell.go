@@ -8,7 +8,7 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// choose says how the shares of a card are enforced.
+// choose returns how the shares of a GPU are enforced.
 func (nc *Cards) choose(c gpu.Card) caps.Choice {
 	if ch := nc.cfg.Choose; ch != nil {
 		return ch(c)
@@ -16,8 +16,8 @@ func (nc *Cards) choose(c gpu.Card) caps.Choice {
 	return caps.Choice{Mode: caps.Mode(nc.cfg.CapMode)}
 }
 
-// sell returns the cards that the node offers, in the words of the link, and
-// keeps how each one's shares are enforced.
+// sell returns the GPUs that the node offers in wire form, and records how each one's shares
+// are enforced.
 func (nc *Cards) sell(ctx context.Context, cards []gpu.Card) []*nodev1.GPU {
 	usable, modes := make(map[string]int64, len(cards)), make(map[string]caps.Mode, len(cards))
 	var out []*nodev1.GPU
@@ -42,8 +42,7 @@ func (nc *Cards) sell(ctx context.Context, cards []gpu.Card) []*nodev1.GPU {
 	return out
 }
 
-// HeldBy returns the smallest share of an attempt on a card with a mode; nil
-// when there is none.
+// HeldBy returns the smallest share of an attempt on a GPU with a mode, or nil.
 func (nc *Cards) HeldBy(as *nodev1.Assignment, m caps.Mode) *nodev1.Share {
 	nc.mu.Lock()
 	defer nc.mu.Unlock()

@@ -14,41 +14,40 @@ import (
 )
 
 const (
-	// strayAfter is how long a process that nobody started here must be on a
-	// card to count: an administrator's look at a card takes less.
+	// strayAfter is how long a stray process must be on a GPU to count: an administrator's look
+	// at a GPU takes less.
 	strayAfter = 5 * time.Second
-	// strayShrink is how long strays must hold less before that is sold again.
+	// strayShrink is how long strays must hold less memory before it is offered again.
 	strayShrink = 10 * time.Second
-	// strayStep rounds their memory up: small moves are not news for the leader.
+	// strayStep rounds their memory up: small changes are not news for the leader.
 	strayStep = 128
 	// straysTold is how many are named; the memory of all counts.
 	straysTold = 16
 )
 
-// strayWatch follows the processes that use cards and that nobody started here
-// through Berth. It is safe for concurrent use; observe has one caller.
+// strayWatch tracks the processes on GPUs that were not started here through Berth. It is safe
+// for concurrent use; observe has one caller.
 type strayWatch struct {
 	log     *slog.Logger
-	changed func() // the leader should be told
+	changed func() // called when the leader should be told
 
 	mu    sync.Mutex
 	cards map[string]*strayCard
 }
 
-// strayCard is one card's.
+// strayCard is the state of one GPU.
 type strayCard struct {
 	since map[int]time.Time // by pid, when it was first seen
-	told  []gpu.Process     // those that count, the largest first
-	mib   int64             // what is not sold because of them
-	lower time.Time         // since when they hold less than that; zero: they do not
+	told  []gpu.Process     // those that count, largest first
+	mib   int64             // memory not offered because of them
+	lower time.Time         // since when they have held less than that; zero: they do not
 }
 
 func newStrayWatch(log *slog.Logger, changed func()) *strayWatch {
 	return &strayWatch{log: log, changed: changed, cards: map[string]*strayCard{}}
 }
 
-// observe takes over what the cards show at a moment. A card that is missing
-// was not read, which says nothing of it.
+// observe takes a sample of the GPUs. A missing GPU was not read, which says nothing about it.
 func (w *strayWatch) observe(now time.Time, usage []gpu.Usage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,8 +76,8 @@ func (w *strayWatch) observe(now time.Time, usage []gpu.Usage) {
 
 func roundStrays(mib int64) int64 { return (mib + strayStep - 1) / strayStep * strayStep }
 
-// take updates c with the strays of a card, and reports whether what is told
-// of it changed.
+// take updates c with the strays of a GPU, and reports whether what is reported about it
+// changed.
 func (c *strayCard) take(now time.Time, procs []gpu.Process, say func(string, gpu.Process)) bool {
 	here := make(map[int]struct{}, len(procs))
 	var count []gpu.Process
@@ -131,7 +130,7 @@ func (c *strayCard) take(now time.Time, procs []gpu.Process, say func(string, gp
 	return news
 }
 
-// of returns what is told of a card.
+// of returns what is reported about a GPU.
 func (w *strayWatch) of(uuid string) (procs []gpu.Process, mib int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,7 +141,7 @@ func (w *strayWatch) of(uuid string) (procs []gpu.Process, mib int64) {
 	return slices.Clone(c.told), c.mib
 }
 
-// detailCard adds to g what people want to know of c, and what strays hold.
+// detailCard adds to g details of c for display, and what strays hold.
 func (w *strayWatch) detailCard(g *nodev1.GPU, c *gpu.Card) {
 	d := &apiv1.GPUDetail{
 		Name: c.Name, Driver: c.Driver, Cuda: c.CUDA, PowerLimitW: uint32(max(0, c.PowerLimitW)), NvlinkGroup: uint32(max(0, c.NVLinkGroup)),

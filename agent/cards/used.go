@@ -13,13 +13,12 @@ import (
 	"github.com/berth-scheduler/berth/proto/gossip"
 )
 
-// busyMeter is a provider that integrates each card's utilization over the
-// time since it began to count.
+// busyMeter is a provider that integrates each GPU's utilization since it began to count.
 type busyMeter interface {
 	Busy(uuid string) (busy, elapsed time.Duration, err error)
 }
 
-// Usage is what the cards showed last; what cannot be read is left out.
+// Usage returns the last usage of the GPUs; what cannot be read is left out.
 func (nc *Cards) Usage() []*nodev1.GPUUsage {
 	if nc.cfg.GPUs == nil {
 		return nil
@@ -46,9 +45,9 @@ func (nc *Cards) Usage() []*nodev1.GPUUsage {
 	return out
 }
 
-// Gossip is what of usage is told by gossip, the cards first of which strays hold
-// most. A stray counts there at once: who waits until it has been there for a while
-// may be given that memory meanwhile.
+// Gossip returns the part of usage that is gossiped, GPUs with the most stray memory first.
+// Here a stray counts at once: by the time it counts otherwise, its memory may have been given
+// to a job.
 func (nc *Cards) Gossip(usage []gpu.Usage) []gossip.GPU {
 	usage = nc.oursUsed(usage)
 	nc.mu.Lock()
@@ -70,9 +69,9 @@ func (nc *Cards) Gossip(usage []gpu.Usage) []gossip.GPU {
 	return out
 }
 
-// UsageAfter returns what the cards show, by an answer from after an instant.
-// A provider with exact accounts is asked; others take longer than a worker
-// should wait, and the sampler asks them.
+// UsageAfter returns the usage of the GPUs, sampled after an instant. It queries a provider
+// with exact accounting; others take longer than a worker should wait, so it leaves them to the
+// sampler.
 func (nc *Cards) UsageAfter(ctx context.Context, after time.Time) ([]gpu.Usage, bool) {
 	if _, exact := nc.cfg.GPUs.(gpu.Accountant); exact {
 		ctx, cancel := context.WithTimeout(ctx, SampleDeadline)
@@ -84,8 +83,7 @@ func (nc *Cards) UsageAfter(ctx context.Context, after time.Time) ([]gpu.Usage, 
 	return usage, at.After(after)
 }
 
-// AttemptOfPID says whose process a pid of the host was when the card was last
-// looked at, "" when it is not known.
+// AttemptOfPID returns the attempt of a host pid when the GPU was last sampled, or "".
 func (nc *Cards) AttemptOfPID(uuid string, pid int) string {
 	usage, _ := nc.Sampler.Last()
 	for _, u := range usage {
