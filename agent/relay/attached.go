@@ -22,10 +22,10 @@ func commandName(x *runtime.Exec) string {
 	return "shell"
 }
 
-// errTaken ends the stream of one whose session somebody took up elsewhere.
+// errTaken ends the stream of a user whose session was taken over elsewhere.
 var errTaken = errors.New("the session was taken up elsewhere")
 
-// sessionsOf lists what is kept for a job, the oldest first.
+// sessionsOf lists the sessions kept for a job, oldest first.
 func (s *Server) sessionsOf(v *Visit) []*held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,8 +77,8 @@ func (s *Server) takeUp(ctx context.Context, ln *link, v *Visit, ask *apiv1.Atta
 	return h.attach(ctx, ln, ask.Received)
 }
 
-// attach serves one user's stream, from the byte after those that the user has,
-// until the command has ended or the user leaves.
+// attach serves one user's stream, beginning after the bytes that the user has, until the
+// command ends or the user leaves.
 func (h *held) attach(ctx context.Context, ln *link, received *uint64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -109,7 +109,7 @@ func (h *held) attach(ctx context.Context, ln *link, received *uint64) error {
 	return h.tell(ctx, me, at)
 }
 
-// leave makes the session nobody's, unless it is another's by now.
+// leave detaches the session, unless another user's stream has taken it over.
 func (h *held) leave(me *attachedTo) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,7 +119,7 @@ func (h *held) leave(me *attachedTo) {
 	}
 }
 
-// tell sends output from byte at on, how much input was taken, and the end.
+// tell sends output from byte at on, how much input was consumed, and the end.
 func (h *held) tell(ctx context.Context, me *attachedTo, at uint64) error {
 	var taken uint64
 	for {
@@ -166,8 +166,7 @@ func (h *held) tell(ctx context.Context, me *attachedTo, at uint64) error {
 	}
 }
 
-// from returns the piece of output that begins at byte at. The caller holds
-// h.mu.
+// from returns the piece of output that begins at byte at. The caller holds h.mu.
 func (h *held) from(at uint64) (data []byte, stderr bool) {
 	begin := h.first
 	for _, p := range h.parts {
@@ -179,10 +178,10 @@ func (h *held) from(at uint64) (data []byte, stderr bool) {
 	return nil, false
 }
 
-// errDetached ends the stream of one who leaves the session.
+// errDetached ends the stream of a user who leaves the session.
 var errDetached = errors.New("the user left")
 
-// listen takes what the user says.
+// listen handles what the user sends.
 func (h *held) listen(ctx context.Context, me *attachedTo) {
 	for {
 		m, ok := me.ln.next(ctx)
@@ -213,7 +212,7 @@ func (h *held) listen(ctx context.Context, me *attachedTo) {
 			}
 		case *apiv1.AttachRequest_Detach:
 			if k.Detach.GetEnd() {
-				go func() { _ = h.p.Close() }() // bounded by the hang-up's grace; its end is told as any other
+				go func() { _ = h.p.Close() }() // bounded by the hang-up's grace; its end is reported as any other
 				continue
 			}
 			me.gone(errDetached)
@@ -222,14 +221,14 @@ func (h *held) listen(ctx context.Context, me *attachedTo) {
 	}
 }
 
-// LastInput tells when somebody last typed something in an attempt.
+// LastInput returns when something was last typed in an attempt.
 func (s *Server) LastInput(id cluster.AttemptID) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.typed[id]
 }
 
-// touch notes that somebody typed something in an attempt, as long as it runs.
+// touch records that something was typed in an attempt, while it runs.
 func (s *Server) touch(v *Visit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +246,7 @@ func (s *Server) touch(v *Visit) {
 	s.typed[v.Launch.ID] = time.Now()
 }
 
-// Tell tells all who are at a session of an attempt something.
+// Tell sends a text to all users in sessions of an attempt.
 func (s *Server) Tell(id cluster.AttemptID, text string) {
 	s.mu.Lock()
 	var all []*held
@@ -262,13 +261,13 @@ func (s *Server) Tell(id cluster.AttemptID, text string) {
 		me := h.owner
 		h.mu.Unlock()
 		if me != nil {
-			go func() { _ = me.ln.notice("%s", text) }() // one that is slow holds up nobody; a broken link is seen elsewhere
+			go func() { _ = me.ln.notice("%s", text) }() // a slow user must not delay others; a broken link is noticed elsewhere
 		}
 	}
 }
 
-// takeInput queues input; who sends more at once than is allowed loses it. Nothing is no
-// input: the bound is of bytes.
+// takeInput queues input; a client that sends more at once than allowed loses it. Empty input
+// is dropped: the bound counts bytes.
 func (h *held) takeInput(data []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -24,18 +24,18 @@ import (
 const (
 	// stdinQueue is how many frames of input may wait for the command.
 	stdinQueue = 64
-	// drainIdle is how long output may pause after the command has ended: what
-	// it left in the background may keep its files open.
+	// drainIdle is how long output may pause after the command has ended: background processes
+	// may keep its files open.
 	drainIdle = time.Second
-	// verdictWait is how long to wait, after a command was killed, for the news
-	// that its job has ended.
+	// verdictWait is how long to wait, after a command was killed, for the news that its job
+	// has ended.
 	verdictWait = 2 * time.Second
 	maxSignal   = 64
 	// beginWait bounds the start of a command.
 	beginWait = time.Minute
 )
 
-// exec runs a command, or the user's shell, inside of a job.
+// exec runs a command, or the user's shell, inside a job.
 func (s *Server) exec(ctx context.Context, ln *link, v *Visit, ask *apiv1.AttachExec) error {
 	q, leave, err := s.once(ctx, v, ask.GetRequestId())
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Server) exec(ctx context.Context, ln *link, v *Visit, ask *apiv1.Attach
 		if err != nil {
 			return errors.Join(err, p.Close())
 		}
-		leave() // who asks again takes it up
+		leave() // a repeated request takes it up
 		return h.attach(ctx, ln, nil)
 	}
 	ss := &session{ln: ln, v: v, p: p, q: q, terminal: x.Terminal, exited: make(chan struct{})}
@@ -86,8 +86,8 @@ func (s *Server) exec(ctx context.Context, ln *link, v *Visit, ask *apiv1.Attach
 	return ss.run(ctx)
 }
 
-// begin starts a command and records what came of that. Whoever goes away meanwhile
-// does not cut it short, since then nobody knew whether it had started.
+// begin starts a command and records the outcome. A user who leaves meanwhile does not
+// interrupt it, since then it would be unknown whether it had started.
 func begin(ctx context.Context, ex runtime.Executor, v *Visit, x *runtime.Exec, q *request) (*runtime.Process, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginWait)
 	defer cancel()
@@ -102,10 +102,10 @@ func begin(ctx context.Context, ex runtime.Executor, v *Visit, x *runtime.Exec, 
 	return p, err
 }
 
-// ownCommands are those of Berth's own program that users may run in a job.
+// ownCommands are Berth's own commands that users may run in a job.
 var ownCommands = []string{step.Arg, hold.Arg, tunnel.Arg}
 
-// awaitRuns waits until the attempt runs, and says why it does not.
+// awaitRuns waits until the attempt runs, or says why it does not.
 func (s *Server) awaitRuns(ctx context.Context, v *Visit) error {
 	if v.Runtime == nil {
 		return cluster.Errorf(cluster.CodeConflict, "job %s does not run on node %s (any more)", v.Launch.ID.Job, v.Node)
@@ -125,7 +125,7 @@ func (s *Server) awaitRuns(ctx context.Context, v *Visit) error {
 	return nil
 }
 
-// executor waits until the attempt runs and returns what can enter it.
+// executor waits until the attempt runs and returns the executor that can enter it.
 func (s *Server) executor(ctx context.Context, v *Visit) (runtime.Executor, error) {
 	if err := s.awaitRuns(ctx, v); err != nil {
 		return nil, err
@@ -137,8 +137,7 @@ func (s *Server) executor(ctx context.Context, v *Visit) (runtime.Executor, erro
 	return ex, nil
 }
 
-// audit writes down who enters whose job. Arguments may hold secrets and are
-// left out.
+// audit logs who enters whose job. It omits arguments, which may contain secrets.
 func (s *Server) audit(ctx context.Context, v *Visit, x *runtime.Exec) {
 	what := "shell"
 	if len(x.Args) > 0 {
@@ -148,7 +147,7 @@ func (s *Server) audit(ctx context.Context, v *Visit, x *runtime.Exec) {
 		"job", v.Launch.ID.Job.String(), "attempt", v.Launch.ID.No, "node", string(v.Node), "command", what, "terminal", x.Terminal)
 }
 
-// failed tells of a command that cannot run as a shell would.
+// failed reports a command that cannot run as a shell would.
 func (l *link) failed(v *Visit, le *launch.Error) error {
 	text := []byte("berth: " + le.Err.Error() + "\n")
 	return errors.Join(l.opened(v, "", 0),
@@ -163,7 +162,7 @@ func window(w *apiv1.WindowSize) runtime.Window {
 	return runtime.Window{Rows: uint16(w.GetRows()), Columns: uint16(w.GetColumns())}
 }
 
-// session is a command that runs.
+// session is a running command.
 type session struct {
 	ln       *link
 	v        *Visit
@@ -173,8 +172,8 @@ type session struct {
 	exited   chan struct{} // closed when the command has ended
 }
 
-// run carries the command's input and output until it has ended and all was
-// sent, or the user is gone: then the command is ended.
+// run transfers the command's input and output until it has ended and everything was sent, or
+// the user has gone: then it ends the command.
 func (ss *session) run(ctx context.Context) error {
 	var outputs, inputs sync.WaitGroup
 	outputs.Go(func() { ss.output(ss.p.Stdout, stdoutFrame) })
@@ -184,7 +183,7 @@ func (ss *session) run(ctx context.Context) error {
 	ictx, stop := context.WithCancel(ctx)
 	inputs.Go(func() { ss.input(ictx) })
 	end, err := ss.p.Wait(ctx)
-	if ctx.Err() != nil { // the user is gone
+	if ctx.Err() != nil { // the user has gone
 		err = errors.Join(ctx.Err(), ss.p.Close())
 		if gone, werr := ss.p.Wait(context.WithoutCancel(ctx)); werr == nil && ss.q != nil {
 			ss.q.became(nodev1.RequestState_REQUEST_STATE_ENDED, &apiv1.AttachEnded{Code: int32(gone.Code), Signal: int32(gone.Signal)})
@@ -192,16 +191,16 @@ func (ss *session) run(ctx context.Context) error {
 	} else if err == nil {
 		ss.q.became(nodev1.RequestState_REQUEST_STATE_ENDED, &apiv1.AttachEnded{Code: int32(end.Code), Signal: int32(end.Signal)})
 	}
-	// A reader that waits now waits no longer than this; see output.
+	// A waiting reader waits no longer than this; see output.
 	close(ss.exited)
 	for _, f := range []*os.File{ss.p.Stdout, ss.p.Stderr} {
 		if f != nil {
-			_ = f.SetReadDeadline(time.Now().Add(drainIdle)) // it may have come to its end
+			_ = f.SetReadDeadline(time.Now().Add(drainIdle)) // it may be at its end
 		}
 	}
 	outputs.Wait()
 	stop()
-	_ = ss.p.Stdin.Close() // so that nobody waits for it to be read
+	_ = ss.p.Stdin.Close() // so that nothing waits for it to be read
 	inputs.Wait()
 	if err = errors.Join(err, ss.p.Close()); err != nil {
 		return err
@@ -241,8 +240,8 @@ func stderrFrame(b []byte) *apiv1.AttachResponse {
 	return &apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Stderr{Stderr: b}}
 }
 
-// output sends what the command writes. When the user is gone the rest is read
-// all the same, so that the command can come to its end.
+// output sends what the command writes. If the user has gone, it still reads the rest, so that
+// the command can finish.
 func (ss *session) output(f *os.File, frame func([]byte) *apiv1.AttachResponse) {
 	broken := false
 	for {
@@ -254,13 +253,13 @@ func (ss *session) output(f *os.File, frame func([]byte) *apiv1.AttachResponse) 
 		if n > 0 && !broken {
 			broken = ss.ln.send(frame(buf[:n])) != nil
 		}
-		if err != nil { // the end, EIO of a terminal that nobody has open, or the deadline
+		if err != nil { // end of file, EIO of a terminal that nothing has open, or the deadline
 			return
 		}
 	}
 }
 
-// input gives the command what the user sends.
+// input passes the user's input to the command.
 func (ss *session) input(ctx context.Context) {
 	queue := make(chan []byte, stdinQueue)
 	var writer sync.WaitGroup
@@ -304,20 +303,20 @@ func (ss *session) input(ctx context.Context) {
 	}
 }
 
-// eot is what a terminal takes for the end of input at the start of a line.
+// eot is what a terminal interprets as end of input at the start of a line.
 const eot = "\x04"
 
-// write writes the queue to the command and says how far it came.
+// write writes the queue to the command and reports how far it got.
 func (ss *session) write(queue <-chan []byte) {
 	var taken uint64
 	broken := false
 	for data := range queue {
 		if !broken {
 			_, err := ss.p.Stdin.Write(data)
-			broken = err != nil // it reads no more; the rest is thrown away
+			broken = err != nil // it no longer reads; the rest is discarded
 		}
 		taken += uint64(len(data))
-		_ = ss.ln.send(&apiv1.AttachResponse{Kind: &apiv1.AttachResponse_StdinTaken{StdinTaken: taken}}) // a broken link is seen elsewhere
+		_ = ss.ln.send(&apiv1.AttachResponse{Kind: &apiv1.AttachResponse_StdinTaken{StdinTaken: taken}}) // a broken link is noticed elsewhere
 	}
 	if !ss.terminal {
 		_ = ss.p.Stdin.Close() // nothing is buffered

@@ -21,13 +21,12 @@ import (
 )
 
 const (
-	// ringBytes is how much output of a command is kept: what its user has not
-	// said to have, and for a terminal that nobody looks at the last of it.
+	// ringBytes is how much output of a command is kept: what its user has not acknowledged,
+	// and for a detached terminal the last of it.
 	ringBytes = conv.KeepUnread
-	// endLife is how long the end of a command is kept for a user who lost the
-	// connection.
+	// endLife is how long the end of a command is kept for a user who lost the connection.
 	endLife = 5 * time.Minute
-	// maxHeld bounds the commands of one user that are kept.
+	// maxHeld bounds the kept commands of one user.
 	maxHeld = 64
 )
 
@@ -37,8 +36,8 @@ type part struct {
 	data   []byte
 }
 
-// held is a command that outlives the stream of its user. Its output has one
-// order, in which every byte has a number.
+// held is a command that survives its user's stream. Its output has a single order, in which
+// every byte is numbered.
 type held struct {
 	id      string
 	uid     uint32
@@ -46,26 +45,26 @@ type held struct {
 	p       *runtime.Process
 	command string
 	term    bool
-	request string // the id of the one that began it, "" of an older client's
+	request string // the id of the request that began it, "" from an older client
 	q       *request
 	keep    time.Duration
 	began   time.Time
 
 	mu sync.Mutex
-	// news is closed and made anew when anything below changes.
+	// news is closed and recreated when anything below changes.
 	news chan struct{}
-	// parts hold the output from byte first on; end is the number of the next
-	// byte, had how many the user has.
+	// parts hold the output from byte first on; end is the number of the next byte, had how
+	// many bytes the user has.
 	parts            []part
 	first, end, had  uint64
-	owner            *attachedTo // whose stream it is, nil when nobody's
-	left             time.Time   // since when nobody's
+	owner            *attachedTo // the stream that it is attached to, nil when detached
+	left             time.Time   // since when detached
 	over             bool        // it has ended, and all of its output is here
 	ended            *apiv1.AttachEnded
-	lost             error // why its end is not known
+	lost             error // why its end is unknown
 	inputHad, inputs uint64
 	inputEnded       bool
-	queue            [][]byte // of input that waits to be written
+	queue            [][]byte // input waiting to be written
 	outputs          sync.WaitGroup
 	exited           chan struct{}
 	quit             <-chan struct{} // closed when the agent ends
@@ -78,13 +77,13 @@ type attachedTo struct {
 	gone context.CancelCauseFunc
 }
 
-// changed wakes all who wait for news. The caller holds h.mu.
+// changed wakes everything that waits for news. The caller holds h.mu.
 func (h *held) changed() {
 	close(h.news)
 	h.news = make(chan struct{})
 }
 
-// hold makes p a command that is kept, and serves it until it has ended.
+// hold makes p a kept command, and serves it until it has ended.
 func (s *Server) hold(v *Visit, p *runtime.Process, x *runtime.Exec, keep time.Duration, q *request) (*held, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,14 +111,14 @@ func (s *Server) hold(v *Visit, p *runtime.Process, x *runtime.Exec, keep time.D
 	return h, nil
 }
 
-// forget drops a command that has ended once its user knows, or after a while.
+// forget drops an ended command once its user knows, or after a while.
 func (s *Server) forget(h *held) {
 	deadline := time.NewTimer(endLife)
 	defer deadline.Stop()
 	for {
 		h.mu.Lock()
 		done, news := h.ended == nil && h.lost == nil, h.news
-		told := h.had >= h.end+1 // its user has said to have the end as well
+		told := h.had >= h.end+1 // its user has acknowledged the end as well
 		h.mu.Unlock()
 		if done || told {
 			break
@@ -137,8 +136,8 @@ func (s *Server) forget(h *held) {
 	s.mu.Unlock()
 }
 
-// serve carries what the command reads and writes until it has ended, its time
-// without a user is over, or ctx ends.
+// serve transfers the command's input and output until it has ended, its time without a user is
+// over, or ctx ends.
 func (h *held) serve(ctx context.Context) {
 	pctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -153,15 +152,15 @@ func (h *held) serve(ctx context.Context) {
 	close(h.exited)
 	for _, f := range []*os.File{h.p.Stdout, h.p.Stderr} {
 		if f != nil {
-			_ = f.SetReadDeadline(time.Now().Add(drainIdle)) // it may have come to its end
+			_ = f.SetReadDeadline(time.Now().Add(drainIdle)) // it may be at its end
 		}
 	}
 	h.mu.Lock()
-	h.changed() // a reader that waits for room must see that it has ended
+	h.changed() // a reader that waits for space must see that it has ended
 	h.mu.Unlock()
 	h.outputs.Wait()
 	stop()
-	_ = h.p.Stdin.Close() // so that nobody waits for it to be read
+	_ = h.p.Stdin.Close() // so that nothing waits for it to be read
 	writing.Wait()
 	if ctx.Err() == nil || err == nil {
 		err = errors.Join(err, h.p.Close())
@@ -195,9 +194,8 @@ func (h *held) withJob(end runtime.ProcessEnd) bool {
 	}
 }
 
-// read takes what the command writes. While more of it is on the way than the
-// ring holds the command waits; of a terminal that nobody looks at the oldest is
-// dropped instead, so that what runs there goes on.
+// read reads the command's output. If more is pending than the ring holds, the command waits;
+// for a detached terminal the oldest is dropped instead, so that what runs there continues.
 func (h *held) read(f *os.File, stderr bool) {
 	buf := make([]byte, apiconv.FrameData)
 	for {
@@ -208,13 +206,13 @@ func (h *held) read(f *os.File, stderr bool) {
 		if n > 0 && !h.put(part{stderr, buf[:n]}) {
 			return
 		}
-		if err != nil { // the end, EIO of a terminal that nobody has open, or the deadline
+		if err != nil { // end of file, EIO of a terminal that nothing has open, or the deadline
 			return
 		}
 	}
 }
 
-// put adds output once there is room; false when nobody will ever make some.
+// put adds output once there is space; false when there never will be.
 func (h *held) put(p part) bool {
 	for {
 		h.mu.Lock()
@@ -230,7 +228,7 @@ func (h *held) put(p part) bool {
 		news, alone := h.news, closed(h.exited) && h.owner == nil
 		h.mu.Unlock()
 		if alone {
-			// It has ended: its user may come back for the rest for a while.
+			// It has ended: its user may return for the rest for a while.
 			select {
 			case <-news:
 			case <-time.After(h.keep):
@@ -248,23 +246,22 @@ func (h *held) put(p part) bool {
 	}
 }
 
-// add keeps a copy of a piece of output. What is written a byte at a time lies together: each of
-// these in a buffer of its own would have 256 KiB of output take gigabytes. The caller
-// holds h.mu.
+// add appends a copy of a piece of output. Pieces of single bytes are merged: with a buffer
+// each, 256 KiB of output would take gigabytes. The caller holds h.mu.
 func (h *held) add(p part) {
 	h.end += uint64(len(p.data))
 	if n := len(h.parts); n > 0 {
 		last := &h.parts[n-1]
 		if last.stderr == p.stderr && len(last.data)+len(p.data) <= apiconv.FrameData {
-			last.data = append(last.data, p.data...) // behind what others may be reading
+			last.data = append(last.data, p.data...) // after what others may be reading
 			return
 		}
 	}
 	h.parts = append(h.parts, part{p.stderr, bytes.Clone(p.data)})
 }
 
-// drop makes room for n bytes of what the user has, or of what nobody looks at.
-// The caller holds h.mu.
+// drop makes space for n bytes by dropping what the user has, or what a detached terminal
+// wrote. The caller holds h.mu.
 func (h *held) drop(n uint64) {
 	for len(h.parts) > 0 && h.end-h.first+n > ringBytes {
 		size := uint64(len(h.parts[0].data))
@@ -276,7 +273,7 @@ func (h *held) drop(n uint64) {
 	h.had = max(h.had, h.first)
 }
 
-// write gives the command its input, in order.
+// write passes input to the command, in order.
 func (h *held) write(ctx context.Context) {
 	broken := false
 	for {
@@ -306,7 +303,7 @@ func (h *held) write(ctx context.Context) {
 			continue
 		case !broken:
 			_, err := h.p.Stdin.Write(data)
-			broken = err != nil // it reads no more; the rest is thrown away
+			broken = err != nil // it no longer reads; the rest is discarded
 		}
 		h.mu.Lock()
 		h.inputs += uint64(len(data))
@@ -315,7 +312,7 @@ func (h *held) write(ctx context.Context) {
 	}
 }
 
-// expire ends the command when nobody came for it for as long as it is kept.
+// expire ends the command when no user returned within the time that it is kept.
 func (h *held) expire(ctx context.Context) {
 	for {
 		h.mu.Lock()
@@ -332,7 +329,7 @@ func (h *held) expire(ctx context.Context) {
 			return
 		case <-news:
 		case <-timer:
-			_ = h.p.Close() // its end is waited for elsewhere
+			_ = h.p.Close() // its end is awaited elsewhere
 			return
 		}
 	}

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// pollEvery is how often a followed file is looked at: file servers tell
-	// nobody that it grew.
+	// pollEvery is how often a followed file is checked: file servers do not announce that it
+	// has grown.
 	pollEvery = 100 * time.Millisecond
-	// settleFor is how long the output of an image's job must stand still after
-	// its end: another process writes it.
+	// settleFor is how long the output of an image job must be unchanged after its end: another
+	// process writes it.
 	settleFor = 300 * time.Millisecond
 )
 
@@ -46,8 +46,7 @@ func (s *Server) logs(ctx context.Context, ln *link, v *Visit, ask *apiv1.Attach
 	return r.run(ctx, ask.GetFollow())
 }
 
-// awaitFile opens the file with the user's rights: links lead where the user
-// may go, and no further.
+// awaitFile opens the file with the user's rights: links work only where the user may go.
 func awaitFile(ctx context.Context, ln *link, v *Visit, path string, follow bool) (*os.File, error) {
 	said := false
 	for {
@@ -85,8 +84,7 @@ func awaitFile(ctx context.Context, ln *link, v *Visit, path string, follow bool
 
 var errNotRegular = errors.New("not a regular file")
 
-// openRegular opens a regular file for reading and never waits, as it would
-// for a FIFO.
+// openRegular opens a regular file for reading without ever blocking, as it would for a FIFO.
 func openRegular(path string) (*os.File, error) {
 	f, err := asuser.Open(path, os.O_RDONLY)
 	if err != nil {
@@ -139,13 +137,12 @@ func (r *reader) begin(ask *apiv1.AttachLogs) error {
 	return nil
 }
 
-// run sends what is there, and when it follows what comes, until the attempt
-// is over.
+// run sends what is there, and if it follows, what is added until the attempt is over.
 func (r *reader) run(ctx context.Context, follow bool) error {
 	buf := make([]byte, apiconv.FrameData)
 	grew := time.Now()
 	for {
-		// Asked before the file is: what was written before the end is read.
+		// Checked before the file: what was written before the end is read.
 		over := closed(r.v.Over)
 		n, err := r.f.ReadAt(buf, r.off)
 		if n > 0 {

@@ -16,29 +16,29 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// signalWait bounds the sending of a signal, whatever became of its user.
+// signalWait bounds the sending of a signal, even if its user has gone.
 const signalWait = 30 * time.Second
 
-// request is one that must be done once: whoever asks again, since the answer was
-// lost, is told what became of it.
+// request is one that must be executed once: a client that repeats it because the answer was
+// lost is told its outcome.
 type request struct {
 	s       *Server
 	journal *journal.Journal
 	of      cluster.AttemptID
 	// r is not changed once the journal has it.
 	r *nodev1.KeptRequest
-	// known is what the journal had of it from before.
+	// known is what the journal already had.
 	known *nodev1.KeptRequest
 }
 
-// requestKey is a request under way.
+// requestKey identifies a request in progress.
 type requestKey struct {
 	of cluster.AttemptID
 	id string
 }
 
-// once returns the request that a visit is, and keeps others of its id waiting
-// until leave is called. A visit without an id, of an older client, is nil.
+// once returns the request of a visit, and makes others with its id wait until leave is called.
+// A visit without an id, from an older client, gives nil.
 func (s *Server) once(ctx context.Context, v *Visit, id string) (q *request, leave func(), err error) {
 	if id == "" || v.Journal == nil {
 		return nil, func() {}, nil
@@ -80,7 +80,7 @@ func (s *Server) once(ctx context.Context, v *Visit, id string) (q *request, lea
 	return q, leave, nil
 }
 
-// hashOf is the same for every retry of a request, and for no other one.
+// hashOf is the same for every retry of a request, and different for other requests.
 func hashOf(open *apiv1.AttachOpen) ([]byte, error) {
 	open = proto.CloneOf(open)
 	open.Attempt = 0
@@ -95,7 +95,7 @@ func hashOf(open *apiv1.AttachOpen) ([]byte, error) {
 	return sum[:16], nil
 }
 
-// intend records that the request is about to be done.
+// intend records that the request is about to be executed.
 func (q *request) intend() error {
 	if q == nil {
 		return nil
@@ -112,8 +112,8 @@ func (q *request) intend() error {
 		Msg: "nothing was done: the node's agent cannot write its journal, as when its disk is full; its log says more"}
 }
 
-// became records what became of it. What cannot be recorded is remembered for as
-// long as this agent runs, and its outcome is not known to the next one.
+// became records the outcome. If it cannot be recorded, it is remembered for as long as this
+// agent runs, and the next one does not know it.
 func (q *request) became(state nodev1.RequestState, e *apiv1.AttachEnded) {
 	if q == nil {
 		return
@@ -124,13 +124,13 @@ func (q *request) became(state nodev1.RequestState, e *apiv1.AttachEnded) {
 	}
 }
 
-// unknown says that the agent ended while it did the request.
+// unknown says that the agent ended while executing the request.
 func (q *request) unknown() error {
 	return cluster.Errorf(cluster.CodeConflict, "whether it was done is not known: the node's agent ended, or failed, while it did it; it is not done again")
 }
 
-// again answers a command that was asked for before: with the session that it is,
-// or how it ended, but not by running it.
+// again answers a repeated command: with its session, or how it ended, but without running it
+// again.
 func (s *Server) again(ctx context.Context, ln *link, v *Visit, q *request) error {
 	for _, h := range s.sessionsOf(v) {
 		if h.request == q.r.Id {
@@ -185,7 +185,7 @@ func (s *Server) signal(ctx context.Context, ln *link, v *Visit, ask *apiv1.Atta
 		err = v.Runtime.Broadcast(sctx, v.Launch.ID, sig, v.Audience)
 	}
 	if err != nil {
-		return err // some processes may have got it
+		return err // some processes may have received it
 	}
 	q.became(nodev1.RequestState_REQUEST_STATE_DONE, nil)
 	return ln.ended(&apiv1.AttachEnded{})

@@ -1,6 +1,6 @@
-// Package relay serves users who look into their jobs on this node: it shows
-// them what a job writes and runs commands inside of it. The leader asks for
-// each visit; the agent calls it back, since agents only dial out.
+// Package relay serves users who look into their jobs on this node: it shows them a job's
+// output and runs commands inside it. The leader requests each visit; the agent calls it back,
+// since agents only dial out.
 package relay
 
 import (
@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	// maxVisits bounds what is served at once.
+	// maxVisits bounds how many visits are served at a time.
 	maxVisits = 256
-	// MaxVisitsPerUser bounds what is served of one user at once. A file system
-	// that hangs holds what it serves after its user is gone: only theirs.
+	// MaxVisitsPerUser bounds how many visits of one user are served at a time. A hanging file
+	// system keeps visits busy after their user has gone: only that user's.
 	MaxVisitsPerUser = 64
 	// startWait is how long a command waits for its job to be started.
 	startWait = 10 * time.Second
-	// aliveEvery is how often a user hears of us at least.
+	// aliveEvery is the longest time between messages to a user.
 	aliveEvery = 10 * time.Second
 )
 
@@ -38,29 +38,29 @@ type Server struct {
 	log *slog.Logger
 	// most is how long a command is kept without its user.
 	most time.Duration
-	// ctx ends with Close; serving are the commands that are kept.
+	// ctx ends with Close; serving counts the kept commands.
 	ctx     context.Context
 	cancel  context.CancelFunc
 	serving sync.WaitGroup
 
 	mu    sync.Mutex
-	users map[uint32]int // visits that are served, by uid
+	users map[uint32]int // visits being served, by uid
 	open  int
 	held  map[string]*held
 	typed map[cluster.AttemptID]time.Time
-	// acting are the requests that are being done; closed when they are.
+	// acting are the requests in progress; each channel is closed when its request is done.
 	acting map[requestKey]chan struct{}
 }
 
-// New makes a Server that keeps commands for at most most without their users.
-// The caller must call Close.
+// New returns a Server that keeps commands without their users for up to most. The caller must
+// call Close.
 func New(log *slog.Logger, most time.Duration) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{log: log.With("component", "relay"), most: most, ctx: ctx, cancel: cancel, users: map[uint32]int{}, held: map[string]*held{}, typed: map[cluster.AttemptID]time.Time{}, acting: map[requestKey]chan struct{}{}}
 }
 
-// Close lets go of the commands that are kept, which end with the agent. It may
-// be called once no visit is served any more.
+// Close releases the kept commands, which end with the agent. It may be called once no visit is
+// being served.
 func (s *Server) Close() {
 	s.cancel()
 	s.serving.Wait()
@@ -103,7 +103,7 @@ func (s *Server) Serve(ctx context.Context, conn grpc.ClientConnInterface, v *Vi
 	ln := &link{stream: stream, frames: make(chan *apiv1.AttachRequest)}
 	var receiving sync.WaitGroup
 	receiving.Go(func() {
-		defer cancel() // the user, or the leader, is gone
+		defer cancel() // the user, or the leader, has gone
 		ln.receive(ctx)
 	})
 	served := make(chan struct{})
@@ -149,7 +149,7 @@ func (s *Server) serve(ctx context.Context, ln *link, v *Visit) error {
 	return cluster.Errorf(cluster.CodeConflict, "the agent of node %s does not know this request; it is older than the coordinator", v.Node)
 }
 
-// refuse tells the user why, if it is for users, and else the log.
+// refuse tells the user the reason, if it is meant for users, and otherwise logs it.
 func (s *Server) refuse(ctx context.Context, ln *link, err error) {
 	if errors.Is(err, errLink) {
 		return // there is nobody to tell
@@ -159,22 +159,22 @@ func (s *Server) refuse(ctx context.Context, ln *link, err error) {
 		s.log.ErrorContext(ctx, "visit failed", "err", err)
 		e = cluster.Errorf(cluster.CodeConflict, "the node's agent could not do it; its log says more")
 	}
-	_ = ln.refuse(e) // a link that is broken by now is the leader's to notice
+	_ = ln.refuse(e) // if the link is broken by now, the leader will notice
 }
 
-// errLink marks errors of the way to the leader.
+// errLink marks errors of the connection to the leader.
 var errLink = errors.New("the stream to the leader broke")
 
-// link is the stream to one user. Sending waits until the user has taken
-// enough of what was sent before.
+// link is the stream to one user. Sending waits until the user has consumed enough of what was
+// sent before.
 type link struct {
 	stream noderpc.RelayService_RelayClient
 	mu     sync.Mutex
-	// frames are what the user says; closed at the end.
+	// frames are what the user sends; closed at the end.
 	frames chan *apiv1.AttachRequest
 }
 
-// next is what the user says next; false at the end and when ctx is over.
+// next returns the user's next frame; false at the end and when ctx is over.
 func (l *link) next(ctx context.Context) (m *apiv1.AttachRequest, ok bool) {
 	select {
 	case <-ctx.Done():
@@ -184,7 +184,7 @@ func (l *link) next(ctx context.Context) (m *apiv1.AttachRequest, ok bool) {
 	}
 }
 
-// receive passes frames on, each when the one before was taken.
+// receive passes frames on, each once the previous one was taken.
 func (l *link) receive(ctx context.Context) {
 	defer close(l.frames)
 	for {
@@ -200,8 +200,7 @@ func (l *link) receive(ctx context.Context) {
 	}
 }
 
-// stayAlive sends signs of life: a coordinator that hangs looks to the user
-// like a job that is silent.
+// stayAlive sends keep-alives: a coordinator that hangs looks to the user like a silent job.
 func (l *link) stayAlive(ctx context.Context, served <-chan struct{}) {
 	tick := time.NewTicker(aliveEvery)
 	defer tick.Stop()
@@ -259,7 +258,7 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-// sleep waits for d; false when ctx ended first.
+// sleep waits for d; it reports false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// series tells what the cards that are asked for showed, each in a frame of its own, so
-// that none is large: at most 2,376 samples, which are 36 KB.
+// series sends the samples of the requested GPUs, one frame per GPU so that none is large: at
+// most 2,376 samples, which are 36 KB.
 func (l *link) series(v *Visit, ask *apiv1.AttachSeries) error {
 	if n := len(ask.GetGpus()); n > apiconv.MaxSeriesGPUs {
 		return cluster.Errorf(cluster.CodeInvalid, "gpus: %d, at most %d are allowed", n, apiconv.MaxSeriesGPUs)

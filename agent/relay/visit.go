@@ -9,28 +9,26 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// Visit is one user's wish to see or enter one attempt.
+// Visit is one user's request to see or enter one attempt.
 type Visit struct {
 	Ask *nodev1.Visit
-	// Refused says why it cannot be granted; then nothing below holds.
+	// Refused is why it cannot be granted; the fields below are then invalid.
 	Refused error
 	// Node is this one.
 	Node cluster.NodeID
-	// Series is what the node's cards showed, for the leader, who asks for nothing else
-	// then: nothing below holds.
+	// Series holds the samples of the node's GPUs, for the leader, which then requests nothing
+	// else: the fields below are invalid.
 	Series *series.Book
-	// Launch has the attempt's id, its user, its directory and its output
-	// files, and nothing else.
+	// Launch has only the attempt's id, its user, its directory and its output files.
 	Launch *launch.Launch
-	// Runtime has the attempt; nil when it is not here any more.
+	// Runtime runs the attempt; nil when it is no longer here.
 	Runtime runtime.Runtime
-	// Journal remembers which of the attempt's requests must not be done again.
+	// Journal remembers which of the attempt's requests must not be executed again.
 	Journal *journal.Journal
-	// Audience is whom a signal to the attempt reaches when nothing else is said:
-	// not a shell that runs a script, nor what starts several tasks and passes
-	// signals on.
+	// Audience is the default audience of a signal to the attempt: neither a shell that runs a
+	// script nor a process that starts several tasks and passes signals on.
 	Audience runtime.Audience
-	// Runs closes when the attempt's first process runs, Over when it has
-	// ended and how is on disk. Both are closed of one that is not here any more.
+	// Runs is closed when the attempt's first process runs, Over when it has ended and its end
+	// is on disk. Both are closed for an attempt that is no longer here.
 	Runs, Over <-chan struct{}
 }
