@@ -7,25 +7,25 @@ import (
 	"syscall"
 )
 
-// disk is what a journal does to the file system, in the order in which it
-// does it: tests look at that order, and end the process between any two steps.
+// disk is what a journal does to the file system, in order: tests check the order, and end the
+// process between any two steps.
 type disk interface {
-	// create makes a file, empty, that is written at its end.
+	// create creates an empty file for appending.
 	create(path string) (file, error)
 	rename(from, to string) error
 	remove(path string) error
-	// syncDir returns when the names in a folder are on disk.
+	// syncDir returns when the names in a directory are on disk.
 	syncDir(dir string) error
 }
 
-// file is one that is written. What was written is on disk when Sync returns.
+// file is a file being written. What was written is on disk when Sync returns.
 type file interface {
 	io.Writer
 	Sync() error
 	Close() error
 }
 
-// realDisk is the machine's.
+// realDisk is the machine's file system.
 type realDisk struct{}
 
 func (realDisk) create(path string) (file, error) {
@@ -45,5 +45,5 @@ func (realDisk) syncDir(dir string) error {
 	return d.Sync()
 }
 
-// noRoom reports whether an error says that the disk is full, or a quota.
+// noRoom reports whether an error says that the disk or a quota is full.
 func noRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

@@ -18,13 +18,12 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Journal is what an agent must not forget: the assignments it took on, and
-// the ends of attempts until the leader has committed them. Records are
-// appended with a checksum; Begin and End return when the record is on disk. One fsync
-// serves all who wait for one.
+// Journal holds what an agent must not forget: the assignments it took on, and the ends of
+// attempts until the leader has committed them. Records are appended with a checksum; Begin and
+// End return when the record is on disk. One fsync serves all callers that wait for one.
 //
-// The file is rewritten with what is still of use when it is opened, and when
-// most of it no longer is. It is safe for concurrent use.
+// The file is rewritten with what is still needed when it is opened, and when most of it no
+// longer is. It is safe for concurrent use.
 type Journal struct {
 	path string
 	disk disk
@@ -34,10 +33,10 @@ type Journal struct {
 	live   map[cluster.AttemptID]*Record
 	tokens map[cluster.JobID]cluster.Token
 	size   int64 // bytes in the file
-	base   int64 // and when it was last rewritten
-	err    error // the first write error; the journal is dead after it, but for want of room
-	// unsynced is the error of a failed sync of the file: no later one tells
-	// whether its records are on disk.
+	base   int64 // size when it was last rewritten
+	err    error // the first write error; the journal is unusable after it, except for lack of space
+	// unsynced is the error of a failed sync of the file: no later sync tells whether its
+	// records are on disk.
 	unsynced error
 	pending  []chan error
 	syncing  bool
@@ -47,10 +46,10 @@ type Journal struct {
 // Record is what the journal holds of one attempt.
 type Record struct {
 	Assignment *nodev1.Assignment
-	// End is the terminal report, nil while the attempt goes on.
+	// End is the terminal report, nil while the attempt continues.
 	End *nodev1.Report
 
-	// requests are those that must not be done again, by id.
+	// requests are those that must not be executed again, by id.
 	requests map[string]*nodev1.KeptRequest
 }
 
@@ -59,11 +58,11 @@ const (
 	recIntent = 'I' // an Assignment follows
 	recEnd    = 'E' // a Report follows
 	recForget = 'F' // an AttemptRef follows
-	recToken  = 'T' // an Assignment of which only job and token count, or its request
+	recToken  = 'T' // an Assignment of which only job and token matter, or its request
 )
 
 const (
-	maxRecord      = 4 << 20 // an assignment with all of its environment and its script
+	maxRecord      = 4 << 20 // an assignment with its whole environment and script
 	rewriteAbove   = 4 << 20
 	maxKeptTokens  = 10_000
 	fileName       = "journal.log"
@@ -72,9 +71,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Open opens or makes the journal in dir. A torn last record, which a
-// crash may leave, is dropped; a wrong checksum before that is an error that
-// names the file.
+// Open opens or creates the journal in dir. It drops a torn last record, which a crash may
+// leave; a wrong checksum before that is an error that names the file.
 func Open(dir string) (*Journal, error) { return openOn(realDisk{}, dir) }
 
 func openOn(d disk, dir string) (*Journal, error) {
@@ -183,14 +181,14 @@ func (j *Journal) noteToken(job cluster.JobID, t cluster.Token) {
 	}
 }
 
-// Path is where the journal of an agent with state directory dir lies.
+// Path returns the path of the journal of an agent with state directory dir.
 func Path(dir string) string { return filepath.Join(dir, fileName) }
 
-// Failpoint makes step be called at each step of a record's way to the disk.
-// It is set before anything is recorded.
+// Failpoint has step called at each step of a record's way to the disk. It must be called
+// before anything is recorded.
 func (j *Journal) Failpoint(step func(name string)) { j.step = step }
 
-// Records returns what is known of every attempt that is not forgotten.
+// Records returns what is known of every attempt not yet forgotten.
 func (j *Journal) Records() map[cluster.AttemptID]Record {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -208,8 +206,7 @@ func (j *Journal) Token(job cluster.JobID) cluster.Token {
 	return j.tokens[job]
 }
 
-// intend takes over an assignment, or what is news of one; the end of its
-// attempt stays.
+// intend takes over an assignment, or news of one; the end of its attempt is kept.
 func (j *Journal) intend(a *nodev1.Assignment) {
 	if rec := j.live[conv.AttemptOf(a)]; rec != nil {
 		rec.Assignment = a
@@ -218,7 +215,8 @@ func (j *Journal) intend(a *nodev1.Assignment) {
 	j.live[conv.AttemptOf(a)] = &Record{Assignment: a}
 }
 
-// Begin records that the agent takes a on, or how far it is with it. It is on disk when Begin returns.
+// Begin records that the agent takes a on, or how far it has come. The record is on disk when
+// Begin returns.
 func (j *Journal) Begin(a *nodev1.Assignment) error {
 	return j.put(recIntent, a, func() {
 		j.intend(a)
@@ -226,7 +224,7 @@ func (j *Journal) Begin(a *nodev1.Assignment) error {
 	})
 }
 
-// End records how an attempt ended. It is on disk when End returns.
+// End records how an attempt ended. The record is on disk when End returns.
 func (j *Journal) End(r *nodev1.Report) error {
 	return j.put(recEnd, r, func() {
 		if rec := j.live[conv.AttemptOf(r)]; rec != nil {
@@ -235,8 +233,8 @@ func (j *Journal) End(r *nodev1.Report) error {
 	})
 }
 
-// Forget drops an attempt whose end is committed. It need not reach the disk:
-// an end that is reported twice changes nothing.
+// Forget drops an attempt whose end is committed. It need not reach the disk: reporting an end
+// twice changes nothing.
 func (j *Journal) Forget(id cluster.AttemptID) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -255,13 +253,13 @@ func (j *Journal) Forget(id cluster.AttemptID) error {
 	return nil
 }
 
-// put writes one record and waits until it is on disk. Whoever finds no fsync
-// under way does it for all who came meanwhile.
+// put writes one record and waits until it is on disk. A caller that finds no fsync in progress
+// does one for all that have arrived meanwhile.
 func (j *Journal) put(kind byte, m proto.Message, applied func()) error {
 	return j.putIf(kind, m, func() (bool, error) { return true, nil }, applied)
 }
 
-// putIf is put of a record that may turn out, under j.mu, not to be wanted.
+// putIf is put for a record that may turn out, under j.mu, to be unwanted.
 func (j *Journal) putIf(kind byte, m proto.Message, wanted func() (bool, error), applied func()) error {
 	j.step("before journal " + string(kind))
 	j.mu.Lock()
@@ -294,8 +292,8 @@ func (j *Journal) putIf(kind byte, m proto.Message, wanted func() (bool, error),
 		}
 		j.mu.Lock()
 		if err != nil && j.unsynced == nil && j.file == f {
-			// A page that failed to reach the disk may be dropped by the kernel:
-			// nothing after it can be trusted.
+			// The kernel may drop a page that failed to reach the disk: nothing after it can be
+			// trusted.
 			j.unsynced = fmt.Errorf("sync journal: %w", err)
 			j.err = j.unsynced
 		}
@@ -329,8 +327,8 @@ func (j *Journal) write(kind byte, m proto.Message) error {
 	return nil
 }
 
-// mend replaces a file that could not be written for want of room, as soon as there
-// is some for a new one. What another failed write left stays as it is.
+// mend replaces a file that could not be written for lack of space, as soon as there is space
+// for a new one. After any other failed write, it leaves the file as it is.
 func (j *Journal) mend() error {
 	if j.err == nil || !noRoom(j.err) {
 		return j.err
@@ -357,9 +355,9 @@ func encodeRecord(kind byte, m proto.Message) ([]byte, error) {
 	return buf, nil
 }
 
-// rewrite replaces the file by one with what is still of use. An fsync under
-// way on the old file stays valid: what it covers is in the new file, which is
-// synced before it takes the name.
+// rewrite replaces the file by one with what is still needed. An fsync in progress on the old
+// file stays valid: what it covers is in the new file, which is synced before it takes the
+// name.
 func (j *Journal) rewrite() error {
 	tmp := j.path + ".new"
 	f, err := j.disk.create(tmp)
@@ -376,7 +374,7 @@ func (j *Journal) rewrite() error {
 		return errors.Join(fmt.Errorf("rewrite journal: %w", err), f.Close(), j.disk.remove(tmp))
 	}
 	if err := j.disk.syncDir(filepath.Dir(j.path)); err != nil {
-		j.err = fmt.Errorf("rewrite journal: %w", err) // the open file may have no name any more
+		j.err = fmt.Errorf("rewrite journal: %w", err) // the open file may no longer have a name
 		return errors.Join(j.err, f.Close())
 	}
 	old := j.file
@@ -395,8 +393,8 @@ func (j *Journal) writeLive(w io.Writer) (size int64) {
 		}
 	}
 	if len(j.tokens) > maxKeptTokens {
-		// A job's token matters while its attempts can still be re-sent; the
-		// live ones write theirs below.
+		// A job's token matters while its attempts can still be re-sent; live attempts write
+		// theirs below.
 		clear(j.tokens)
 		for _, r := range j.live {
 			j.noteToken(cluster.JobID(r.Assignment.Job), cluster.Token(r.Assignment.Token))
@@ -417,7 +415,7 @@ func (j *Journal) writeLive(w io.Writer) (size int64) {
 	return size
 }
 
-// Close closes the file. Records that were put are on disk.
+// Close closes the file. Completed records are on disk.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

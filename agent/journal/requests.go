@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// maxRequests bounds the requests that are kept of one attempt.
+	// maxRequests bounds the requests kept for one attempt.
 	maxRequests = 1024
-	// requestLife is how long a request is kept for sure: longer than any client
-	// goes on asking, and than what was sent may be under way.
+	// requestLife is how long a request is certainly kept: longer than any client keeps
+	// retrying, and than what was sent may be in transit.
 	requestLife = 2 * time.Minute
 )
 
-// Ask records that the agent is about to do r for an attempt: then it is on disk
-// and known is nil. When a request of that id was recorded before, that is known,
-// and nothing may be done: what became of it is in its state. An id that another
-// user used, or for another request, is an error, as is an attempt that is not
-// here, and one with too many requests. r's time and state are set here.
+// Ask records that the agent is about to execute r for an attempt: then it is on disk and known
+// is nil. If a request with that id was recorded before, known is that request, and nothing may
+// be executed: its state has the outcome. An id used by another user, or for another request,
+// is an error, as is an attempt that is not here, and one with too many requests. Ask sets r's
+// time and state.
 func (j *Journal) Ask(id cluster.AttemptID, r *nodev1.KeptRequest) (known *nodev1.KeptRequest, err error) {
 	now := time.Now()
 	r.At, r.State = timestamppb.New(now), nodev1.RequestState_REQUEST_STATE_INTENDED
@@ -42,8 +42,8 @@ func (j *Journal) Ask(id cluster.AttemptID, r *nodev1.KeptRequest) (known *nodev
 	return known, err
 }
 
-// Asked returns the request that was recorded under r's id, nil when none was; it
-// fails as Ask does when that was another one.
+// Asked returns the request recorded under r's id, or nil; it fails as Ask does if that was a
+// different request.
 func (j *Journal) Asked(id cluster.AttemptID, r *nodev1.KeptRequest) (known *nodev1.KeptRequest, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -63,9 +63,8 @@ func (j *Journal) asked(id cluster.AttemptID, r *nodev1.KeptRequest) (*nodev1.Ke
 	return k, nil
 }
 
-// Became records what became of a request: it is told to those who ask again. The
-// record need not reach the disk, since what it is about does not outlive the
-// machine's power either.
+// Became records the outcome of a request, for those that repeat it. The record need not reach
+// the disk, since what it is about does not survive a power failure either.
 func (j *Journal) Became(id cluster.AttemptID, r *nodev1.KeptRequest) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -84,12 +83,12 @@ func (j *Journal) Became(id cluster.AttemptID, r *nodev1.KeptRequest) error {
 	return nil
 }
 
-// requestRecord is a record of a kind that older agents read over.
+// requestRecord returns a record of a kind that older agents ignore.
 func requestRecord(id cluster.AttemptID, r *nodev1.KeptRequest) *nodev1.Assignment {
 	return &nodev1.Assignment{Job: uint64(id.Job), Attempt: id.No, Request: r}
 }
 
-// ask takes over what is known of a request. The caller holds j.mu, or is alone.
+// ask takes over a known request. The caller holds j.mu, or exclusive access.
 func (j *Journal) ask(id cluster.AttemptID, r *nodev1.KeptRequest) {
 	rec := j.live[id]
 	switch {
@@ -104,15 +103,15 @@ func (j *Journal) ask(id cluster.AttemptID, r *nodev1.KeptRequest) {
 	}
 }
 
-// makeRoom forgets the older half of an attempt's requests when there are too
-// many, of those that nobody asks for any more.
+// makeRoom drops the older half of an attempt's requests when there are too many, among those
+// that can no longer be repeated.
 func (rec *Record) makeRoom(now time.Time) error {
 	if len(rec.requests) < maxRequests {
 		return nil
 	}
 	var old []*nodev1.KeptRequest
 	for _, r := range rec.requests {
-		// A clock that was set back makes a request young, which is safe.
+		// A clock that was set back makes a request look young, which is safe.
 		if now.Sub(r.At.AsTime()) > requestLife {
 			old = append(old, r)
 		}
@@ -128,7 +127,7 @@ func (rec *Record) makeRoom(now time.Time) error {
 	return nil
 }
 
-// replayRequest takes over a record of a request; false when a is no such record.
+// replayRequest takes over a record of a request; false if a is not one.
 func (j *Journal) replayRequest(a *nodev1.Assignment) bool {
 	if a.Request == nil {
 		return false
@@ -137,7 +136,7 @@ func (j *Journal) replayRequest(a *nodev1.Assignment) bool {
 	return true
 }
 
-// Requests are those of an attempt that are remembered, in no order.
+// Requests returns the remembered requests of an attempt, in no particular order.
 func (j *Journal) Requests(id cluster.AttemptID) (out []*nodev1.KeptRequest) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
