@@ -6,8 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// cardTrack is what is kept of one attempt on one card. Sums are of a figure
-// times milliseconds, beside the milliseconds in which it was known.
+// cardTrack is what is kept of one attempt on one GPU. Sums are of a figure times milliseconds,
+// next to the milliseconds in which it was known.
 type cardTrack struct {
 	UUID     string    `json:"uuid"`
 	At       time.Time `json:"at"`
@@ -18,7 +18,7 @@ type cardTrack struct {
 	EnergyMJ float64   `json:"energy_mj"`
 }
 
-// integral is a figure over time. A billion MiB for a year fit.
+// integral is a figure over time. A billion MiB for a year fits.
 type integral struct {
 	Sum int64 `json:"sum"`
 	Ms  int64 `json:"ms"`
@@ -37,7 +37,7 @@ func (i integral) mean() int64 {
 	return (i.Sum + i.Ms/2) / i.Ms
 }
 
-// cardState is how a card was last seen.
+// cardState is the last known state of a GPU.
 type cardState struct {
 	At               time.Time `json:"at"`
 	PowerW, EnergyMJ int64
@@ -46,15 +46,14 @@ type cardState struct {
 // perWeight is the time that counts once in the histogram.
 const perWeight = 250 * time.Millisecond
 
-// Observe takes over what the cards show. It is made to be registered with the
-// agent's sampler.
+// Observe takes a sample of the GPUs. It is meant to be registered with the agent's sampler.
 func (r *Recorder) Observe(now time.Time, usage []gpu.Usage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range usage {
 		r.observe(now, &usage[i])
 	}
-	// An attempt has been looked at when one of its cards was read.
+	// An attempt has been sampled when one of its GPUs was read.
 	for i := range usage {
 		for _, t := range r.onCard[usage[i].UUID] {
 			t.look(now, cardGap)
@@ -62,7 +61,7 @@ func (r *Recorder) Observe(now time.Time, usage []gpu.Usage) {
 	}
 }
 
-// presence is one attempt on a card at one look.
+// presence is one attempt on a GPU in one sample.
 type presence struct {
 	card *cardTrack
 	util int64 // Unknown when not known
@@ -105,8 +104,8 @@ func (t *track) card(uuid string) *cardTrack {
 	return nil
 }
 
-// usedBy sums what the processes of an attempt use on a card. Where the driver
-// does not tell, what the whole card shows is an attempt's that is alone there.
+// usedBy sums what the processes of an attempt use on a GPU. Where the driver does not report
+// it, the usage of the whole GPU is attributed to an attempt that is alone there.
 func usedBy(u *gpu.Usage, attempt string, alone bool) (mem, util, peak int64) {
 	for _, p := range u.Processes {
 		if p.Attempt != attempt {
@@ -134,9 +133,9 @@ func plus(sum, v int64) int64 {
 	return sum + v
 }
 
-// charge splits what a card used since it was last seen among the attempts on
-// it, by utilization, or evenly when none of them computes. Cards without a
-// counter are taken to have drawn the mean of the power at both ends.
+// charge splits the energy that a GPU has used since the last sample among its attempts, by
+// utilization, or evenly when none computes. GPUs without a counter are assumed to have drawn
+// the mean of the power at both ends.
 func (r *Recorder) charge(now time.Time, u *gpu.Usage, on []presence, began time.Time) {
 	was, known := r.cards[u.UUID]
 	r.cards[u.UUID] = cardState{At: now, PowerW: u.PowerW, EnergyMJ: u.EnergyMJ}
@@ -147,11 +146,11 @@ func (r *Recorder) charge(now time.Time, u *gpu.Usage, on []presence, began time
 	mj := float64(0)
 	switch {
 	case u.EnergyMJ > 0 && was.EnergyMJ > 0 && u.EnergyMJ >= was.EnergyMJ:
-		mj = float64(u.EnergyMJ - was.EnergyMJ) // also through a time when nobody looked
+		mj = float64(u.EnergyMJ - was.EnergyMJ) // even across a time without samples
 	case u.PowerW >= 0 && was.PowerW >= 0 && span <= cardGap:
 		mj = float64(u.PowerW+was.PowerW) / 2 * span.Seconds() * 1000
 	}
-	if began.After(was.At) { // nobody was there before
+	if began.After(was.At) { // the GPU was empty before
 		mj *= now.Sub(began).Seconds() / span.Seconds()
 	}
 	total := int64(0)

@@ -2,16 +2,16 @@ package profile
 
 import "math"
 
-// bins is how many counters a histogram has. The first is of exactly 0, the
-// others divide 1 to 1000 evenly.
+// bins is the number of counters in a histogram. The first counts exactly 0, the others divide
+// 1 to 1000 evenly.
 const bins = 32
 
-// BinMilli is the width of a bin in thousandths: no quantile is further than
-// this from the true one.
+// BinMilli is the width of a bin in thousandths: no quantile is further than this from the true
+// one.
 const BinMilli = (1000 + bins - 2) / (bins - 1)
 
-// histogram counts utilizations of 0 to 1000 thousandths in 64 bytes. When a
-// counter is full all are halved, which keeps their proportions.
+// histogram counts utilizations of 0 to 1000 thousandths in 64 bytes. When a counter is full,
+// all are halved, which keeps their proportions.
 type histogram [bins]uint16
 
 // add counts milli, clamped, weight times.
@@ -29,8 +29,8 @@ func (h *histogram) add(milli, weight int64) {
 	h[i] += uint16(weight)
 }
 
-// quantile returns the value that the given thousandths of what was counted do
-// not pass, 0 when nothing was.
+// quantile returns the value below or at which the given thousandths of the counts lie, 0 if
+// nothing was counted.
 func (h *histogram) quantile(milli int64) int64 {
 	total := int64(0)
 	for _, n := range h {

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// An attempt's memory is looked at often while it is young, when it takes
-	// most of what it will ever take, and every second later; its processes'
-	// I/O, which costs a file each, more seldom still.
+	// An attempt's memory is sampled often while it is young, when it allocates most of what it
+	// will ever need, and every second later; its processes' I/O, which costs one file each,
+	// even less often.
 	youngEvery = 250 * time.Millisecond
 	youngFor   = 10 * time.Second
 	memEvery   = time.Second
 	ioEvery    = 5 * time.Second
-	// enoughSamples of memory make a peak. The kernel's own mark, with the page
-	// cache in it, is the better figure for what was shorter.
+	// enoughSamples of memory make a peak. For anything shorter, the kernel's own high-water
+	// mark, which includes the page cache, is the better figure.
 	enoughSamples = 4
 )
 
@@ -29,8 +29,8 @@ type hostTrack struct {
 	IO      proc.IO `json:"io"`
 }
 
-// Run looks at the attempts until ctx ends, and saves what it saw every few
-// seconds and at its end.
+// Run samples the attempts until ctx ends, and saves the results every few seconds and at its
+// end.
 func (r *Recorder) Run(ctx context.Context) error {
 	saved := time.Now()
 	for {
@@ -53,8 +53,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// due is one attempt that is to be looked at. Its track's meter belongs to the
-// goroutine of Run.
+// due is one attempt to be sampled. Its track's meter belongs to the goroutine of Run.
 type due struct {
 	t       *track
 	count   bool // its I/O, too
@@ -64,8 +63,7 @@ type due struct {
 	counted bool
 }
 
-// sampleHosts looks at whom it is time to look at, and returns when it will be
-// time for the next.
+// sampleHosts samples the attempts that are due, and returns when the next will be.
 func (r *Recorder) sampleHosts(now time.Time) (next time.Time) {
 	next = now.Add(saveEvery)
 	var list []*due
@@ -120,7 +118,7 @@ func (d *due) read(r *Recorder) {
 	var pids []int
 	if meter == nil || d.count {
 		if meter != nil {
-			pids, _ = group.Processes() // none is no news
+			pids, _ = group.Processes() // an error changes nothing
 		} else if pid > 0 {
 			pids = proc.Tree(pid)
 		}
@@ -155,7 +153,7 @@ func resident(pids []int) (int64, error) {
 	return sum, nil
 }
 
-// take keeps one look. The caller holds the recorder's lock.
+// take records one sample. The caller holds the recorder's lock.
 func (t *track) take(now time.Time, d *due) {
 	if d.memErr == nil {
 		t.Host.Peak = max(t.Host.Peak, d.bytes)
@@ -163,7 +161,7 @@ func (t *track) take(now time.Time, d *due) {
 	}
 	if d.count {
 		t.counted = now
-		// Who is gone without having been waited for is missing from a sum.
+		// Processes that ended without being waited for are missing from a sum.
 		t.Host.IO = t.Host.IO.Max(d.io)
 	}
 	if len(t.Cards) == 0 {
@@ -171,8 +169,7 @@ func (t *track) take(now time.Time, d *due) {
 	}
 }
 
-// Looks returns how often the memory of an attempt was looked at, if the last
-// time was after t.
+// Looks returns how often the memory of an attempt was sampled, if the last time was after t.
 func (r *Recorder) Looks(id cluster.AttemptID, t time.Time) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,8 +179,7 @@ func (r *Recorder) Looks(id cluster.AttemptID, t time.Time) int {
 	return 0
 }
 
-// Pid tells the first process of an attempt where it was not known when it
-// began.
+// Pid sets the first process of an attempt if it was unknown when the attempt began.
 func (r *Recorder) Pid(id cluster.AttemptID, pid int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,22 +9,22 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// maxSpans bounds what is kept of an attempt while it runs; the longest count.
+// maxSpans bounds what is kept of a running attempt; the longest spans count.
 const maxSpans = 64
 
-// span is a time in which another attempt lay on a card of this one's.
+// span is a time during which another attempt was on one of this one's GPUs.
 type span struct {
 	With   cluster.AttemptID `json:"with"`
 	FromMs int64             `json:"from_ms"`
-	// ForMs and Milli are set when it is over. Base is what the other had done
-	// on the shared cards when it began.
+	// ForMs and Milli are set when it is over. Base is what the other had done on the shared
+	// GPUs when it began.
 	ForMs int64    `json:"for_ms"`
 	Milli int64    `json:"milli"`
 	Over  bool     `json:"over"`
 	Base  integral `json:"base"`
 }
 
-// meet begins a span of t beside o, unless there is one.
+// meet begins a span between t and o, unless there is one.
 func (r *Recorder) meet(t, o *track) {
 	if t == o || !t.ended.IsZero() || !o.ended.IsZero() || !t.shares(o) ||
 		slices.ContainsFunc(t.Beside, func(s *span) bool { return s.With == o.ID && !s.Over }) {
@@ -38,7 +38,7 @@ func (t *track) shares(o *track) bool {
 	return slices.ContainsFunc(t.Cards, func(c *cardTrack) bool { return o.card(c.UUID) != nil })
 }
 
-// doneWith is what o did so far on the cards that it shares with t.
+// doneWith returns what o has done so far on the GPUs that it shares with t.
 func (o *track) doneWith(t *track) integral {
 	var sum integral
 	for _, c := range o.Cards {
@@ -49,7 +49,7 @@ func (o *track) doneWith(t *track) integral {
 	return sum
 }
 
-// part ends the spans of t, and those of the others beside it.
+// part ends the spans of t, and those of its neighbours with t.
 func (r *Recorder) part(t *track, at time.Time) {
 	for _, s := range t.Beside {
 		t.over(s, r.tracks[s.With], at)
@@ -63,8 +63,7 @@ func (r *Recorder) part(t *track, at time.Time) {
 	}
 }
 
-// over ends one span of t beside o, which is nil when nothing is known of it
-// any more.
+// over ends one span between t and o, which is nil when o is no longer known.
 func (t *track) over(s *span, o *track, at time.Time) {
 	if s.Over {
 		return
@@ -79,8 +78,7 @@ func (t *track) over(s *span, o *track, at time.Time) {
 	}
 }
 
-// dropShortest leaves the n longest of the spans that are over, and every
-// other.
+// dropShortest keeps the n longest of the finished spans, and all others.
 func (t *track) dropShortest(n int) {
 	for len(t.Beside) > n {
 		least := -1
@@ -97,7 +95,7 @@ func (t *track) dropShortest(n int) {
 	}
 }
 
-// addSpans gives the longest times to the profile, in order.
+// addSpans adds the longest spans to the profile, in order.
 func (t *track) addSpans(p *nodev1.Profile) {
 	t.dropShortest(cluster.MaxProfileSpans)
 	slices.SortStableFunc(t.Beside, func(a, b *span) int { return cmp.Compare(a.FromMs, b.FromMs) })

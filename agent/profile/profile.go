@@ -1,7 +1,7 @@
-// Package profile measures the attempts of a node while they run: what they
-// hold and use of their cards, of memory and of storage, what their cards
-// draw, and who lies beside them. It remembers across a restart of the agent
-// what it saw before, and says how long nobody looked.
+// Package profile measures the attempts of a node while they run: what they hold and use of
+// their GPUs, of memory and of storage, what their GPUs draw, and with which attempts they are
+// co-located. It keeps its data across restarts of the agent, and records for how long nothing
+// was measured.
 package profile
 
 import (
@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// cardGap and hostGap are the longest times between two looks that are
-	// taken to have passed as the second shows.
+	// cardGap and hostGap are the longest times between two samples that are assumed to have
+	// passed as the second shows.
 	cardGap = 5 * time.Second
 	hostGap = 10 * time.Second
 )
@@ -34,7 +34,7 @@ type Recorder struct {
 
 	mu     sync.Mutex
 	tracks map[cluster.AttemptID]*track
-	onCard map[string][]*track // those that live, in the order they began
+	onCard map[string][]*track // live attempts, in the order they began
 	cards  map[string]cardState
 }
 
@@ -44,21 +44,21 @@ type Attempt struct {
 	Started time.Time
 	// Cards are the UUIDs of its GPUs.
 	Cards []string
-	// Group is its control group; without one, or where that is not there, PID
-	// and its descendants are measured. PID is 0 when it is not known.
+	// Group is its control group; without one, or if it does not exist, PID and its descendants
+	// are measured. PID is 0 when unknown.
 	Group *cgroup.Group
 	PID   int
 }
 
 // Result is what was measured of an attempt from its start to its end.
 type Result struct {
-	// GPUMemPeakMiB is the most it was seen to hold on one GPU, Milli its mean
-	// utilization of them.
+	// GPUMemPeakMiB is the most that it was seen to hold on one GPU, Milli its mean utilization
+	// of them.
 	GPUMemPeakMiB, Milli int64
-	// HostMemPeak is the most anonymous and shared memory it was seen to hold,
-	// in bytes, 0 when it was looked at too seldom to tell.
+	// HostMemPeak is the most anonymous and shared memory that it was seen to hold, in bytes, 0
+	// if it was sampled too rarely to tell.
 	HostMemPeak int64
-	// Profile is all else. HostHighWaterMib is the caller's to add.
+	// Profile is everything else. The caller adds HostHighWaterMib.
 	Profile *nodev1.Profile
 }
 
@@ -67,13 +67,12 @@ func (r *Result) IO() proc.IO {
 	return proc.IO{Read: r.Profile.ReadBytes, Written: r.Profile.WrittenBytes}
 }
 
-// track is what is kept of one attempt. Fields with names in JSON outlive the
-// agent.
+// track is what is kept of one attempt. Fields with names in JSON outlive the agent.
 type track struct {
 	ID      cluster.AttemptID `json:"id"`
 	Started time.Time         `json:"started"`
-	// Looked is when it was last looked at, SampledMs for how long it was, and
-	// GapMs for how long nobody looked.
+	// Looked is when it was last sampled, SampledMs for how long it was measured, and GapMs for
+	// how long it was not.
 	Looked    time.Time    `json:"looked"`
 	SampledMs int64        `json:"sampled_ms"`
 	GapMs     int64        `json:"gap_ms"`
@@ -83,9 +82,9 @@ type track struct {
 	Beside    []*span      `json:"beside"`
 	More      int          `json:"more"`
 
-	id      string // ID, as providers write it
-	live    bool   // it was begun, by this process
-	resumed bool   // nobody looked between what was saved and now
+	id      string // ID as a string, as providers write it
+	live    bool   // begun, by this process
+	resumed bool   // no samples between what was saved and now
 	ended   time.Time
 	group   *cgroup.Group
 	pid     int
@@ -94,8 +93,7 @@ type track struct {
 	counted time.Time // its I/O
 }
 
-// New returns a recorder that keeps what it saw in the file path, and resumes
-// from there.
+// New returns a recorder that keeps its data in the file path, and resumes from there.
 func New(path string, log *slog.Logger) *Recorder {
 	r := &Recorder{
 		path: path, log: log.With("component", "profile"), wake: make(chan struct{}, 1),
@@ -105,7 +103,7 @@ func New(path string, log *slog.Logger) *Recorder {
 	return r
 }
 
-// Begin starts to measure a, or resumes. Doing so twice changes nothing.
+// Begin begins or resumes measuring a. Repeating it changes nothing.
 func (r *Recorder) Begin(a Attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +133,7 @@ func (r *Recorder) Begin(a Attempt) {
 	}
 }
 
-// look accounts for the time since t was last looked at.
+// look accounts for the time since t was last sampled.
 func (t *track) look(now time.Time, gap time.Duration) {
 	d := now.Sub(t.Looked)
 	if d <= 0 {
@@ -149,8 +147,8 @@ func (t *track) look(now time.Time, gap time.Duration) {
 	t.Looked, t.resumed = now, false
 }
 
-// End returns what was measured of an attempt that ended, nil when nothing is
-// known of it. It may be called again until Forget.
+// End returns what was measured of an ended attempt, nil when it is unknown. It may be called
+// again until Forget.
 func (r *Recorder) End(id cluster.AttemptID, at time.Time) *Result {
 	r.mu.Lock()
 	t := r.tracks[id]
@@ -169,7 +167,7 @@ func (r *Recorder) End(id cluster.AttemptID, at time.Time) *Result {
 	return t.result()
 }
 
-// storageOf asks a group once more, while it is there. Without one it is nothing.
+// storageOf reads a group's counters once more, while it exists. Without one it returns zero.
 func storageOf(g *cgroup.Group) (io proc.IO) {
 	if g != nil {
 		io.Read, io.Written, _ = g.Storage()
@@ -177,7 +175,7 @@ func storageOf(g *cgroup.Group) (io proc.IO) {
 	return io
 }
 
-// close ends the measuring of t, and the times that it lay beside others.
+// close ends the measurement of t, and its spans with others.
 func (r *Recorder) close(t *track, at time.Time) {
 	if !t.ended.IsZero() {
 		return
@@ -194,7 +192,7 @@ func (r *Recorder) close(t *track, at time.Time) {
 		t.meter = nil
 	}
 	if tail := at.Sub(t.Looked); tail > hostGap || tail > 0 && t.resumed {
-		t.GapMs += tail.Milliseconds() // such as that it ended while the agent was away
+		t.GapMs += tail.Milliseconds() // for example it ended while the agent was away
 	}
 	r.part(t, at)
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// saveEvery is how much an agent that is killed forgets at most.
+// saveEvery is the most that a killed agent forgets.
 const saveEvery = 10 * time.Second
 
-// keepFor is how long the file speaks of an attempt that nobody begins again.
+// keepFor is how long the file keeps an attempt that is not begun again.
 const keepFor = 7 * 24 * time.Hour
 
 // saved is the file. It is not synced: jobs do not outlive the machine.
@@ -21,7 +21,7 @@ type saved struct {
 	Cards  map[string]cardState `json:"cards"`
 }
 
-// save writes the file anew. That it cannot be written costs no job anything.
+// save writes a new file. A failure to write it affects no job.
 func (r *Recorder) save() {
 	r.mu.Lock()
 	s := saved{Cards: r.cards}
@@ -53,7 +53,7 @@ func remove(path string) error {
 	return nil
 }
 
-// load resumes from the file. A damaged one is as good as none.
+// load resumes from the file. A damaged one counts as missing.
 func (r *Recorder) load() {
 	data, err := os.ReadFile(r.path)
 	if errors.Is(err, fs.ErrNotExist) {

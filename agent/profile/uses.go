@@ -4,8 +4,8 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// Uses returns what the attempts that run have used of their cards since they
-// began, by attempt. Sums outlive the agent as all that is measured does.
+// Uses returns what the running attempts have used of their GPUs since they began, by attempt.
+// Like all measurements, the sums outlive the agent.
 func (r *Recorder) Uses() []*nodev1.AttemptUse {
 	r.mu.Lock()
 	defer r.mu.Unlock()
