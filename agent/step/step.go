@@ -1,7 +1,6 @@
-// Package step runs the tasks of a job step on one node: a process inside of the
-// job, as its user and in its limits, that starts them and carries what they
-// read, write and get of signals to and from srun. It ends with its tasks, and
-// they with it.
+// Package step runs the tasks of a job step on one node: a process inside the job, with its
+// user and limits, that starts them and carries their input, output and signals to and from
+// srun. It ends with its tasks, and they with it.
 package step
 
 import (
@@ -23,51 +22,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Arg is the first argument of a process that is to be Main.
+// Arg is the first argument of a process that runs Main.
 const Arg = "step-tasks"
 
-// Config says what runs. What may be any bytes travels as such.
+// Config says what to run. Values that may contain any bytes are passed as such.
 type Config struct {
-	// Args is the command, sought in the tasks' PATH.
+	// Args is the command, looked up in the tasks' PATH.
 	Args [][]byte
-	// Env are lines set over this process's own environment.
+	// Env are variables that override this process's own environment.
 	Env [][]byte
-	// Dir is the directory to run in; one that cannot be entered is /tmp, as
-	// under Slurm. "" stays.
+	// Dir is the directory to run in; one that cannot be entered is replaced by /tmp, as in
+	// Slurm. "" means the current one.
 	Dir []byte
-	// Node is the node's name, for what is said to people.
+	// Node is the node's name, for messages.
 	Node  string
 	Tasks []Task
-	// Umask is the file mask, -1 leaves it.
+	// Umask is the file mode mask; -1 leaves it unchanged.
 	Umask int
 }
 
 // Task is one process.
 type Task struct {
-	// Args is the task's own command; without it the step's is run.
+	// Args is the task's own command; empty means the step's.
 	Args [][]byte `json:",omitempty"`
-	// Env are lines set over those of the step.
+	// Env are variables that override those of the step.
 	Env [][]byte
-	// Reads reports whether it is given the input; others read /dev/null.
+	// Reads reports whether it gets the input; others read /dev/null.
 	Reads bool
-	// GPUs are those of the job on the node that it is to see, by their place; nil
-	// is all.
+	// GPUs are the positions of the job's GPUs on the node that it may see; nil means all.
 	GPUs []int `json:",omitempty"`
 }
 
 const (
-	// killWait is the time between SIGTERM and SIGKILL for tasks whose srun is
-	// gone.
+	// killWait is the time between SIGTERM and SIGKILL for tasks whose srun has gone.
 	killWait = 5 * time.Second
-	// drainIdle is how long outputs may pause after their task has ended: what it
-	// left behind may keep them open.
+	// drainIdle is how long outputs may pause after their task has ended: what it left behind
+	// may keep them open.
 	drainIdle = 500 * time.Millisecond
 )
 
-// Main runs a step whose frames come on stdin and go to stdout, and returns the
-// exit code of the process, which says nothing of the tasks'.
+// Main runs a step whose frames arrive on stdin and are sent to stdout, and returns the exit
+// code of the process, which says nothing about the tasks'.
 func Main(stdin io.Reader, stdout, stderr io.Writer) int {
-	// A child gets SIGKILL when the thread that made it ends.
+	// A child gets SIGKILL when the thread that created it ends.
 	runtime.LockOSThread()
 	f, err := Read(stdin)
 	var cfg Config
@@ -90,7 +87,7 @@ type runner struct {
 	prog  string
 	tasks []*task
 
-	mu   sync.Mutex // of each task's running
+	mu   sync.Mutex // guards each task's running
 	wait sync.WaitGroup
 }
 
@@ -121,8 +118,8 @@ func (s *runner) run(control io.Reader) {
 	passing.Wait()
 }
 
-// pass gives the tasks the signals that this process gets: input that nobody
-// reads does not hold them up.
+// pass forwards the signals that this process receives to the tasks: input that is not read
+// does not delay them.
 func (s *runner) pass(signals <-chan os.Signal, over <-chan struct{}) {
 	for {
 		select {
@@ -136,15 +133,15 @@ func (s *runner) pass(signals <-chan os.Signal, over <-chan struct{}) {
 	}
 }
 
-// words tells people what happens here.
+// words sends a message for the user.
 func (s *runner) words(format string, args ...any) {
 	s.send(Frame{Kind: Words, Data: fmt.Appendf(nil, "slurmstepd-%s: error: %s\n", s.cfg.Node, fmt.Sprintf(format, args...))})
 }
 
-// send drops what nobody hears any more: control sees that srun is gone.
+// send ignores errors: control notices when srun has gone.
 func (s *runner) send(f Frame) { _ = s.out.Write(f) }
 
-// prepare settles what all tasks have in common.
+// prepare sets up what all tasks have in common.
 func (s *runner) prepare() {
 	s.env = overlay(os.Environ(), s.cfg.Env)
 	if s.cfg.Umask >= 0 {

@@ -8,12 +8,11 @@ import (
 	"sync"
 )
 
-// Kind says what a frame between srun and the tasks of a node is.
+// Kind is the kind of a frame between srun and the tasks of a node.
 type Kind byte
 
-// The kinds of frames. To the node: first Begin, whose data is a Config in JSON,
-// then the rest in any order. From the node: what each task writes, and last how
-// it ended.
+// The kinds of frames. To the node: first Begin, whose data is a Config in JSON, then the
+// others in any order. From the node: what each task writes, and finally how it ended.
 const (
 	Begin    Kind = 'b'
 	Input    Kind = 'i' // for all tasks that read it
@@ -21,11 +20,11 @@ const (
 	Signal   Kind = 's' // its number, one byte
 	Stdout   Kind = 'o'
 	Stderr   Kind = 'e'
-	Words    Kind = 'w' // of the node itself, for people
-	Exit     Kind = 'x' // code, signal and whether it left a core, a byte each
+	Words    Kind = 'w' // a message of the node itself
+	Exit     Kind = 'x' // code, signal and whether it dumped core, a byte each
 )
 
-// MaxData bounds the data of a frame but for Begin's, which may have maxBegin.
+// MaxData bounds the data of a frame, except that of Begin, which may have maxBegin.
 const (
 	MaxData  = 31 << 10
 	maxBegin = 8 << 20
@@ -44,7 +43,7 @@ type Writer struct {
 	w  io.Writer
 }
 
-// NewWriter makes a Writer.
+// NewWriter returns a Writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
 // Write writes one frame.
@@ -60,10 +59,10 @@ func (w *Writer) Write(f Frame) error {
 	return err
 }
 
-// errFrame says that what came is no frame.
+// errFrame says that the data received is no frame.
 var errFrame = errors.New("step: damaged frame")
 
-// Read reads one frame; io.EOF between two is the end.
+// Read reads one frame; io.EOF between frames is the end.
 func Read(r io.Reader) (Frame, error) {
 	var head [9]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
