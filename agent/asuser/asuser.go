@@ -1,5 +1,5 @@
-// Package asuser runs file operations with a user's own rights, so that a
-// root daemon cannot be led by links and a home on NFS with root_squash works.
+// Package asuser performs file operations with a user's own rights, so that links cannot
+// mislead a root daemon and a home on NFS with root_squash works.
 package asuser
 
 import (
@@ -11,16 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ID is the user to be.
+// ID is the user to act as.
 type ID struct {
 	UID, GID uint32
 	Groups   []uint32
 }
 
-// Do calls f on an OS thread whose file system identity is id: what f opens,
-// it opens with the user's rights. Only f itself runs so, not the goroutines
-// it starts. Without root, Do just calls f. When the thread cannot be made
-// root again it is thrown away.
+// Do calls f on an OS thread whose file system identity is id: what f opens, it opens with the
+// user's rights. This applies only to f itself, not to the goroutines that it starts. Without
+// root, Do just calls f. If the thread cannot be made root again, it is discarded.
 func Do(id ID, f func() error) error {
 	if os.Getuid() != 0 {
 		return f()
@@ -38,8 +37,8 @@ func Do(id ID, f func() error) error {
 	return <-done
 }
 
-// become changes this thread alone: the C library's and Go's own calls would
-// change the whole process.
+// become changes only this thread: the calls of the C library and of Go would change the whole
+// process.
 func become(id ID) error {
 	groups := id.Groups
 	if len(groups) == 0 {
@@ -55,8 +54,8 @@ func become(id ID) error {
 	if err := unix.Setfsuid(int(id.UID)); err != nil {
 		return fmt.Errorf("set file system uid: %w", err)
 	}
-	// Neither reports a failure; another call returns what holds. An id of all
-	// ones means "no change" and would leave root's.
+	// Neither reports a failure; another call returns the actual value. An id of all ones means
+	// "no change" and would keep root's.
 	if got, err := unix.SetfsgidRetGid(-1); err != nil || got != int(id.GID) {
 		return fmt.Errorf("file system gid is %d, want %d (%v)", got, id.GID, err)
 	}

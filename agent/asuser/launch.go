@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 )
 
-// Files are what a job's first process gets as its standard files. Out and
-// Err are one *os.File when their paths are equal.
+// Files are the standard files of a job's first process. Out and Err are one *os.File when
+// their paths are equal.
 type Files struct{ In, Out, Err *os.File }
 
 // Close closes what is open.
@@ -28,12 +28,12 @@ func (f *Files) Close() {
 	}
 }
 
-// User is the identity of a launch.
+// User returns the identity of a launch.
 func User(l *launch.Launch) ID { return ID{UID: l.UID, GID: l.GID, Groups: l.Groups} }
 
-// OpenOutputs opens the output files of l for appending, emptied if it says so,
-// and makes them where they are missing. Call it inside Do, or as the user. Errors that no retry
-// mends are *launch.Error, here and below.
+// OpenOutputs opens the output files of l for appending, truncated if it says so, and creates
+// missing ones. Call it inside Do, or as the user. Errors that no retry fixes are
+// *launch.Error, here and below.
 func OpenOutputs(l *launch.Launch) (*Files, error) {
 	out, err := openOutput(l, l.Stdout)
 	if err != nil {
@@ -76,8 +76,8 @@ func openOutput(l *launch.Launch, path string) (*os.File, error) {
 	return f, nil
 }
 
-// openPlain opens without waiting, so that a FIFO that nobody reads is an
-// error and not a wait for ever, and then has reads and writes wait.
+// openPlain opens without blocking, so that a FIFO without a reader is an error and not an
+// endless wait, and then makes reads and writes blocking.
 func openPlain(path string, flags int) (*os.File, error) {
 	fd, err := openFD(path, flags)
 	if err != nil {
@@ -89,12 +89,12 @@ func openPlain(path string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// barred are directories under which a path means another thing to the job
-// than to us, such as /proc/self/fd.
+// barred are directories below which a path means something else to the job than to us, such as
+// /proc/self/fd.
 var barred = []string{"/proc", "/sys", "/dev"}
 
-// CheckDir reports whether the user may work in the directory of l, which is a
-// path of the node. Call it inside Do.
+// CheckDir reports whether the user may work in the directory of l, which is a path on the
+// node. Call it inside Do.
 func CheckDir(l *launch.Launch) error {
 	fail := func(err error) error { return &launch.Error{Code: 125, Reason: "WORKDIR", Err: err} }
 	real, err := realPath(l.Dir)
@@ -121,7 +121,7 @@ func CheckDir(l *launch.Launch) error {
 	return nil
 }
 
-// realPath is the name that the kernel has for a directory, with no link in it.
+// realPath returns the kernel's name for a directory, free of links.
 func realPath(dir string) (string, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -131,16 +131,14 @@ func realPath(dir string) (string, error) {
 	return name, errors.Join(err, unix.Close(fd))
 }
 
-// mayExecute asks with the thread's file system identity. The kernel's
-// faccessat2 knows AT_EACCESS since 5.8, where it means that identity; before
-// that, execve and chdir are what tells.
+// mayExecute checks with the thread's file system identity. Since 5.8, AT_EACCESS of the
+// kernel's faccessat2 refers to that identity; before that, only execve and chdir tell.
 func mayExecute(path string) bool {
 	err := unix.Faccessat2(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS)
 	return err == nil || errors.Is(err, syscall.ENOSYS)
 }
 
-// LookPath finds the program of l on the node in the job's own PATH. Call it
-// inside Do.
+// LookPath finds the program of l on the node in the job's own PATH. Call it inside Do.
 func LookPath(l *launch.Launch) (string, error) {
 	name := l.Args[0]
 	if strings.Contains(name, "/") {
@@ -188,9 +186,8 @@ func LookPath(l *launch.Launch) (string, error) {
 	return "", &launch.Error{Code: 127, Reason: "COMMAND", Err: fmt.Errorf("%s: command not found", name)}
 }
 
-// ExecError speaks of an error of execve as a shell does: 127 for a program
-// that is not there, 126 for one that cannot run. Others are returned wrapped,
-// since they may pass.
+// ExecError converts an error of execve as a shell does: 127 for a program that does not exist,
+// 126 for one that cannot run. It returns others wrapped, since they may be transient.
 func ExecError(prog string, err error) error {
 	code := 126
 	switch {

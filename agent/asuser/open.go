@@ -8,15 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrProc says that a path leads into or over /proc, which shows us and not the
-// user: /proc/self is this process to whatever opens it, and a link below it
-// leads past every directory that the user may not enter, to files that are
-// open here for others.
+// ErrProc says that a path leads into or through /proc, which describes us and not the user:
+// /proc/self is this process to whatever opens it, and a link below it bypasses every directory
+// that the user may not enter, to files that are open here for others.
 var ErrProc = errors.New("leads over /proc, or over too many links; name the file itself")
 
-// Open opens a path that a user chose. It never waits, as it would for a FIFO,
-// follows links where the user may go, and no link of /proc, even if one of
-// the user's leads there. Call it inside Do, or as the user.
+// Open opens a path chosen by a user. It never blocks, as it would for a FIFO, and follows
+// links where the user may go, but no link of /proc, even if one of the user's links leads
+// there. Call it inside Do, or as the user.
 func Open(path string, flags int) (*os.File, error) {
 	fd, err := openFD(path, flags)
 	if err != nil {
@@ -27,7 +26,7 @@ func Open(path string, flags int) (*os.File, error) {
 
 func openFD(path string, flags int) (int, error) {
 	fd, err := openNoMagic(path, flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // EPERM is some sandboxes' word for it
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // some sandboxes return EPERM instead
 		fd, err = openTwice(path, flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
 	}
 	if errors.Is(err, unix.ELOOP) {
@@ -46,12 +45,12 @@ func openFD(path string, flags int) (int, error) {
 	return fd, nil
 }
 
-// ErrKernel says that a file is not stored anywhere, but is a way to the kernel.
+// ErrKernel says that a file is not stored anywhere, but is an interface of the kernel.
 var ErrKernel = errors.New("lies on a file system that controls the kernel, such as /sys; name a file elsewhere")
 
-// special refuses files by which the kernel is asked or told something. What may
-// be written there it decides by who opened the file, too: a process that holds a
-// descriptor from us, who are root, would do more than its user may.
+// special rejects files that are interfaces of the kernel. What may be written there depends
+// also on who opened the file: a process with a descriptor from us, who are root, could do more
+// than its user may.
 func special(st *unix.Statfs_t) error {
 	switch int64(st.Type) {
 	case unix.PROC_SUPER_MAGIC:
@@ -79,9 +78,8 @@ func openNoMagic(path string, flags int) (int, error) {
 	})
 }
 
-// openTwice is openNoMagic before Linux 5.6: what was opened must be found again
-// under the name that the kernel has for it. A file that is renamed meanwhile is
-// an error.
+// openTwice is openNoMagic before Linux 5.6: what was opened must be found again under the
+// kernel's name for it. A file that is renamed meanwhile is an error.
 func openTwice(path string, flags int) (int, error) {
 	fd, err := unix.Open(path, flags&^unix.O_TRUNC, mode(flags))
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenPath opens a file or directory by an absolute path for naming it only
-// (O_PATH), and follows no link, neither at its end nor on the way: each
-// component is opened from the one before it. openat2's RESOLVE_NO_SYMLINKS
-// does the same in one call, but not before Linux 5.6. Call it inside Do.
+// OpenPath opens a file or directory by an absolute path only as a reference (O_PATH), and
+// follows no link, neither at its end nor on the way: each component is opened relative to the
+// previous one. openat2's RESOLVE_NO_SYMLINKS does the same in one call, but only since Linux
+// 5.6. Call it inside Do.
 func OpenPath(name string) (*os.File, error) {
 	if !path.IsAbs(name) {
 		return nil, fmt.Errorf("%s is not an absolute path", name)
@@ -44,7 +44,7 @@ func OpenPath(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path.Clean(name)), nil
 }
 
-// ErrLink says that a path leads over a symbolic link.
+// ErrLink says that a path contains a symbolic link.
 var ErrLink = errors.New("is a symbolic link, which is not followed; name the path that it leads to")
 
 func notLink(fd int) error {

@@ -11,12 +11,12 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 )
 
-// tailTimeout bounds how long Tail waits for a file system that hangs.
+// tailTimeout bounds how long Tail waits for a hanging file system.
 const tailTimeout = 5 * time.Second
 
-// Tail returns the last n bytes of a plain file, read with the rights of the
-// user of l: a link leads where that user may go and no further. What hangs is
-// given up after 5 s; its goroutine ends when the file system answers.
+// Tail returns the last n bytes of a regular file, read with the rights of the user of l: links
+// work only where that user may go. It gives up on a hanging file after 5 s; its goroutine ends
+// when the file system answers.
 func Tail(ctx context.Context, l *launch.Launch, path string, n int64) ([]byte, error) {
 	type result struct {
 		tail []byte
@@ -41,8 +41,7 @@ func Tail(ctx context.Context, l *launch.Launch, path string, n int64) ([]byte, 
 	}
 }
 
-// tailOf reads the end of a plain file. A pipe or a device in its place is not
-// waited for.
+// tailOf reads the end of a regular file. It does not wait for a pipe or a device in its place.
 func tailOf(path string, n int64) ([]byte, error) {
 	f, err := Open(path, os.O_RDONLY)
 	if err != nil {
