@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// Check reports whether a program may run as root before and after every job:
-// an absolute path without links to a plain file that may be executed, which
-// only root can change or replace. Outside of root it must be the caller's.
+// Check reports whether a program may run as root before and after every job: an absolute path
+// without links to a regular executable file, which only root can change or replace. Without
+// root it must be the caller's.
 func Check(program string) error {
 	if !filepath.IsAbs(program) || filepath.Clean(program) != program || program == "/" {
 		return fmt.Errorf("hook %q: want an absolute path without '..', '.' or double slashes", program)
@@ -47,7 +47,7 @@ func trusted(p string, st fs.FileInfo, program bool) error {
 	if sys.Uid != 0 && int(sys.Uid) != os.Geteuid() {
 		return fmt.Errorf("%s belongs to uid %d, who could have root run anything; run: chown root %s", p, sys.Uid, p)
 	}
-	// In a sticky directory nobody replaces what is another's.
+	// In a sticky directory, users cannot replace what belongs to others.
 	if mode.Perm()&0o022 != 0 && (program || mode&fs.ModeSticky == 0) {
 		return fmt.Errorf("%s may be written by others (mode %04o), who could have root run anything; run: chmod go-w %s", p, mode.Perm(), p)
 	}

@@ -1,11 +1,10 @@
-// Package hooks runs an operator's programs before and after each attempt of a
-// job on a node, as root: a prolog that prepares the node, an epilog that
-// clears it up.
+// Package hooks runs an operator's programs before and after each attempt of a job on a node,
+// as root: a prolog that prepares the node, and an epilog that cleans it up.
 //
-// A hook gets a fixed environment with nothing of the user's in it, and the
-// job as JSON on its standard input. It has a deadline, its output goes to the
-// agent's log, and what it leaves running is killed. A hook that an agent was
-// killed in the middle of runs again: hooks must be idempotent.
+// A hook gets a fixed environment with nothing of the user's in it, and the job as JSON on its
+// standard input. It has a deadline, its output goes to the agent's log, and what it leaves
+// running is killed. A hook during which the agent was killed runs again: hooks must be
+// idempotent.
 package hooks
 
 import (
@@ -33,8 +32,8 @@ type Config struct {
 	Prolog, Epilog string
 	// Timeout is how long one run may take.
 	Timeout time.Duration
-	// CgroupParent is the control group below which each run gets its own; it
-	// is told from a job's by its name.
+	// CgroupParent is the control group below which each run gets its own, whose name differs
+	// from that of a job's.
 	CgroupParent string
 	Log          *slog.Logger
 }
@@ -46,15 +45,15 @@ type Runner struct {
 	noCaps error // why there are no control groups
 }
 
-// Bounds of what is kept of a hook's output.
+// Limits on what is kept of a hook's output.
 const (
 	maxOutput = 64 << 10
 	maxLines  = 100
 	maxLine   = 1000
 )
 
-// Open checks the programs. Without control groups, what a hook leaves behind
-// in a session of its own is not found.
+// Open checks the programs. Without control groups, it cannot find what a hook leaves behind in
+// a session of its own.
 func Open(cfg Config) (*Runner, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -114,7 +113,7 @@ func (r *Runner) Run(ctx context.Context, k Kind, job *Job) error {
 	return err
 }
 
-// logLines logs what a hook said, bounded, and returns the last line.
+// logLines logs a hook's output, bounded, and returns the last line.
 func logLines(ctx context.Context, log *slog.Logger, out string) (last string) {
 	n := 0
 	for line := range strings.Lines(out) {
@@ -136,12 +135,11 @@ func logLines(ctx context.Context, log *slog.Logger, out string) (last string) {
 	return last
 }
 
-// gate is run in the hook's place until its process is in its control group:
-// it waits for a line, and becomes the hook. An agent that dies meanwhile
-// leaves nothing running.
+// gate runs in the hook's place until its process is in its control group: it waits for a line,
+// and then execs the hook. If the agent dies meanwhile, nothing is left running.
 const gate = `read go <&3 || exit 125; exec 3<&-; exec "$0"`
 
-// run starts a program and waits for its end and that of all it started.
+// run starts a program and waits until it and everything that it started have ended.
 func (r *Runner) run(ctx context.Context, prog string, env []string, input []byte, name string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.Timeout, errTimeout)
 	defer cancel()
@@ -192,7 +190,7 @@ var errTimeout = errors.New("hook timed out")
 func verdict(ctx context.Context, prog string, err error, limit time.Duration) error {
 	var exit *exec.ExitError
 	switch {
-	case errors.Is(err, exec.ErrWaitDelay): // it ended well, and something it left held its output open
+	case errors.Is(err, exec.ErrWaitDelay): // it succeeded, and something that it left held its output open
 		return nil
 	case err == nil:
 		return nil
@@ -206,8 +204,8 @@ func verdict(ctx context.Context, prog string, err error, limit time.Duration) e
 	return fmt.Errorf("%s: %w", prog, err)
 }
 
-// group makes the control group of a run, empty of what a run left that an
-// agent was killed in; nil without control groups.
+// group creates the control group of a run, emptied of what a run left during which the agent
+// was killed; nil without control groups.
 func (r *Runner) group(name string) (*cgroup.Group, error) {
 	if r.noCaps != nil {
 		return nil, nil
@@ -219,10 +217,9 @@ func (r *Runner) group(name string) (*cgroup.Group, error) {
 	return g, nil
 }
 
-// kill ends a hook and all it started. By then the hook may have ended and its
-// number may be another process's, or another group's: with a control group
-// nothing is done by number. Without one, as outside of root, there is no other
-// way, and nobody else's to hit.
+// kill kills a hook and everything that it started. By then the hook may have ended and its pid
+// may be another process's, or another group's: with a control group, no pid is used. Without
+// one, as when not root, there is no other way, and no other user's process to hit.
 func (r *Runner) kill(hook *os.Process, g *cgroup.Group) {
 	var err error
 	if g == nil {
@@ -237,8 +234,8 @@ func (r *Runner) kill(hook *os.Process, g *cgroup.Group) {
 	}
 }
 
-// environment is all that a hook is told beside the JSON: nothing of it is the
-// user's but the names of job and user.
+// environment returns all that a hook is told besides the JSON: nothing in it is the user's but
+// the names of job and user.
 func environment(k Kind, j *Job) []string {
 	var uuids []string
 	for _, g := range j.GPUs {
@@ -263,7 +260,7 @@ func environment(k Kind, j *Job) []string {
 	return env
 }
 
-// head keeps the first bytes of what is written to it.
+// head keeps the first bytes written to it.
 type head struct {
 	buf  bytes.Buffer
 	most int
@@ -275,5 +272,5 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what was kept.
+// String returns what was kept.
 func (h *head) String() string { return h.buf.String() }

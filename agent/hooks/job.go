@@ -5,11 +5,11 @@ type Kind string
 
 // The hooks of a node.
 const (
-	Prolog Kind = "prolog" // before an attempt is made
+	Prolog Kind = "prolog" // before an attempt is created
 	Epilog Kind = "epilog" // after its processes have ended
 )
 
-// Job is what a hook is told of a job, in JSON.
+// Job is what a hook is told about a job, in JSON.
 type Job struct {
 	Hook     Kind   `json:"hook"`
 	Job      uint64 `json:"job_id"`
@@ -20,18 +20,17 @@ type Job struct {
 	GID      uint32 `json:"gid"`
 	Node     string `json:"node"`
 	Restarts uint32 `json:"restart_count"`
-	// Partition is "" where there are none, Image for a job on the node's own
-	// files.
+	// Partition is "" where there are none, Image for a host job.
 	Partition string `json:"partition"`
 	Image     string `json:"image"`
 	GPUs      []GPU  `json:"gpus"`
 	CPUMilli  int64  `json:"cpu_milli"`
 	MemMiB    int64  `json:"mem_mib"`
-	// End is there in an epilog.
+	// End is set in an epilog.
 	End *End `json:"end,omitempty"`
 }
 
-// GPU is a job's share of a card.
+// GPU is a job's share of a GPU.
 type GPU struct {
 	UUID      string `json:"uuid"`
 	MemMiB    int64  `json:"mem_mib"`
