@@ -1,6 +1,6 @@
-// Package tunnel carries connections from a user's machine to a socket inside of
-// a job, many over one stream of bytes: the stream is that of a command which
-// runs in the job, as its user and in its network, and dials.
+// Package tunnel carries connections from a user's machine to a socket inside a job, many over
+// one byte stream: the stream belongs to a command that runs in the job, with its user and
+// network, and dials.
 package tunnel
 
 import (
@@ -18,29 +18,29 @@ import (
 	"github.com/berth-scheduler/berth/agent/step"
 )
 
-// Arg is the first argument of a process that is to be Main.
+// Arg is the first argument of a process that runs Main.
 const Arg = "job-tunnel"
 
-// What a frame says of the connection that its Task numbers.
+// What a frame says about the connection whose number is its Task.
 const (
 	opened step.Kind = 'n'
 	data   step.Kind = 'd'
 	end    step.Kind = 'z' // nothing more comes from that side
 	gone   step.Kind = 'x' // it is over, for both sides
-	room   step.Kind = 'r' // how many bytes were taken, four bytes
+	room   step.Kind = 'r' // how many bytes were consumed, four bytes
 )
 
 const (
-	// window is how much of one connection may be on the way: one that nobody
-	// reads holds up no other.
+	// window is how much data of one connection may be in transit: one that is not read delays
+	// no other.
 	window = 256 << 10
 	// maxConns bounds the connections of one tunnel.
 	maxConns = 512
 	dialWait = 10 * time.Second
 )
 
-// Target says what a job's socket is called: an absolute path, or a port of the
-// job's own loopback address.
+// Target resolves the name of a job's socket: an absolute path, or a port on the job's own
+// loopback address.
 func Target(text string) (network, address string, err error) {
 	if strings.HasPrefix(text, "/") {
 		return "unix", text, nil
@@ -51,8 +51,8 @@ func Target(text string) (network, address string, err error) {
 	return "", "", fmt.Errorf("%q: want the absolute path of a socket, or a port from 1 to 65535", text)
 }
 
-// Main is the end in the job: it dials what args name for each connection that
-// stdin brings, until that ends. It returns the exit code of the process.
+// Main is the end in the job: it dials what args name for each connection that stdin brings,
+// until that ends. It returns the exit code of the process.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	err := errors.New("started with the wrong arguments")
 	var network, address string
@@ -75,10 +75,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// Carry is the user's end: it has each connection that comes answered in the
-// job, over a stream to its Main, until the stream ends. It returns nil when the
-// other side ended it; connections that were open are closed. Who cancels must
-// see to it that the stream ends.
+// Carry is the user's end: it has each incoming connection answered in the job, over a stream
+// to its Main, until the stream ends. It returns nil when the other side ended it, and closes
+// open connections. A caller that cancels must make sure that the stream ends.
 func Carry(conns <-chan net.Conn, from io.Reader, to io.Writer) error {
 	m := newMux(to)
 	done := make(chan error, 1)
@@ -93,7 +92,7 @@ func Carry(conns <-chan net.Conn, from io.Reader, to io.Writer) error {
 				c.serve(nc)
 			}
 			if !m.add(no, open) {
-				_ = nc.Close() // nothing was said on it
+				_ = nc.Close() // nothing was sent on it
 				continue
 			}
 			no++
@@ -119,12 +118,11 @@ func newMux(to io.Writer) *mux {
 	return m
 }
 
-// send drops what nobody hears any more: whoever reads sees that the stream has
-// ended.
+// send ignores errors: the reader notices that the stream has ended.
 func (m *mux) send(f step.Frame) { _ = m.out.Write(f) }
 
-// add makes a connection and has serve run for it, in a goroutine of serving. It
-// returns false when there are too many, it is there, or the stream has ended.
+// add creates a connection and has serve run for it, in a goroutine of serving. It returns
+// false when there are too many, it exists already, or the stream has ended.
 func (m *mux) add(no uint32, serve func(*conn)) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,8 +135,7 @@ func (m *mux) add(no uint32, serve func(*conn)) bool {
 	return true
 }
 
-// end closes all connections and waits for their goroutines: none is added any
-// more.
+// end closes all connections and waits for their goroutines: none is added any more.
 func (m *mux) end() {
 	m.mu.Lock()
 	m.stop()
@@ -152,7 +149,7 @@ func (m *mux) find(no uint32) *conn {
 	return m.conns[no]
 }
 
-// run does what frames say until they end.
+// run handles frames until they end.
 func (m *mux) run(from io.Reader) error {
 	defer m.end()
 	for {
@@ -167,7 +164,7 @@ func (m *mux) run(from io.Reader) error {
 	}
 }
 
-// frame never waits: what cannot be passed on at once is kept, a window at most.
+// frame never blocks: what cannot be passed on at once is kept, at most one window.
 func (m *mux) frame(f step.Frame) {
 	if f.Kind == opened {
 		if m.dial == nil {
@@ -180,14 +177,14 @@ func (m *mux) frame(f step.Frame) {
 	}
 	c := m.find(f.Task)
 	if c == nil {
-		return // it ended here meanwhile
+		return // it has ended here meanwhile
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch f.Kind {
 	case data:
 		if c.held += len(f.Data); c.held > window {
-			c.over = true // no end of ours sends so much
+			c.over = true // our own end never sends that much
 		}
 		c.queue = append(c.queue, f.Data)
 	case end:
@@ -208,17 +205,17 @@ type conn struct {
 	no uint32
 
 	mu sync.Mutex
-	// news is closed and made anew when anything below changes.
+	// news is closed and recreated when anything below changes.
 	news  chan struct{}
-	queue [][]byte // from the other end, held bytes that are not taken
+	queue [][]byte // from the other end, held bytes not yet consumed
 	held  int
-	ended bool // and nothing more comes from there
-	room  int  // how much the other end takes
+	ended bool // nothing more comes from there
+	room  int  // how much the other end accepts
 	over  bool
-	told  bool // of the end by the other one
+	told  bool // the other end has announced its end
 }
 
-// changed wakes who waits for news. The caller holds c.mu.
+// changed wakes everything that waits for news. The caller holds c.mu.
 func (c *conn) changed() {
 	close(c.news)
 	c.news = make(chan struct{})
@@ -234,7 +231,7 @@ func (c *conn) answer() {
 	c.serve(nc)
 }
 
-// leave forgets the connection, and tells the other end unless that knows.
+// leave forgets the connection, and tells the other end unless it knows.
 func (c *conn) leave() {
 	c.mu.Lock()
 	told := c.told
@@ -247,7 +244,7 @@ func (c *conn) leave() {
 	}
 }
 
-// serve carries both ways until both sides have ended, or one is gone.
+// serve transfers both ways until both sides have ended, or one is gone.
 func (c *conn) serve(nc net.Conn) {
 	defer c.leave()
 	defer nc.Close()
@@ -265,7 +262,7 @@ func (c *conn) serve(nc net.Conn) {
 	up.Wait()
 }
 
-// end makes both directions stop.
+// end stops both directions.
 func (c *conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,7 +270,7 @@ func (c *conn) end() {
 	c.changed()
 }
 
-// up sends what nc says; false when nc is no good any more.
+// up sends what nc sends; false when nc is no longer usable.
 func (c *conn) up(nc net.Conn) bool {
 	buf := make([]byte, step.MaxData)
 	for {
@@ -298,8 +295,8 @@ func (c *conn) up(nc net.Conn) bool {
 	}
 }
 
-// space waits until the other end takes something, and returns how much of most;
-// 0 when the connection is over.
+// space waits until the other end accepts data, and returns how much, up to most; 0 when the
+// connection is over.
 func (c *conn) space(most int) int {
 	for {
 		c.mu.Lock()
@@ -319,8 +316,8 @@ func (c *conn) space(most int) int {
 	}
 }
 
-// down gives nc what the other end says; false when nc is no good any more, or
-// the connection is over.
+// down passes the other end's data to nc; false when nc is no longer usable, or the connection
+// is over.
 func (c *conn) down(nc net.Conn) bool {
 	for {
 		c.mu.Lock()
