@@ -1,5 +1,5 @@
-// Package members has a node tell the cluster by gossip that it is there, and how full
-// its GPUs are, and has it find the coordinators.
+// Package members makes a node announce itself and the load of its GPUs to the cluster by
+// gossip, and find the coordinators.
 package members
 
 import (
@@ -28,20 +28,19 @@ import (
 const (
 	rejoinEvery  = 30 * time.Second
 	leaveTimeout = time.Second
-	// sayNews is how soon after the last message the next one tells what changed,
-	// sayAgain how soon one tells that nothing did. Each nodesPerDelay members make
-	// both longer by themselves, but for what strays hold.
+	// sayNews is the shortest time between a message and the next with news, sayAgain between
+	// messages without. Both grow with each nodesPerDelay members, except for what strays hold.
 	sayNews       = time.Second
 	sayAgain      = 5 * time.Second
 	nodesPerDelay = 500
-	// helpers is how many other members pass a message on, for the case that this
-	// node does not reach the leader.
+	// helpers is how many other members pass a message on, in case this node cannot reach the
+	// leader.
 	helpers = 2
 	keySize = 32
 )
 
-// Config is what gossip needs. Key is 32 bytes (AES-256); Join lists
-// the coordinators' gossip addresses.
+// Config is what gossip needs. Key is 32 bytes (AES-256); Join lists the coordinators' gossip
+// addresses.
 type Config struct {
 	Node   cluster.NodeID
 	BootID string
@@ -51,22 +50,22 @@ type Config struct {
 	Key      []byte
 	Join     []string
 	Log      *slog.Logger
-	// Transport carries the packets; nil is the network. It is for tests.
+	// Transport carries the packets; nil means the network. It is for tests.
 	Transport memberlist.Transport
 }
 
-// Members tells the cluster by gossip that this node is there and how full
-// its GPUs are. It is a hint: nothing is placed or ended because of it.
+// Members announces this node and the load of its GPUs to the cluster by gossip. It is a hint:
+// nothing is placed or ended because of it.
 type Members struct {
 	cfg    Config
-	list   atomic.Pointer[memberlist.Memberlist] // nil until it was made
+	list   atomic.Pointer[memberlist.Memberlist] // nil until it is created
 	meta   []byte
 	key    []byte
-	passes *rate.Limiter // what is passed on for others
+	passes *rate.Limiter // limits what is passed on for others
 	roster roster.Roster
 
 	mu   sync.Mutex
-	gpus []gossip.GPU // what they showed last
+	gpus []gossip.GPU // their last usage
 	said gossip.Capacity
 	sent time.Time
 }
@@ -101,7 +100,7 @@ func Open(cfg Config) (*Members, error) {
 	return m, nil
 }
 
-// name is what this member is called.
+// name returns the name of this member.
 func (m *Members) name() string { return gossip.RoleAgent.String() + "." + string(m.cfg.Node) }
 
 func splitAddr(addr string) (host string, port int, err error) {
@@ -113,8 +112,8 @@ func splitAddr(addr string) (host string, port int, err error) {
 	return host, port, err
 }
 
-// Run joins the coordinators, and joins them again every 30 s: after a long
-// partition both sides have forgotten each other. It leaves when ctx ends.
+// Run joins the coordinators, and joins them again every 30 s: after a long partition both
+// sides have forgotten each other. It leaves when ctx ends.
 func (m *Members) Run(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -148,18 +147,18 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// pace is what becomes of d in a cluster of this size.
+// pace scales d to the size of the cluster.
 func (m *Members) pace(d time.Duration) time.Duration {
 	return d * time.Duration(1+m.list.Load().NumMembers()/nodesPerDelay)
 }
 
-// Key is with what this process signs what it says. Who knows it is believed, so
-// it is told to the leader alone.
+// Key returns the key with which this process signs its messages. Whoever has it is believed,
+// so only the leader is told.
 func (m *Members) Key() []byte { return m.key }
 
-// Observe takes over what the cards show, and tells the coordinators when it
-// changed, the more rarely the larger the cluster is. What strays hold is told
-// within a second however large it is: until the leader knows, it gives that away.
+// Observe takes the usage of the GPUs, and tells the coordinators about changes, less often the
+// larger the cluster is. What strays hold is reported within a second whatever the size: until
+// the leader knows, it gives that memory away.
 func (m *Members) Observe(gpus []gossip.GPU) {
 	gpus = gpus[:min(len(gpus), gossip.MaxGPUs)]
 	m.mu.Lock()
@@ -174,7 +173,7 @@ func (m *Members) Observe(gpus []gossip.GPU) {
 	}
 }
 
-// again tells what was told before when that was long ago.
+// again repeats the last message if that was long ago.
 func (m *Members) again() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,12 +182,11 @@ func (m *Members) again() {
 	}
 }
 
-// say tells every coordinator what the cards show. The caller holds m.mu.
+// say sends the usage of the GPUs to every coordinator. The caller holds m.mu.
 func (m *Members) say() {
 	c := gossip.Capacity{Node: string(m.cfg.Node), Boot: gossip.BootHash(m.cfg.BootID), Seq: m.said.Seq + 1, GPUs: m.gpus}
 	if m.said.Seq == 0 {
-		// A new process of the same boot must not count from where the last
-		// one began.
+		// A new process of the same boot must not count from where the last one began.
 		c.Seq = uint64(time.Now().UnixMilli())
 	}
 	data, err := c.Append(nil, m.key)
@@ -204,7 +202,7 @@ func (m *Members) say() {
 	m.send(others[:min(len(others), helpers)], gossip.Relay(data))
 }
 
-// send sends data to each of to, once and without waiting for anybody.
+// send sends data to each of to, once and without waiting.
 func (m *Members) send(to []*memberlist.Node, data []byte) {
 	for _, n := range to {
 		if err := m.list.Load().SendBestEffort(n, data); err != nil {
@@ -213,8 +211,8 @@ func (m *Members) send(to []*memberlist.Node, data []byte) {
 	}
 }
 
-// coordinatorsOf returns the coordinators of members, those that say that they
-// lead first, and otherwise in any order: of more than there can be, some.
+// coordinatorsOf returns the coordinators among members, those that claim to lead first,
+// otherwise in any order: if there are more than there can be, some of them.
 func coordinatorsOf(members []*memberlist.Node) []*memberlist.Node {
 	var first, rest []*memberlist.Node
 	for _, n := range members {
@@ -233,9 +231,10 @@ func coordinatorsOf(members []*memberlist.Node) []*memberlist.Node {
 	return out[:min(len(out), gossip.MaxCoordinators)]
 }
 
-// Coordinators returns where the coordinators that are there now serve agents, as
-// they say, and which of them say that they lead: one that is gone may be among them for
-// a moment. Whoever has the gossip key may have said it: each is to prove with its certificate that it is one.
+// Coordinators returns where the present coordinators serve agents, by their own account, and
+// which of them claim to lead: one that is gone may be among them for a moment. The claims may
+// come from anyone with the gossip key: each must prove with its certificate that it is a
+// coordinator.
 func (m *Members) Coordinators() (all, leaders []string) {
 	for _, n := range coordinatorsOf(m.roster.All()) {
 		meta, err := gossip.ParseMeta(n.Meta)
@@ -250,21 +249,21 @@ func (m *Members) Coordinators() (all, leaders []string) {
 	return all, leaders
 }
 
-// sameStrays reports whether strays hold as much as before of each card.
+// sameStrays reports whether strays hold as much as before of each GPU.
 func sameStrays(a, b []gossip.GPU) bool {
 	return slices.EqualFunc(a, b, func(x, y gossip.GPU) bool { return x.ID == y.ID && x.StrayMiB == y.StrayMiB })
 }
 
-// sameCapacity reports whether b says nothing new: small moves of utilization
-// are not news.
+// sameCapacity reports whether b contains nothing new: small changes of utilization are not
+// news.
 func sameCapacity(a, b []gossip.GPU) bool {
 	return sameStrays(a, b) && slices.EqualFunc(a, b, func(x, y gossip.GPU) bool {
 		return x.FreeMiB == y.FreeMiB && x.UtilMilli/100 == y.UtilMilli/100
 	})
 }
 
-// NotifyMsg implements memberlist.Delegate: an agent listens to nobody, and passes
-// on to the coordinators what another one gives it for them.
+// NotifyMsg implements memberlist.Delegate: an agent ignores messages, except that it passes on
+// to the coordinators what another agent sends it for them.
 func (m *Members) NotifyMsg(b []byte) {
 	inner, ok := gossip.Relayed(b)
 	if _, err := gossip.ParseCapacity(inner); !ok || err != nil || m.list.Load() == nil || !m.passes.Allow() {
@@ -276,8 +275,7 @@ func (m *Members) NotifyMsg(b []byte) {
 // NodeMeta implements memberlist.Delegate.
 func (m *Members) NodeMeta(int) []byte { return m.meta }
 
-// GetBroadcasts implements memberlist.Delegate: what is said goes straight to those
-// who listen.
+// GetBroadcasts implements memberlist.Delegate: messages go directly to their receivers.
 func (m *Members) GetBroadcasts(int, int) [][]byte { return nil }
 
 // LocalState implements memberlist.Delegate.
