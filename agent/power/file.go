@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 )
 
-// file is where the keeper's cards are kept. It is replaced, never changed.
+// file is where the keeper stores its GPUs. It is replaced, never changed.
 type file struct{ path string }
 
 func fileIn(dir string) file { return file{filepath.Join(dir, "power.json")} }
 
-// load reads it; one that is not there is as good as an empty one.
+// load reads the file; a missing one counts as empty.
 func (f file) load(cards *map[string]*held) error {
 	data, err := os.ReadFile(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,7 +38,7 @@ func (f file) load(cards *map[string]*held) error {
 	return nil
 }
 
-// save returns when the cards are on disk.
+// save returns when the GPUs are on disk.
 func (f file) save(cards map[string]*held) error {
 	data, err := json.Marshal(cards)
 	if err != nil {

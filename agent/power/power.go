@@ -1,6 +1,6 @@
-// Package power holds whole cards to the power limit and the clock that the attempt on
-// them is to have, and brings back what was before when it is over. What a card is set to
-// outlives the agent: what is to be brought back is on disk before anything is set.
+// Package power applies to whole GPUs the power limit and clock requested by the attempt on
+// them, and restores the previous settings when it is over. Settings outlive the agent, so what
+// to restore is on disk before anything is set.
 package power
 
 import (
@@ -18,16 +18,16 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// againEvery is how often it is tried to bring back what could not be.
+// againEvery is how often a failed restore is retried.
 const againEvery = 30 * time.Second
 
-// Keeper knows which cards are set otherwise than they were, for whom, and what they were.
+// Keeper tracks which GPUs have changed settings, for which attempt, and the previous ones.
 //
 //	(as it was) ─▶ kept on disk ─▶ set ─▶ brought back ─▶ (as it was)
 //
 // It is safe for concurrent use; calls wait for each other, and for the driver.
 type Keeper struct {
-	gpus gpu.Tuner // nil where cards cannot be set
+	gpus gpu.Tuner // nil where GPUs cannot be set
 	file file
 	log  *slog.Logger
 	step func(name string) // tests end the process there
@@ -36,12 +36,13 @@ type Keeper struct {
 	cards map[string]*held // by UUID
 }
 
-// held is one card that is set, or is about to be.
+// held is one GPU that is set, or is about to be.
 type held struct {
-	// Attempt is for whom, "" once it is over and the card is still to be brought back.
+	// Attempt is the attempt it is set for, "" once that is over and the GPU still has to be
+	// restored.
 	Attempt string `json:"attempt,omitempty"`
-	// WasMilliW is the power limit before, 0 where it is not changed; Clock says that the
-	// card's clock is not its own.
+	// WasMilliW is the previous power limit, 0 if it is not changed; Clock says that the GPU's
+	// clock is locked.
 	WasMilliW int64 `json:"was_milliwatts,omitempty"`
 	Clock     bool  `json:"clock,omitempty"`
 	// Done is what was set, once it was.
@@ -50,17 +51,17 @@ type held struct {
 	setMilliW, setMHz int64
 }
 
-// Open reads what agents before this one set, of which Adopt says what is still to be so.
-// gpus is nil where cards cannot be set.
+// Open reads what previous agents set; Adopt says which of that is still wanted. gpus is nil
+// where GPUs cannot be set.
 func Open(dir string, gpus gpu.Tuner, log *slog.Logger) (*Keeper, error) {
 	k := &Keeper{gpus: gpus, file: fileIn(dir), log: log.With("component", "power"), step: func(string) {}, cards: map[string]*held{}}
 	return k, k.file.load(&k.cards)
 }
 
-// Failpoint makes step be called at each step. It is set before anything else is done.
+// Failpoint has step called at each step. It must be called before anything else.
 func (k *Keeper) Failpoint(step func(name string)) { k.step = step }
 
-// Adopt says which attempts go on. The cards of others are to be brought back.
+// Adopt says which attempts continue. The GPUs of others are to be restored.
 func (k *Keeper) Adopt(goesOn func(attempt string) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -71,7 +72,7 @@ func (k *Keeper) Adopt(goesOn func(attempt string) bool) {
 	}
 }
 
-// Run brings back, until ctx ends, what could not be or what agents before this one left.
+// Run restores, until ctx ends, GPUs for which that failed or that previous agents left.
 func (k *Keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(againEvery)
 	defer tick.Stop()
@@ -85,10 +86,10 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// Set has cards, which are an attempt's own, be as it asks, and returns what was set of
-// each and what was not, in their order: what cannot be is no reason not to start it. Doing
-// it again, after a restart, changes nothing. Whoever asks for nothing gets cards that
-// are as they were, as far as that can be.
+// Set applies ask to GPUs that an attempt has alone, and returns what was and was not set for
+// each, in their order: a failure does not keep the attempt from starting. Repeating it, after
+// a restart, changes nothing. An attempt that asks for nothing gets GPUs with their original
+// settings, as far as possible.
 func (k *Keeper) Set(ctx context.Context, attempt string, uuids []string, ask cluster.GPUPower) []cluster.CardPower {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,11 +122,11 @@ func (k *Keeper) Set(ctx context.Context, attempt string, uuids []string, ask cl
 	return out
 }
 
-// plan decides what one card is to be set to, and notes what it was.
+// plan decides the settings of one GPU, and records the previous ones.
 func (k *Keeper) plan(ctx context.Context, attempt, uuid string, ask cluster.GPUPower) cluster.CardPower {
 	p := cluster.CardPower{GPU: cluster.GPUID(uuid)}
 	h := &held{Attempt: attempt}
-	if was := k.cards[uuid]; was != nil { // it is set already, or could not be brought back
+	if was := k.cards[uuid]; was != nil { // it is set already, or could not be restored
 		h.WasMilliW, h.Clock = was.WasMilliW, was.Clock
 	}
 	k.cards[uuid] = h
@@ -164,9 +165,9 @@ func (k *Keeper) plan(ctx context.Context, attempt, uuid string, ask cluster.GPU
 	return p
 }
 
-// limitOf is the limit of a card that is asked for, in milliwatts, no higher than the one
-// in force: a job asks for less, and never for more than its site gives. It is 0 where
-// there can be none. why says where it is another than what was asked for.
+// limitOf returns the requested power limit of a GPU, in milliwatts, no higher than the one in
+// force: a job may ask for less, never for more than its site allows. It is 0 where none is
+// possible. why explains a difference from the request.
 func limitOf(c cluster.PowerCap, t gpu.Tuning) (milliW int64, why string) {
 	milliW = max(1, c.Watts(t.DefaultMilliW/1000)) * 1000
 	most := t.LimitMilliW
@@ -181,7 +182,7 @@ func limitOf(c cluster.PowerCap, t gpu.Tuning) (milliW int64, why string) {
 	return milliW, ""
 }
 
-// clockOf is the clock of a card that is asked for, in MHz, likewise.
+// clockOf returns the requested clock of a GPU, in MHz, likewise.
 func clockOf(f cluster.GPUFreq, t gpu.Tuning) (mhz int64, why string) {
 	mhz = f.Choose(t.ClocksMHz)
 	switch asked := string(f); {
@@ -193,7 +194,7 @@ func clockOf(f cluster.GPUFreq, t gpu.Tuning) (mhz int64, why string) {
 	return mhz, ""
 }
 
-// act sets a card to what was planned and says what came of it.
+// act applies what was planned to a GPU and records the result.
 func (k *Keeper) act(ctx context.Context, p *cluster.CardPower) {
 	h, uuid, words := k.cards[string(p.GPU)], string(p.GPU), []string{p.Why}
 	if h.setMilliW > 0 {
@@ -216,7 +217,7 @@ func (k *Keeper) act(ctx context.Context, p *cluster.CardPower) {
 	k.log.InfoContext(ctx, "power and clock of a GPU", "attempt", h.Attempt, "gpu", uuid, "cap_w", p.CapW, "clock_mhz", p.ClockMHz, "err", p.Why)
 }
 
-// Of is what was set for an attempt, by UUID; nil for nothing.
+// Of returns what was set for an attempt, by UUID; nil for nothing.
 func (k *Keeper) Of(attempt string) (out []cluster.CardPower) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -229,15 +230,15 @@ func (k *Keeper) Of(attempt string) (out []cluster.CardPower) {
 	return out
 }
 
-// Leave brings back the cards of an attempt that is over, and reports whether there were
-// any. What cannot be is tried again by Run, and by whoever gets the card next.
+// Leave restores the GPUs of an attempt that is over, and reports whether there were any.
+// Failures are retried by Run, and by the next attempt that gets the GPU.
 func (k *Keeper) Leave(ctx context.Context, attempt string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.bringBack(ctx, func(_ string, h *held) bool { return h.Attempt == attempt })
 }
 
-// bringBack has those cards be again as they were, and reports whether there were any.
+// bringBack restores the selected GPUs, and reports whether there were any.
 func (k *Keeper) bringBack(ctx context.Context, which func(uuid string, h *held) bool) bool {
 	some := false
 	for uuid, h := range k.cards {
