@@ -1,8 +1,8 @@
-// Package frugal is the search for the power cap at which a step of a job takes the least
-// energy, while it may go slower only by so much. It follows Zeus (You et al., NSDI 2023),
-// which tries the limits of a card one after the other while a training runs, and GPOEO (Wang
-// et al., TPDS 2022), which bounds what that may cost in time. It has no clock and touches no
-// card: it is told what was seen, and says which cap is to be held next.
+// Package frugal searches for the power cap at which a step of a job takes the least energy,
+// within a limit on its slowdown. It follows Zeus (You et al., NSDI 2023), which tries the
+// limits of a GPU one after another during training, and GPOEO (Wang et al., TPDS 2022), which
+// bounds the cost in time. It has no clock and touches no GPU: it is given observations, and
+// says which cap to set next.
 package frugal
 
 import (
@@ -11,30 +11,31 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Rule is what a search keeps to.
+// Rule is what a search must respect.
 type Rule struct {
-	// Slowdown is how much fewer steps a job may take in a time than before, in percent.
+	// Slowdown is how many fewer steps a job may make per unit of time than before, in percent.
 	Slowdown int
-	// Warmup is how long a job has said steps before it is measured: its first ones load,
-	// compile and fill caches. Settle is how long a cap has held before it is.
+	// Warmup is how long a job must have reported steps before it is measured: its first ones
+	// load, compile and fill caches. Settle is how long a cap must have been set before it is
+	// measured.
 	Warmup, Settle time.Duration
-	// Steps and Span are the fewest steps and the shortest time that are measured under
-	// one cap, Patience the longest after which a search is given up.
+	// Steps and Span are the fewest steps and the shortest time that are measured under one
+	// cap, Patience the longest time, after which a search is given up.
 	Steps          int64
 	Span, Patience time.Duration
 }
 
-// Usual is the rule of an agent but for the slowdown, which is the job's.
+// Usual returns an agent's rule with the job's slowdown.
 func Usual(slowdown int) Rule {
 	return Rule{Slowdown: slowdown, Warmup: 20 * time.Second, Settle: 2 * time.Second, Steps: 10, Span: 10 * time.Second, Patience: 30 * time.Minute}
 }
 
-// rung is how far caps that are tried lie apart, and least the lowest, in percent of the
-// limit before.
+// rung is the distance between the caps that are tried, and least the lowest one, in percent of
+// the original limit.
 const rung, least = 5, 10
 
-// Seen is a moment at which a job had said that it is further, and what its cards had drawn
-// by then, in joules from any beginning.
+// Seen is a moment at which a job had reported progress, and the energy that its GPUs had drawn
+// by then, in joules from an arbitrary origin.
 type Seen struct {
 	At     time.Time
 	Step   int64
@@ -45,23 +46,23 @@ type Seen struct {
 //
 //	warm-up ─▶ the limit before ─▶ caps, falling, until one is too slow ─▶ the limit again ─▶ done
 //
-// The limit before is measured twice, and the better of both counts: a job that was slow at
-// first for other reasons must not pass a cap for no loss.
+// The original limit is measured twice, and the better result counts: a job that was slow at
+// first for other reasons must not make a cap look free.
 type Search struct {
 	rule  Rule
 	caps  []int64 // in percent, the first is 100
 	watts []int64 // of those that were set
 	costs []cluster.StepCost
-	again bool // the limit before, for the second time
+	again bool // the original limit, for the second time
 	done  bool
 
-	first  time.Time // when a step was said first
-	since  time.Time // when the cap held first
-	window *Seen     // where what is measured begins
+	first  time.Time // when a step was first reported
+	since  time.Time // when the cap was set
+	window *Seen     // where the measurement begins
 }
 
-// New begins a search; before is what was found for the job on such cards, nil for nothing:
-// then only what lies around that is tried.
+// New begins a search; before is the earlier result for the job on such GPUs, nil for none:
+// with it, only its surroundings are tried.
 func New(rule Rule, before *cluster.CapSearch) *Search {
 	s := &Search{rule: rule, caps: []int64{100}}
 	high, low := int64(100-rung), int64(least)
@@ -75,7 +76,7 @@ func New(rule Rule, before *cluster.CapSearch) *Search {
 	return s
 }
 
-// Percent is the cap to be held now, in percent of the limit before.
+// Percent returns the cap to set now, in percent of the original limit.
 func (s *Search) Percent() int64 {
 	switch {
 	case s.done:
@@ -86,21 +87,21 @@ func (s *Search) Percent() int64 {
 	return s.caps[len(s.costs)]
 }
 
-// Held says that the cap holds from a moment on, and how many watts it is of a card. One that
-// is no lower than the one before ends the fall: the card goes no lower.
+// Held records that the cap is set from a moment on, and its value for one GPU in watts. A cap
+// no lower than the previous one ends the descent: the GPU goes no lower.
 func (s *Search) Held(at time.Time, watts int64) {
 	if s.done || s.again {
 		s.since = at
 		return
 	}
 	if n := len(s.watts); n > 0 && watts >= s.watts[n-1] {
-		s.again = true // the cap that holds is to be the limit before
+		s.again = true // the current cap is to be the original limit
 		return
 	}
 	s.watts, s.since = append(s.watts, watts), at
 }
 
-// Step takes over that a job came further. It reports whether another cap is to be held.
+// Step records progress of the job. It reports whether another cap must be set.
 func (s *Search) Step(now Seen) (other bool) {
 	if s.first.IsZero() {
 		s.first = now.At
@@ -120,7 +121,7 @@ func (s *Search) Step(now Seen) (other bool) {
 	return true
 }
 
-// measured goes on to the next cap.
+// measured moves on to the next cap.
 func (s *Search) measured(c cluster.StepCost) {
 	s.window = nil
 	if s.again {
@@ -133,16 +134,16 @@ func (s *Search) measured(c cluster.StepCost) {
 	s.again = len(s.costs) == len(s.caps) || !fastEnough(c, s.costs[0], s.rule.Slowdown)
 }
 
-// Late reports whether what is measured takes longer than the rule has patience: steps too
-// long, or a job that says none any more.
+// Late reports whether the measurement exceeds the rule's patience: steps too long, or a job
+// that no longer reports any.
 func (s *Search) Late(now time.Time) bool {
 	return !s.done && !s.since.IsZero() && now.Sub(s.since) > s.rule.Patience
 }
 
-// Done reports whether Percent is what the job is left with.
+// Done reports whether Percent is final for the job.
 func (s *Search) Done() bool { return s.done }
 
-// Found is what came of a search that is done.
+// Found returns the result of a finished search.
 func (s *Search) Found() cluster.CapSearch {
 	i := s.best()
 	return cluster.CapSearch{DefaultW: s.watts[0], CapW: s.watts[i], Before: s.costs[0], After: s.costs[i]}
@@ -150,9 +151,9 @@ func (s *Search) Found() cluster.CapSearch {
 
 func (s *Search) best() int { return Best(s.costs, s.rule.Slowdown) }
 
-// Best is which of the caps that were measured, the first of which is the limit before, takes
-// the least energy for a step of those that are fast enough: of equals the first. The limit
-// before always is.
+// Best returns the index of the measured cap that takes the least energy per step among those
+// that are fast enough, the first of equals. The first cap is the original limit, which always
+// is.
 func Best(costs []cluster.StepCost, slowdown int) (best int) {
 	for i, c := range costs {
 		if c.Joules < costs[best].Joules && fastEnough(c, costs[0], slowdown) {
