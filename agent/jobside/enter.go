@@ -10,10 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 )
 
-// enter becomes a command inside of a host job: in the job's directory,
-// with its variables. It runs in the job's container as the job's user. It
-// returns only on an error of ours; one of the command ends the process as in
-// a shell.
+// enter runs a command inside a host job: in the job's directory, with its variables. It runs
+// in the job's container as the job's user. It returns only on an error of ours; an error of
+// the command ends the process as in a shell.
 func enter(specFile string, args []string) error {
 	s, err := read(specFile)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package jobside is what our own program, berth-job, does in and beside a job's
-// container: it becomes the job, enters it, copies its output, and tries devices.
+// Package jobside implements what our own program, berth-job, does in and next to a job's
+// container: it becomes the job, enters it, copies its output, and probes devices.
 package jobside
 
 import (
@@ -10,36 +10,36 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 )
 
-// First arguments that make a process a helper. The next one is a file with a
-// Spec; what follows EnterArg's is a command.
+// First arguments that make a process a helper. The next one is a file with a Spec; EnterArg's
+// is followed by a command.
 const (
 	LoggerArg = "container-logger"
 	EnterArg  = "container-enter"
 )
 
-// Where a helper within a container is told to find things.
+// Where a helper in a container finds things.
 const (
 	Dir    = "/.berth"
 	Binary = Dir + "/exec" // berth-job
 	File   = Dir + "/job"
-	// Program is berth in an image whose jobs have commands of ours.
+	// Program is berth in an image whose jobs have our commands.
 	Program = Dir + "/berth"
-	// In an image are our own libraries and their loader, where our programs need
-	// any, since it has others or none, and the commands that its jobs find.
+	// Libraries is where an image has our own libraries and their loader, if our programs need
+	// any, since it may have others or none. Next to it are the commands that its jobs find.
 	Libraries = Dir + "/lib"
 	Loader    = Libraries + "/ld.so"
 	Commands  = Dir + "/bin"
 )
 
-// Spec tells the helper what to do for one container. Its launch carries no
-// environment, which may hold secrets, but for variables that are no text.
+// Spec tells the helper what to do for one container. Its launch carries no environment, which
+// may contain secrets, except variables that are not text.
 type Spec struct {
-	// Exec makes it the first process of a host job, which becomes the job.
-	// Otherwise it is the logger of an image job, on the node.
+	// Exec makes it the first process of a host job, which becomes the job. Otherwise it is the
+	// logger of an image job, on the node.
 	Exec bool
 	// DropHome removes the HOME that runc adds where the launch has none.
 	DropHome bool
-	// MaxBytes caps what a logger adds to each file; 0 is no cap.
+	// MaxBytes caps what a logger adds to each file; 0 means no cap.
 	MaxBytes int64
 	Launch   *launch.Launch
 }
@@ -56,8 +56,7 @@ func read(file string) (*Spec, error) {
 	return s, nil
 }
 
-// Main does what a helper is for; known reports whether argv, with the program's
-// name, makes it one.
+// Main runs the helper; known reports whether argv, including the program's name, makes it one.
 func Main(args []string) (code int, known bool) {
 	if len(args) < 3 {
 		return 0, false

@@ -14,18 +14,17 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 )
 
-// File descriptors that containerd's shim hands to a logging binary.
+// File descriptors that containerd's shim passes to a logging binary.
 const (
 	fdStdout = 3
 	fdStderr = 4
 	fdReady  = 5
 )
 
-// logger connects a job with its user's files, in one of two ways; either
-// lives as long as the container does, whatever becomes of the agent and of
-// containerd, and opens the files with the user's rights: no path of a user's
-// is ever followed as root. DESIGN.md of agent/containerdrt says why there are
-// two.
+// logger connects a job with its user's files, in one of two ways. Either lives as long as the
+// container, whatever happens to the agent and containerd, and opens the files with the user's
+// rights: no path of a user's is ever followed as root. DESIGN.md of agent/containerdrt says
+// why there are two.
 func logger(specFile string) error {
 	s, err := read(specFile)
 	if err != nil {
@@ -42,10 +41,10 @@ func logger(specFile string) error {
 	return copyOutput(s.Launch, s.MaxBytes)
 }
 
-// becomeJob opens the job's files and runs its command in this process. It
-// returns only if it cannot; then the process ends as a shell would.
+// becomeJob opens the job's files and runs its command in this process. It returns only if it
+// cannot; the process then exits as a shell would.
 func becomeJob(l *launch.Launch) error {
-	// What runc gave us is the job's, with what CDI devices add.
+	// What runc set is the job's, plus what CDI devices add.
 	l.Env = append(syscall.Environ(), l.Env...)
 	err := execJob(l)
 	code := 125
@@ -57,7 +56,7 @@ func becomeJob(l *launch.Launch) error {
 	return err
 }
 
-// execJob runs inside the container, with the user's rights and no others.
+// execJob runs inside the container, with only the user's rights.
 func execJob(l *launch.Launch) error {
 	files, err := asuser.OpenAll(l)
 	if err != nil {
@@ -82,7 +81,7 @@ func execJob(l *launch.Launch) error {
 	return asuser.ExecError(prog, syscall.Exec(prog, args, l.Env))
 }
 
-// copyOutput copies what the shim reads of a container to its user's files.
+// copyOutput copies a container's output, as read by the shim, to its user's files.
 func copyOutput(l *launch.Launch, most int64) error {
 	var files *asuser.Files
 	err := asuser.Do(asuser.User(l), func() (err error) {
@@ -110,8 +109,8 @@ func copyOutput(l *launch.Launch, most int64) error {
 	return nil
 }
 
-// copyAtMost copies to the end, or as much as is allowed and says so. Neither
-// that nor a full disk must stop the job: the rest is read and thrown away.
+// copyAtMost copies to the end, or up to the limit and then says so. Neither that nor a full
+// disk may stop the job: the rest is read and discarded.
 func copyAtMost(to io.Writer, from io.Reader, most int64) {
 	var err error
 	if most > 0 {

@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// ProbeArg is the first argument of a process that is to be Probe.
+// ProbeArg is the first argument of a process that runs Probe.
 const ProbeArg = "device-probe"
 
-// Probe opens each path as a job would and writes a line for each: the number of
-// the error, 0 for none, and the path.
+// Probe opens each path as a job would and writes a line for each: the error number, 0 for
+// none, and the path.
 func Probe(paths []string, w io.Writer) error {
 	for _, p := range paths {
 		fd, err := syscall.Open(p, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
