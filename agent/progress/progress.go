@@ -1,13 +1,12 @@
-// Package progress reads how far jobs say that they are. Each attempt has a file, of
-// its user, in a directory of root's, which the variable BERTH_PROGRESS names. A job
-// writes lines of JSON into it, one after the other or each in place of the last:
+// Package progress reads the progress that jobs report. Each attempt has a file, owned by its
+// user, in a directory of root's; the variable BERTH_PROGRESS names it. A job writes lines of
+// JSON to it, appended or each replacing the last:
 //
 //	{"step": 120, "total": 1000}
 //
-// The last line counts. Of other keys, which are the job's own, the one that is the
-// metric of its study is told, too. What is no such line is as if
-// it was not there. The file is emptied when it has grown large, so that a job which
-// adds lines for days fills no disk.
+// The last line counts. Of other keys, which are the job's own, the one that is the metric of
+// its study is reported, too. Any other line is ignored. The file is truncated when it has
+// grown large, so that a job which adds lines for days fills no disk.
 package progress
 
 import (
@@ -30,16 +29,15 @@ import (
 const Var = "BERTH_PROGRESS"
 
 const (
-	// lineBytes is how long a line may be, and largeBytes from when on the file is
-	// emptied.
+	// lineBytes is the maximum length of a line, and largeBytes the size from which the file is
+	// truncated.
 	lineBytes  = 4 << 10
 	largeBytes = 1 << 20
-	// window is over how long the time of a step is measured, at most.
+	// window is the longest time over which the duration of a step is measured.
 	window = 10 * time.Minute
 )
 
-// Feed reads the files of the attempts that run on a node. It is safe for concurrent
-// use.
+// Feed reads the files of a node's running attempts. It is safe for concurrent use.
 type Feed struct {
 	now func() time.Time
 
@@ -47,10 +45,10 @@ type Feed struct {
 	feeds map[cluster.AttemptID]*feed
 }
 
-// feed is what one attempt said.
+// feed is what one attempt reported.
 type feed struct {
 	path string
-	// metric is the key whose value is told, "" for none, and value what it had last.
+	// metric is the key whose value is reported, "" for none, and value its last value.
 	metric   string
 	maximize bool
 	value    *float64
@@ -59,7 +57,7 @@ type feed struct {
 	mod      time.Time
 	size     int64
 	total    int64
-	seen     []seen // the oldest first, at most a window old but for one
+	seen     []seen // oldest first, at most a window old except for one
 }
 
 type seen struct {
@@ -67,13 +65,13 @@ type seen struct {
 	step int64
 }
 
-// New makes one that reads no files yet. now is the clock by which files change.
+// New returns a Feed that reads no files yet. now is the clock by which files change.
 func New(now func() time.Time) *Feed {
 	return &Feed{now: now, feeds: map[cluster.AttemptID]*feed{}}
 }
 
-// Begin reads an attempt's file from now on, and the values of a metric in it, "" for
-// none, of which more or less is better.
+// Begin starts to read an attempt's file, and in it the values of a metric, "" for none;
+// maximize says whether more of it is better.
 func (f *Feed) Begin(id cluster.AttemptID, path, metric string, maximize bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,7 +87,7 @@ func (f *Feed) End(id cluster.AttemptID) {
 	delete(f.feeds, id)
 }
 
-// Steps is how far an attempt says that it is now, nil when it said nothing.
+// Steps returns the reported progress of an attempt now, nil if it reported none.
 func (f *Feed) Steps(id cluster.AttemptID) *nodev1.Steps {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +99,7 @@ func (f *Feed) Steps(id cluster.AttemptID) *nodev1.Steps {
 	return e.steps(f.now())
 }
 
-// Last is the step that an attempt said last, and when. It reports whether it said one.
+// Last returns the step that an attempt reported last, and when, and whether it reported any.
 func (f *Feed) Last(id cluster.AttemptID) (step int64, at time.Time, said bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,8 +114,7 @@ func (f *Feed) Last(id cluster.AttemptID) (step int64, at time.Time, said bool) 
 	return last.step, last.at, true
 }
 
-// Add tells with what attempts have used how far they are, those that have used
-// nothing, too.
+// Add adds the progress of attempts to their usage, including attempts that have used nothing.
 func (f *Feed) Add(uses []*nodev1.AttemptUse) []*nodev1.AttemptUse {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,10 +138,10 @@ func (f *Feed) Add(uses []*nodev1.AttemptUse) []*nodev1.AttemptUse {
 	return uses
 }
 
-// look reads the file again, if it has changed.
+// look reads the file again if it has changed.
 func (e *feed) look() {
-	// Nobody but root can put another file in its place: what is looked at is
-	// where it lies, and that it is one.
+	// Only root can put another file in its place: it is enough to check its location, and that
+	// it is a regular file.
 	f, err := os.OpenFile(e.path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return
@@ -177,8 +174,7 @@ type line struct {
 	Total int64  `json:"total"`
 }
 
-// last is the last line that says something, of those that are whole: the end may be
-// about to be written.
+// last returns the last complete line that reports a step: the end may still be being written.
 func last(tail []byte) (line, bool) {
 	lines := bytes.Split(tail, []byte("\n"))
 	for _, text := range slices.Backward(lines) {
@@ -190,8 +186,7 @@ func last(tail []byte) (line, bool) {
 	return line{}, false
 }
 
-// values takes over what lines that say a step say of the metric: the last counts, and the
-// best of all.
+// values takes the metric from lines that report a step: the last value, and the best of all.
 func (e *feed) values(tail []byte) {
 	for text := range bytes.SplitSeq(tail, []byte("\n")) {
 		var l line
@@ -210,7 +205,8 @@ func (e *feed) values(tail []byte) {
 	}
 }
 
-// add takes over what was written at a time. Who begins to count anew is measured anew.
+// add records what was written at a time. If a job starts to count again, so does the
+// measurement.
 func (e *feed) add(l line, at time.Time) {
 	e.total = min(max(l.Total, 0), cluster.MaxStep)
 	if n := len(e.seen); n > 0 {
@@ -225,12 +221,12 @@ func (e *feed) add(l line, at time.Time) {
 		e.seen = e.seen[1:]
 	}
 	if n := len(e.seen); n > 1 && e.seen[n-1].at.Sub(e.seen[n-2].at) < window/32 {
-		e.seen = e.seen[:n-1] // those between say no more than those around them
+		e.seen = e.seen[:n-1] // the ones in between add nothing to those around them
 	}
 	e.seen = append(e.seen, seen{at, *l.Step})
 }
 
-// steps is what was said, nil for nothing.
+// steps returns what was reported, or nil.
 func (e *feed) steps(now time.Time) *nodev1.Steps {
 	if len(e.seen) == 0 {
 		return nil
