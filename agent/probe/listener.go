@@ -10,17 +10,18 @@ import (
 	"strings"
 )
 
-// The tables of sockets of this node.
+// The socket tables of this node.
 const (
 	tcp4 = "/proc/net/tcp"
 	tcp6 = "/proc/net/tcp6"
 )
 
-// listener is who listens at a TCP port of this node where a user's replica is to: somebody
-// else if they do at an address by which others reach the node, or 127.0.0.1 does, and the user
-// if a connection to 127.0.0.1 reaches the user's own; there is false when nobody does. A replica
-// that listens at 127.0.0.1 alone leaves the node's other addresses to whoever takes them, with
-// the requests that were meant for it. six is whether others may come by IPv6.
+// listener returns who listens at a TCP port of this node that belongs to a user's replica:
+// another user if one listens at an address by which others reach the node, or at 127.0.0.1,
+// and the user if a connection to 127.0.0.1 reaches the user's own socket; there is false when
+// nobody does. A replica that listens only at 127.0.0.1 leaves the node's other addresses to
+// whoever takes them, along with the requests meant for it. six says whether others may come by
+// IPv6.
 func listener(uid uint32, port uint16, six bool) (owner uint32, there bool, err error) {
 	four, err := listenersIn(tcp4, uid, port)
 	if err != nil || four.another {
@@ -33,16 +34,16 @@ func listener(uid uint32, port uint16, six bool) (owner uint32, there bool, err 
 	return uid, four.own || both.own, nil
 }
 
-// listeners are those at one port: whether one of another user, who, is among them, and
-// whether one of the user's own takes connections to 127.0.0.1.
+// listeners describes the listeners at one port: whether one belongs to another user, who, and
+// whether one of the user's own accepts connections to 127.0.0.1.
 type listeners struct {
 	another bool
 	who     uint32
 	own     bool
 }
 
-// listenersIn looks in one table of proc_net(5): sl local rem st tx:rx tr:tm retr uid. Those that
-// listen come first: of a user's many connections no more than one is read.
+// listenersIn reads one table of proc_net(5): sl local rem st tx:rx tr:tm retr uid. Listening
+// sockets come first: of a user's many connections, at most one is read.
 func listenersIn(name string, uid uint32, port uint16) (out listeners, err error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) { // without IPv6
@@ -82,8 +83,8 @@ func listenersIn(name string, uid uint32, port uint16) (out listeners, err error
 	return out, lines.Err()
 }
 
-// address reads one as the kernel writes it: 32 bits at a time, each in hexadecimal with the
-// lowest byte first. One of IPv4 within IPv6 is that of IPv4.
+// address parses an address as the kernel writes it: 32 bits at a time, each in hexadecimal
+// with the lowest byte first. IPv4 within IPv6 becomes IPv4.
 func address(hex string) (netip.Addr, bool) {
 	if len(hex) != 8 && len(hex) != 32 {
 		return netip.Addr{}, false

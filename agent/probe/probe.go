@@ -1,6 +1,6 @@
-// Package probe asks replicas of services whether they are healthy. Each has a port of its
-// node that was chosen for it, and answers there. What answers must belong to the replica's
-// user: another's process that took the port gets no requests that were meant for it.
+// Package probe checks the health of service replicas. Each has a port of its node that was
+// chosen for it, and answers there. The listening socket must belong to the replica's user:
+// another user's process that took the port gets none of its requests.
 package probe
 
 import (
@@ -26,10 +26,10 @@ const (
 	mostBytes = 4 << 10
 )
 
-// Ask asks a replica of a user once, and returns what is wrong with it.
+// Ask checks a user's replica once, and returns what is wrong with it.
 type Ask func(ctx context.Context, r *nodev1.Replica, uid uint32) error
 
-// Prober asks the replicas of a node in turns. It is safe for concurrent use.
+// Prober checks the replicas of a node periodically. It is safe for concurrent use.
 type Prober struct {
 	ask Ask
 
@@ -43,10 +43,10 @@ type probed struct {
 	last *nodev1.Probe // nil before the first answer
 }
 
-// New makes one that asks nobody yet; ask is At but in tests.
+// New returns a Prober that checks nothing yet; ask is At except in tests.
 func New(ask Ask) *Prober { return &Prober{ask: ask, each: map[cluster.AttemptID]*probed{}} }
 
-// Begin asks an attempt of a user from now on; nil is no replica.
+// Begin starts to check a user's attempt; nil means that it is no replica.
 func (p *Prober) Begin(id cluster.AttemptID, uid uint32, r *nodev1.Replica) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *Prober) Begin(id cluster.AttemptID, uid uint32, r *nodev1.Replica) {
 	p.running.Go(func() { p.run(ctx, e, uid, r) })
 }
 
-// End asks an attempt no more.
+// End stops checking an attempt.
 func (p *Prober) End(id cluster.AttemptID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *Prober) End(id cluster.AttemptID) {
 	}
 }
 
-// Close asks nobody any more.
+// Close stops all checks.
 func (p *Prober) Close() {
 	p.mu.Lock()
 	for _, e := range p.each {
@@ -80,8 +80,7 @@ func (p *Prober) Close() {
 	p.running.Wait()
 }
 
-// Add tells with what attempts have used how healthy they are, those that have used
-// nothing, too.
+// Add adds the health of attempts to their usage, including attempts that have used nothing.
 func (p *Prober) Add(uses []*nodev1.AttemptUse) []*nodev1.AttemptUse {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +126,7 @@ func (p *Prober) run(ctx context.Context, e *probed, uid uint32, r *nodev1.Repli
 		e.last = now
 		p.mu.Unlock()
 		wait := every
-		if !up { // it starts, and is to be found soon
+		if !up { // it is starting, and should be noticed soon
 			wait = time.Second
 		}
 		select {
@@ -137,20 +136,20 @@ func (p *Prober) run(ctx context.Context, e *probed, uid uint32, r *nodev1.Repli
 	}
 }
 
-// At is [Answers] on a node that others reach by an address, as HOST or HOST:PORT.
+// At is [Answers] on a node that others reach at an address, given as HOST or HOST:PORT.
 func At(address string) Ask {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		host = address
 	}
 	ip, err := netip.ParseAddr(host)
-	six := err != nil || !ip.Unmap().Is4() // a name may be of both
+	six := err != nil || !ip.Unmap().Is4() // a name may have both
 	return func(ctx context.Context, r *nodev1.Replica, uid uint32) error { return Answers(ctx, r, uid, six) }
 }
 
-// Answers reports why a replica cannot be sent requests: its port is another's, or it
-// takes no connection there, or does not answer a GET of its health by 2xx or 3xx. six is
-// whether requests may come by IPv6.
+// Answers reports why a replica cannot receive requests: its port is another user's, or it
+// accepts no connection there, or does not answer a GET of its health path with 2xx or 3xx. six
+// says whether requests may come by IPv6.
 func Answers(ctx context.Context, r *nodev1.Replica, uid uint32, six bool) error {
 	switch owner, there, err := listener(uid, uint16(r.GetPort()), six); {
 	case err != nil:
@@ -178,14 +177,14 @@ func Answers(ctx context.Context, r *nodev1.Replica, uid uint32, six bool) error
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, mostBytes) // what it says is not looked at
+	_, _ = io.CopyN(io.Discard, resp.Body, mostBytes) // the answer's text is ignored
 	if resp.StatusCode < 200 || resp.StatusCode > 399 {
 		return fmt.Errorf("GET %s: %s", r.GetHealth(), resp.Status)
 	}
 	return nil
 }
 
-// client follows no redirection: a replica that answers by one is up.
+// client follows no redirect: a replica that answers with one is up.
 var client = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
