@@ -1,7 +1,7 @@
-// Package hold is the first process of an attempt that does nothing but keep
-// what the attempt has: on the nodes of a batch job where its script does not
-// run, and of sessions whose commands users start in it. Others of the same user
-// and network tell it to end, and with which code.
+// Package hold is an attempt's first process that does nothing but hold the attempt's
+// resources: on the nodes of a batch job where its script does not run, and for sessions in
+// which users start commands. Other processes of the same user and network tell it to end, and
+// with which code.
 package hold
 
 import (
@@ -25,30 +25,29 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 )
 
-// Arg is the first argument of a process that is to be Main.
+// Arg is the first argument of a process that runs Main.
 const Arg = "hold-session"
 
-// Variable is the environment variable with the name by which a holder is
-// reached. Only its user and root can read it, and nobody guesses it.
+// Variable is the environment variable with the name by which a holder is reached. Only its
+// user and root can read it, and it cannot be guessed.
 const Variable = "BERTH_HOLD"
 
-// Script is the batch script of a job that only holds what it has, for commands
-// that are run in it later; it ends when nobody keeps it. With FreeScript it
-// ends when it is told to.
+// Script is the batch script of a job that only holds its resources, for commands that run in
+// it later; it ends when nothing keeps it. With FreeScript it ends when told to.
 const (
 	Script     = "#!berth hold\n"
 	FreeScript = "#!berth hold --free\n"
 )
 
-// Session is what the script of a session says.
+// Session is what the script of a session contains.
 type Session struct {
-	// Kept ends it when nobody keeps it.
+	// Kept ends it when nothing keeps it.
 	Kept bool
-	// Idle ends it when it stood idle for so long; 0 says nothing.
+	// Idle ends it after it has been idle for this long; 0 means unset.
 	Idle time.Duration
 }
 
-// Text is the script of a session.
+// Text returns the script of a session.
 func (s Session) Text() string {
 	text := strings.TrimSuffix(FreeScript, "\n")
 	if s.Kept {
@@ -60,7 +59,7 @@ func (s Session) Text() string {
 	return text + "\n"
 }
 
-// Parse reads what Text writes; false for any other script.
+// Parse parses what Text returns; false for any other script.
 func Parse(script []byte) (s Session, ok bool) {
 	line, found := strings.CutSuffix(string(script), "\n")
 	words := strings.Split(line, " ")
@@ -86,17 +85,17 @@ func Parse(script []byte) (s Session, ok bool) {
 	return s, true
 }
 
-// Config says when a holder ends by itself. It travels as an argument.
+// Config says when a holder ends by itself. It is passed as an argument.
 type Config = launch.Hold
 
-// Defaults are the times of a session whose user may lose the connection.
+// Defaults returns the times for a session whose user may lose the connection.
 func Defaults() Config { return Config{First: 10 * time.Minute, Again: 5 * time.Minute} }
 
-// Name makes a name for a holder.
+// Name returns a new name for a holder.
 func Name() string { return "berth-hold-" + rand.Text() }
 
-// Run holds until it is told to end, and returns the exit code. name is what
-// Variable holds, "" when nobody but signals can reach it.
+// Run holds until told to end, and returns the exit code. name is the value of Variable, "" if
+// only signals can reach the holder.
 func Run(cfg Config, name string, stderr io.Writer) int {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
@@ -156,7 +155,7 @@ func (h *holder) accept(ln net.Listener) {
 	}
 }
 
-// serve answers one of the same user.
+// serve answers a process of the same user.
 func (h *holder) serve(c net.Conn) {
 	defer c.Close()
 	if uid, err := peer(c); err != nil || uid != os.Getuid() {
@@ -171,14 +170,14 @@ func (h *holder) serve(c net.Conn) {
 	case "keep":
 		h.news <- 1
 		fmt.Fprintln(c, "ok")
-		_, _ = io.Copy(io.Discard, c) // until it is gone
+		_, _ = io.Copy(io.Discard, c) // until it has gone
 		h.news <- -1
 	case "end":
 		if code, err := strconv.Atoi(arg); err == nil && code >= 0 && code <= 255 {
 			fmt.Fprintln(c, "ok")
 			select {
 			case h.ends <- code:
-			default: // it ends already
+			default: // it is ending already
 			}
 		}
 	}
@@ -202,8 +201,8 @@ func peer(c net.Conn) (uid int, err error) {
 	return int(cred.Uid), nil
 }
 
-// Main is a command beside a holder: "keep" keeps it for as long as the command
-// runs and its input is open, "end CODE" ends it. It returns the exit code.
+// Main is a command that talks to a holder: "keep" keeps it for as long as the command runs and
+// its input is open, "end CODE" ends it. It returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	name := os.Getenv(Variable)
 	if name == "" {
@@ -226,7 +225,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// keep says so on stdout once the holder knows.
+// keep writes a message to stdout once the holder knows.
 func keep(name string, stdin io.Reader, stdout io.Writer) error {
 	return say(name, "keep", func(c net.Conn) {
 		fmt.Fprintln(stdout, "kept")
@@ -251,8 +250,8 @@ func dial(name string) (net.Conn, error) {
 	}
 }
 
-// say sends one line to the holder, waits for its answer, and then does what
-// else there is to do over the connection.
+// say sends one line to the holder, waits for its answer, and then calls then with the
+// connection.
 func say(name, line string, then func(net.Conn)) error {
 	c, err := dial(name)
 	if err != nil {
