@@ -1,5 +1,5 @@
-// Package series remembers on a node what its cards showed: the last hour closely, in
-// memory, and the last week in files that outlive the agent.
+// Package series keeps the time series of a node's GPUs: the last hour in detail, in memory,
+// and the last week in files that outlive the agent.
 package series
 
 import (
@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	// maxCards bounds the cards of a node that are remembered, some of which may be
-	// slices that are no more.
+	// maxCards bounds the GPUs of a node that are kept, some of which may be slices that no
+	// longer exist.
 	maxCards = 64
-	// goneAfter is when a card that is not seen gives its place to another one.
+	// goneAfter is how long a GPU must not have been seen before another may take its place.
 	goneAfter = 10 * time.Minute
-	// suffix ends the names of the files, one for each card; a card whose name is longer
-	// than maxName has none.
+	// suffix ends the names of the files, one for each GPU; a GPU whose name is longer than
+	// maxName has none.
 	suffix  = ".week"
 	maxName = 200
-	// maxWork bounds what waits to be written: two samples of each card.
+	// maxWork bounds what waits to be written: two samples of each GPU.
 	maxWork = 2 * maxCards
 )
 
-// Book is what the cards of a node showed. It is safe for concurrent use.
+// Book holds the time series of a node's GPUs. It is safe for concurrent use.
 type Book struct {
 	dir  string
 	log  *slog.Logger
@@ -45,13 +45,13 @@ type Book struct {
 	cards map[string]*card
 }
 
-// card has the rings of one card.
+// card has the ring buffers of one GPU.
 type card struct {
 	fine, coarse *series.Ring
 	seen         time.Time
 }
 
-// change is a sample to be written, or that a card's file is to be removed.
+// change is a sample to write, or the removal of a GPU's file.
 type change struct {
 	card   string
 	sample series.Sample
@@ -65,8 +65,8 @@ func newCard() *card {
 	}
 }
 
-// Open reads what an agent before wrote into dir, which need not be there, and removes
-// what is older than a week at now. What cannot be read is not known.
+// Open reads what an earlier agent wrote to dir, which need not exist, and removes what is
+// older than a week at now. It skips what cannot be read.
 func Open(dir string, now time.Time, log *slog.Logger) *Book {
 	b := &Book{dir: dir, log: log.With("component", "series"), work: make(chan change, maxWork), cards: map[string]*card{}}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -84,7 +84,7 @@ func Open(dir string, now time.Time, log *slog.Logger) *Book {
 		}
 		c, newest := b.read(f.Name())
 		switch {
-		case newest <= now.Add(-series.Week).Unix(): // one that a clock ahead wrote stays
+		case newest <= now.Add(-series.Week).Unix(): // one written by a clock that is ahead stays
 			if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
 				b.warn(err)
 			}
@@ -95,8 +95,8 @@ func Open(dir string, now time.Time, log *slog.Logger) *Book {
 	return b
 }
 
-// read restores a card of its file, as far as that is sound, with the time of its newest
-// sample.
+// read restores a GPU from its file, as far as that is valid, and returns the time of its
+// newest sample.
 func (b *Book) read(name string) (c *card, newest int64) {
 	c = newCard()
 	f, err := os.OpenFile(filepath.Join(b.dir, name), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
@@ -106,7 +106,7 @@ func (b *Book) read(name string) (c *card, newest int64) {
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	data := make([]byte, series.CoarseSteps*series.Size)
-	n, _ := f.ReadAt(data, 0) // what is missing is not known
+	n, _ := f.ReadAt(data, 0) // what is missing is unknown
 	for i := range n / series.Size {
 		m := series.Decode(data[i*series.Size:])
 		if c.coarse.Place(max(0, m.At)) == i && c.coarse.Put(m) {
@@ -117,8 +117,8 @@ func (b *Book) read(name string) (c *card, newest int64) {
 	return c, newest
 }
 
-// Observe takes over what the cards show. It is made to be registered with the agent's
-// sampler, and waits for no disk.
+// Observe takes a sample of the GPUs. It is meant to be registered with the agent's sampler,
+// and does not wait for the disk.
 func (b *Book) Observe(now time.Time, usage []gpu.Usage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,8 +141,8 @@ func (b *Book) Observe(now time.Time, usage []gpu.Usage) {
 	}
 }
 
-// room reports whether another card may be remembered, in place of one that is gone if
-// need be. The caller holds b.mu.
+// room reports whether another GPU can be kept, if necessary in place of one that has gone. The
+// caller holds b.mu.
 func (b *Book) room(now time.Time) bool {
 	if len(b.cards) < maxCards {
 		return true
@@ -161,7 +161,7 @@ func (b *Book) room(now time.Time) bool {
 	return true
 }
 
-// later leaves a change to Run; a disk that hangs loses it.
+// later leaves a change to Run; it is lost if the disk hangs.
 func (b *Book) later(c change) {
 	select {
 	case b.work <- c:
@@ -170,7 +170,7 @@ func (b *Book) later(c change) {
 	}
 }
 
-// Run writes what is to be kept until ctx ends, and then the steps that go on.
+// Run writes changes until ctx ends, and then the unfinished steps.
 func (b *Book) Run(ctx context.Context) error {
 	for {
 		select {
@@ -199,7 +199,7 @@ func (b *Book) going() (out []change) {
 	return out
 }
 
-// write makes one change, in place: a crash in the middle of it damages one sample.
+// write makes one change, in place: a crash in the middle damages one sample.
 func (b *Book) write(c change) {
 	name := url.PathEscape(c.card)
 	if len(name) > maxName {
@@ -223,17 +223,17 @@ func (b *Book) write(c change) {
 	}
 }
 
-// warn says once that files fail: nothing else depends on them.
+// warn warns once that files fail: nothing else depends on them.
 func (b *Book) warn(err error) {
 	b.once.Do(func() {
 		b.log.Warn("what the cards showed is not kept, or not all of it, beyond this agent's life", "dir", b.dir, "err", err)
 	})
 }
 
-// Of is what a card showed within the last week from one time to another: closely
-// within the last hour, as far as this agent ran, and coarsely before. Times rise. Of the
-// coarse steps only those are told that lie within that time as a whole: in the rest of
-// one another job may have had the card.
+// Of returns the samples of a GPU within the last week from one time to another: in detail for
+// the last hour, as far as this agent was running, and coarsely before. Times increase. Coarse
+// steps are included only if entirely within that time: in the rest of one, another job may
+// have had the GPU.
 func (b *Book) Of(now time.Time, uuid string, from, to time.Time) []series.Sample {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -246,7 +246,7 @@ func (b *Book) Of(now time.Time, uuid string, from, to time.Time) []series.Sampl
 	}
 	from, near := latest(from, now.Add(-series.Week)), latest(from, now.Add(-series.Hour))
 	fine, coarse := c.fine.Of(near, to), c.coarse.Of(from, to)
-	past := to.Before(now.Add(-series.FineStep)) // else the last step goes on
+	past := to.Before(now.Add(-series.FineStep)) // otherwise the last step is unfinished
 	coarse = slices.DeleteFunc(coarse, func(m series.Sample) bool {
 		end := time.Unix(m.At, 0).Add(series.CoarseStep)
 		return m.At < from.Unix() || past && end.After(to) || len(fine) > 0 && m.At >= fine[0].At
