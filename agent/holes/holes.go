@@ -1,5 +1,5 @@
-// Package holes knows which releases of what runs containers, and of what gives
-// them GPUs, let a container reach its node. It is a table: it asks nobody.
+// Package holes knows which releases of container software, and of software that gives
+// containers GPUs, let a container reach its node. It is a static table.
 package holes
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Component is a program that the table knows.
+// Component is a program in the table.
 type Component string
 
 // The components.
@@ -20,7 +20,7 @@ const (
 	Toolkit    Component = "nvidia-container-toolkit"
 )
 
-// Version is three numbers of a release.
+// Version is the three numbers of a release.
 type Version [3]int
 
 // String returns "1.2.8".
@@ -47,28 +47,28 @@ func ParseVersion(text string) (Version, bool) {
 
 var packaged = regexp.MustCompile(`(?i)[~+]ds|[-~+]?(deb|ubuntu|rhel|suse)|\.(el|fc|amzn)\d`)
 
-// Packaged reports whether a text of a version looks like that of a distribution,
-// which mends holes and keeps the number.
+// Packaged reports whether a version text looks like that of a distribution, which fixes
+// vulnerabilities without changing the number.
 func Packaged(text string) bool { return packaged.MatchString(text) }
 
-// Hole is one known way out of a container.
+// Hole is one known escape from a container.
 type Hole struct {
 	Component Component
-	CVE       string // the first, where several were mended together
+	CVE       string // the first, where several were fixed together
 	What      string
-	// Fixed are the first releases without it, one of each line that was mended,
-	// oldest first.
+	// Fixed are the first releases without it, one of each release line that was fixed, oldest
+	// first.
 	Fixed []Version
-	// Severe holes are reached by what Berth runs. The others are closed by how
-	// it runs it, or weigh little.
+	// Severe holes are exploitable with what Berth runs. The others are closed by how Berth
+	// runs it, or are minor.
 	Severe bool
 }
 
-// Key is what a configuration names a hole by: "runc-CVE-2024-21626".
+// Key returns the name of a hole in a configuration: "runc-CVE-2024-21626".
 func (h Hole) Key() string { return string(h.Component) + "-" + h.CVE }
 
-// Has reports whether a release has the hole: one older than the fix of its own
-// line, or, on a line that was not mended, than the newest fix before it.
+// Has reports whether a release has the hole: one older than the fix of its own release line,
+// or, on a line that was not fixed, older than the newest fix.
 func (h Hole) Has(v Version) bool {
 	for i, f := range h.Fixed {
 		last := i == len(h.Fixed)-1
@@ -79,7 +79,7 @@ func (h Hole) Has(v Version) bool {
 	return false
 }
 
-// Fix is the release to go to from v: that of its own line, or the next.
+// Fix returns the release to upgrade to from v: that of its own release line, or the next.
 func (h Hole) Fix(v Version) Version {
 	for _, f := range h.Fixed {
 		if v.Less(f) {
@@ -89,7 +89,7 @@ func (h Hole) Fix(v Version) Version {
 	return v
 }
 
-// Table returns every known hole, by component, the oldest first.
+// Table returns every known hole, by component, oldest first.
 func Table() []Hole {
 	return []Hole{
 		{Runc, "CVE-2019-5736", "a container writes over the node's runc", []Version{{1, 0, 0}}, true},
@@ -106,7 +106,7 @@ func Table() []Hole {
 	}
 }
 
-// Of returns the holes that a release of a component has, the severe ones first.
+// Of returns the holes of a component's release, severe ones first.
 func Of(c Component, v Version) []Hole {
 	var out []Hole
 	for _, severe := range []bool{true, false} {
@@ -119,7 +119,7 @@ func Of(c Component, v Version) []Hole {
 	return out
 }
 
-// Keys are those of the severe holes.
+// Keys returns the keys of the severe holes.
 func Keys() []string {
 	var out []string
 	for _, h := range Table() {
@@ -130,7 +130,7 @@ func Keys() []string {
 	return out
 }
 
-// Note says in one line what is known against a release, "" when nothing is.
+// Note returns in one line what is known against a release, or "".
 func Note(c Component, v Version) string {
 	list := Of(c, v)
 	if len(list) == 0 {
