@@ -1,7 +1,6 @@
-// Package login lets whoever logs in to a node into the control group of their
-// job there: the agent answers on a socket that only root can reach, and berth
-// pam asks, which sshd starts by pam_exec. A question is one line of JSON, and so
-// is the answer.
+// Package login moves users who log in to a node into the control group of their job there: the
+// agent answers on a socket that only root can reach, and berth pam, started by sshd through
+// pam_exec, asks. A question is one line of JSON, and so is the answer.
 package login
 
 import (
@@ -19,33 +18,31 @@ import (
 )
 
 const (
-	// SocketName is the socket's, in the agent's data directory.
+	// SocketName is the socket's name in the agent's data directory.
 	SocketName = "login.sock"
-	// Limit bounds a question and its answer.
+	// Limit is the time limit for a question and its answer.
 	Limit    = 3 * time.Second
 	maxLine  = 4096
 	maxAsked = 64 // at once
 )
 
-// ErrNoAgent matches errors of Ask that are no answer: nobody listens, or not in
-// time.
+// ErrNoAgent matches errors of Ask that are not answers: nothing listens, or not in time.
 var ErrNoAgent = errors.New("the agent of this node does not answer")
 
-// Who logs in. Name counts only where UID is -1, unknown.
+// Who is the user who logs in. Name counts only where UID is -1, unknown.
 type Who struct {
 	UID  int64  `json:"uid"`
 	Name string `json:"name"`
 }
 
-// Question is what berth pam asks. With a PID that process is moved into the
-// control group of the job; without one it only asks for it.
+// Question is what berth pam asks. With a PID, that process is moved into the job's control
+// group; without one, it only asks for the job.
 type Question struct {
 	Who Who `json:"who"`
 	PID int `json:"pid,omitempty"`
 }
 
-// Answer names the newest job that runs for whoever asked, or says why there is
-// none.
+// Answer names the user's newest running job, or says why there is none.
 type Answer struct {
 	Job     string `json:"job,omitempty"`
 	Refused string `json:"refused,omitempty"`
@@ -53,13 +50,13 @@ type Answer struct {
 
 // Host knows the jobs of a node; the agent is one.
 type Host interface {
-	// Resident returns the newest job of who that runs here.
+	// Resident returns the user's newest job that runs here.
 	Resident(who Who) (job string, err error)
 	// Adopt moves a process into the control group of that job.
 	Adopt(who Who, pid int) (job string, err error)
 }
 
-// Listen makes the socket; nobody but root can reach it.
+// Listen creates the socket; only root can reach it.
 func Listen(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("socket for logins: %w", err)
@@ -117,7 +114,7 @@ func answer(conn net.Conn, h Host, log *slog.Logger) {
 	if q.PID != 0 {
 		log.Info("login", "user", q.Who.Name, "uid", q.Who.UID, "pid", q.PID, "job", a.Job, "refused", a.Refused)
 	}
-	_ = json.NewEncoder(conn).Encode(a) // who is gone needs none
+	_ = json.NewEncoder(conn).Encode(a) // a client that has gone needs none
 }
 
 // Ask asks the agent behind the socket at path.
@@ -138,7 +135,7 @@ func Ask(path string, q Question) (Answer, error) {
 	return a, nil
 }
 
-// readLine reads one message, and no more of it than is sensible.
+// readLine reads one message, of limited length.
 func readLine(r io.Reader, v any) error {
 	line, err := bufio.NewReader(io.LimitReader(r, maxLine)).ReadBytes('\n')
 	if err != nil {
