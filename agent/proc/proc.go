@@ -1,5 +1,5 @@
-// Package proc reads what the kernel counts of processes: bytes that went to
-// and came from storage, and memory that is theirs alone. See proc(5).
+// Package proc reads the kernel's accounting of processes: bytes read from and written to
+// storage, and memory that is theirs alone. See proc(5).
 package proc
 
 import (
@@ -13,24 +13,23 @@ import (
 	"syscall"
 )
 
-// IO is what a process, with the children that it waited for, read from and
-// wrote to storage, in bytes. What the page cache served is not read; what
-// was dropped from it before it reached the disk is not written. Files in
-// memory and pipes do not count.
+// IO is what a process, with the children that it waited for, read from and wrote to storage,
+// in bytes. Reads served by the page cache do not count, nor do writes discarded from it before
+// they reached the disk, files in memory, and pipes.
 type IO struct{ Read, Written int64 }
 
 // Add returns the sum of both.
 func (a IO) Add(b IO) IO { return IO{a.Read + b.Read, a.Written + b.Written} }
 
-// Sub returns what a has above b, nothing less than 0.
+// Sub returns the excess of a over b, each at least 0.
 func (a IO) Sub(b IO) IO { return IO{max(0, a.Read-b.Read), max(0, a.Written-b.Written)} }
 
-// Max returns the higher of each.
+// Max returns the maximum of each.
 func (a IO) Max(b IO) IO { return IO{max(a.Read, b.Read), max(a.Written, b.Written)} }
 
-// ReadIO reads /proc/PID/io, also of a process that has ended and has not been
-// waited for. It needs the rights to trace the process. The error wraps
-// fs.ErrNotExist when there is no such process.
+// ReadIO reads /proc/PID/io, even of a process that has ended but has not been waited for. It
+// needs the rights to trace the process. The error wraps fs.ErrNotExist when there is no such
+// process.
 func ReadIO(pid int) (IO, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/io")
 	if errors.Is(err, syscall.ESRCH) { // it ended between opening and reading
@@ -67,12 +66,12 @@ func parseIO(data []byte) (IO, error) {
 	if found < 2 {
 		return IO{}, errors.New("I/O of a process: the kernel does not count it")
 	}
-	// What one process dirtied another may cancel.
+	// One process may cancel what another dirtied.
 	return IO{Read: r, Written: max(0, w-cancelled)}, nil
 }
 
-// Resident returns the memory of a process that no file backs, in bytes:
-// anonymous and shared. Sums over processes count what they share again.
+// Resident returns the memory of a process that no file backs, in bytes: anonymous and shared.
+// Sums over processes count shared memory repeatedly.
 func Resident(pid int) (int64, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -98,8 +97,8 @@ func parseResident(data []byte) (int64, error) {
 	return sum, nil // a zombie has no such lines
 }
 
-// Tree returns pid and those of its descendants that the kernel still knows as
-// such: who was left by its parent has another one.
+// Tree returns pid and its descendants according to the kernel: a process whose parent has
+// ended has another one.
 func Tree(pid int) []int {
 	out := []int{pid}
 	for i := 0; i < len(out) && len(out) < maxTree; i++ {
@@ -122,7 +121,7 @@ func Tree(pid int) []int {
 	return out
 }
 
-// maxTree bounds how many processes of one job are looked at.
+// maxTree bounds how many processes of one job are visited.
 const maxTree = 4096
 
 // Parent returns the parent of a process.
@@ -131,7 +130,7 @@ func Parent(pid int) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("parent of process %d: %w", pid, err)
 	}
-	// The name, in parentheses, may hold any byte.
+	// The name, in parentheses, may contain any byte.
 	_, rest, ok := bytes.Cut(data[max(0, bytes.LastIndexByte(data, ')')):], []byte(") "))
 	f := strings.Fields(string(rest))
 	if !ok || len(f) < 2 {
@@ -140,8 +139,7 @@ func Parent(pid int) (int, error) {
 	return strconv.Atoi(f[1])
 }
 
-// UIDs returns whose a process is: its real, effective, saved and file system
-// user.
+// UIDs returns the user ids of a process: real, effective, saved and file system.
 func UIDs(pid int) (uids [4]uint32, err error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
