@@ -1,3 +1,3 @@
-// Package outbox holds what an agent has to say of its attempts until the
-// leader has it for good, over any number of sessions.
+// Package outbox holds what an agent has to report about its attempts until the leader has
+// committed it, over any number of sessions.
 package outbox

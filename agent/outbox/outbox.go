@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Outbox holds the newest report of each attempt until it is acknowledged.
-// A session takes what it has not sent yet; a new session begins anew.
+// Outbox holds the newest report of each attempt until it is acknowledged. A session takes what
+// it has not sent yet; a new session starts over.
 type Outbox struct {
 	mu     sync.Mutex
 	latest map[cluster.AttemptID]*nodev1.Report
@@ -19,13 +19,13 @@ type Outbox struct {
 	ready  chan struct{} // holds one token while unsent is not empty
 }
 
-// New makes an empty one.
+// New returns an empty Outbox.
 func New() *Outbox {
 	return &Outbox{latest: map[cluster.AttemptID]*nodev1.Report{}, ready: make(chan struct{}, 1)}
 }
 
-// Put replaces what there was to say of an attempt: states only go up, so the
-// newest report says it all.
+// Put replaces the report of an attempt: states only increase, so the newest report says
+// everything.
 func (o *Outbox) Put(r *nodev1.Report) {
 	AsText(r)
 	o.mu.Lock()
@@ -40,11 +40,11 @@ func (o *Outbox) Put(r *nodev1.Report) {
 	o.wake()
 }
 
-// AsText makes what r says UTF-8: it may quote paths, which are bytes, and could
-// neither be kept nor sent.
+// AsText converts the texts of r to UTF-8: they may quote paths, which are bytes, and could
+// otherwise neither be stored nor sent.
 func AsText(r *nodev1.Report) {
 	for _, s := range []*string{&r.Detail, &r.Drain} {
-		if !utf8.ValidString(*s) { // else it may be read meanwhile
+		if !utf8.ValidString(*s) { // otherwise it may be read concurrently
 			*s = strings.ToValidUTF8(*s, "?")
 		}
 	}
@@ -57,7 +57,7 @@ func (o *Outbox) wake() {
 	}
 }
 
-// Ready holds a token while there may be something to send.
+// Ready returns a channel that holds a token while there may be something to send.
 func (o *Outbox) Ready() <-chan struct{} { return o.ready }
 
 // Rewind makes everything unsent again, for a new session.
@@ -88,7 +88,7 @@ func (o *Outbox) Take(n int) []*nodev1.Report {
 	return out
 }
 
-// Ack drops a report that is committed, unless a newer one took its place.
+// Ack drops a committed report, unless a newer one has replaced it.
 func (o *Outbox) Ack(id cluster.AttemptID, s nodev1.AttemptState) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -97,14 +97,14 @@ func (o *Outbox) Ack(id cluster.AttemptID, s nodev1.AttemptState) {
 	}
 }
 
-// Has reports whether something of an attempt waits to be acknowledged.
+// Has reports whether an attempt's report waits to be acknowledged.
 func (o *Outbox) Has(id cluster.AttemptID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.latest[id] != nil
 }
 
-// Drop forgets an attempt whatever was to be said of it.
+// Drop forgets an attempt and its report.
 func (o *Outbox) Drop(id cluster.AttemptID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
