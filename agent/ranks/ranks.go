@@ -1,6 +1,5 @@
-// Package ranks runs several processes of one attempt on a node. It is the
-// attempt's first process, so that whatever runs attempts keeps their end as it
-// keeps any other, whoever is restarted meanwhile.
+// Package ranks runs several processes of one attempt on a node. It is the attempt's first
+// process, so that the runtime records its end like any other, whatever is restarted meanwhile.
 package ranks
 
 import (
@@ -22,10 +21,10 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 )
 
-// Main runs what args, those after launch.RanksArg, tell, and returns the exit
-// code of the first process that failed, 0 when none did. One that a signal ended
-// counts as 128 and its number, as in a shell. Its environment and standard files
-// are the processes' own; the first of them alone has the input.
+// Main runs the processes described by args, those after launch.RanksArg, and returns the exit
+// code of the first process that failed, or 0. One ended by a signal counts as 128 plus its
+// number, as in a shell. The processes inherit its environment and standard files; only the
+// first of them gets the input.
 func Main(args []string, stderr io.Writer) int {
 	var cfg launch.Ranks
 	if len(args) < 3 || args[1] != "--" || json.Unmarshal([]byte(args[0]), &cfg) != nil || cfg.Tasks < 1 {
@@ -35,7 +34,7 @@ func Main(args []string, stderr io.Writer) int {
 	if cfg.Hold != nil {
 		return hold.Run(*cfg.Hold, os.Getenv(hold.Variable), stderr)
 	}
-	// A child gets SIGKILL when the thread that made it ends.
+	// A child gets SIGKILL when the thread that created it ends.
 	runtime.LockOSThread()
 	g := group{cfg: cfg, argv: args[2:], ended: make(chan end, cfg.Tasks), stderr: stderr}
 	return g.run()
@@ -51,7 +50,7 @@ type group struct {
 	stderr io.Writer
 }
 
-// run starts all and waits until all have ended.
+// run starts all processes and waits until they have ended.
 func (g *group) run() int {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGXCPU, syscall.SIGCONT)
@@ -114,7 +113,8 @@ func (g *group) start(local int) int {
 	return 0
 }
 
-// Env is what tells a process its rank among all, and among those of its node.
+// Env returns the variables that tell a process its rank among all, and among those of its
+// node.
 func Env(rank, local int, slurm bool) []string {
 	r, l := strconv.Itoa(rank), strconv.Itoa(local)
 	env := []string{"RANK=" + r, "LOCAL_RANK=" + l, "BERTH_RANK=" + r, "BERTH_LOCAL_RANK=" + l}
@@ -124,7 +124,7 @@ func Env(rank, local int, slurm bool) []string {
 	return env
 }
 
-// redirect gives the process files of its own, where it is to have some.
+// redirect gives the process its own files where configured.
 func (g *group) redirect(cmd *exec.Cmd, rank int) (files []*os.File, err error) {
 	open := func(pattern []byte) (*os.File, error) {
 		path := strings.ReplaceAll(string(pattern), launch.RankMark, strconv.Itoa(rank))
@@ -159,7 +159,7 @@ func (g *group) signal(sig os.Signal) {
 	}
 }
 
-// end asks all to end, and returns when they are to be killed.
+// end asks all to end, and returns a channel that says when to kill them.
 func (g *group) end() <-chan time.Time {
 	g.signal(syscall.SIGTERM)
 	return time.After(g.cfg.Grace)
@@ -180,7 +180,7 @@ func wait(cmd *exec.Cmd) int {
 	return 125
 }
 
-// launchCode is what a shell would say of a program that does not start.
+// launchCode returns a shell's exit code for a program that does not start.
 func launchCode(err error) int {
 	switch {
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
