@@ -1,8 +1,7 @@
-// Package inside is all that stands beside a job's own processes: what becomes
-// the job within its container, copies its output, runs its ranks and steps, holds
-// an allocation open and carries tunnels. It is the whole of the program berth-job,
-// which an agent starts beside jobs and mounts into their containers: it links
-// little, and starts as fast as a job should.
+// Package inside contains everything that runs next to a job's own processes: what becomes the
+// job in its container, copies its output, runs its ranks and steps, holds an allocation open
+// and carries tunnels. It is the whole of the program berth-job, which an agent starts next to
+// jobs and mounts into their containers: it links little, and starts as fast as a job should.
 package inside
 
 import (
@@ -17,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/agent/tunnel"
 )
 
-// Main runs what argv, with the program's name, asks for and returns the exit
-// code. It reports with known whether argv names any of it.
+// Main runs what argv, including the program's name, asks for and returns the exit code. known
+// reports whether argv names any of it.
 func Main(argv []string, stdin, stdout, stderr *os.File) (code int, known bool) {
 	if len(argv) < 2 {
 		return 0, false
