@@ -1,4 +1,4 @@
-// Package pty makes pseudo terminals, as pty(7) and ioctl_tty(2) describe them.
+// Package pty creates pseudo-terminals, as described in pty(7) and ioctl_tty(2).
 package pty
 
 import (
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open makes a terminal of 24 rows and 80 columns that belongs to uid. What is
-// written to master is typed into it. Reading master can have a deadline; it
-// ends in EIO when nobody has the terminal open any more.
+// Open creates a terminal of 24 rows and 80 columns that belongs to uid. What is written to
+// master is typed into it. Reads of master support deadlines; they end with EIO when nothing
+// has the terminal open any more.
 func Open(uid uint32) (master, terminal *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -23,7 +23,7 @@ func Open(uid uint32) (master, terminal *os.File, err error) {
 	if err == nil {
 		terminal = os.NewFile(uintptr(tty), "terminal")
 		if os.Getuid() == 0 {
-			// Nobody else is to write into it.
+			// Nobody else may write to it.
 			err = errors.Join(unix.Fchown(tty, int(uid), -1), unix.Fchmod(tty, 0o600))
 		}
 		err = errors.Join(err, Resize(terminal, 24, 80))
@@ -38,8 +38,8 @@ func Open(uid uint32) (master, terminal *os.File, err error) {
 	return master, terminal, nil
 }
 
-// openTerminal opens the other end by the master itself: its name may be
-// another one's in this mount namespace.
+// openTerminal opens the other end through the master: in this mount namespace its name may
+// refer to another terminal.
 func openTerminal(master int) (int, error) {
 	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
 		return -1, fmt.Errorf("unlock: %w", err)
@@ -51,15 +51,15 @@ func openTerminal(master int) (int, error) {
 	return int(fd), nil
 }
 
-// Resize sets the size of a terminal, by either end; its foreground processes
-// get SIGWINCH when it changes.
+// Resize sets the size of a terminal, through either end; its foreground processes get SIGWINCH
+// when it changes.
 func Resize(f *os.File, rows, columns uint16) error {
 	return control(f, func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
 	})
 }
 
-// control leaves the file in the mode that it is in, which Fd would not.
+// control leaves the file in its current mode, unlike Fd.
 func control(f *os.File, do func(fd int) error) error {
 	c, err := f.SyscallConn()
 	if err != nil {
