@@ -1,9 +1,9 @@
-// Package soaktest says how often a fault test repeats itself: a few times
-// among the other tests, and as often as a claim needs under "make soak".
+// Package soaktest determines how often a fault test repeats: a few times among the other
+// tests, and as often as a claim needs under "make soak".
 //
-// A fault test has a name that begins with TestSoak. "make test" runs its short
-// form; "make soak" runs those tests alone, in full, with a long timeout. It
-// counts what it finds and logs the counts, also when all is well.
+// The name of a fault test begins with TestSoak. "make test" runs its short form; "make soak"
+// runs only those tests, in full, with a long timeout. A fault test counts what it finds and
+// logs the counts, even when all is well.
 package soaktest
 
 import (
@@ -13,16 +13,16 @@ import (
 	"testing"
 )
 
-// Env is the variable that asks for full forms: 1 for all of it, or the part
-// of it that the machine has time for, such as 0.1.
+// Env is the variable that requests full forms: 1 for all repetitions, or the fraction that the
+// machine has time for, such as 0.1.
 const Env = "BERTH_SOAK"
 
-// Times returns how often to repeat: short among the other tests, full under
-// "make soak", and a part of full, but no less than short, where only a part
-// was asked for. A value of the variable that is none ends the test.
+// Times returns the number of repetitions: short among the other tests, full under "make soak",
+// and a fraction of full, but no less than short, where only a fraction was requested. An
+// invalid value of the variable fails the test.
 func Times(t testing.TB, short, full int) int {
 	t.Helper()
-	// This package is linked into no program that could hand the value over.
+	// This package is linked into no program that could pass the value.
 	v, ok := syscall.Getenv(Env)
 	if !ok || v == "" {
 		return short
