@@ -1,5 +1,4 @@
-// Package faulttest holds no program. Its tests break agents and containerd
-// again and again, as processes of their own with real jobs, and count what
-// came of it: no exit code may be wrong or lost, nothing may run twice, and
-// nothing may stay behind.
+// Package faulttest contains only tests. They break agents and containerd again and again, as
+// separate processes with real jobs, and count the outcomes: no exit code may be wrong or lost,
+// nothing may run twice, and nothing may be left behind.
 package faulttest
