@@ -20,23 +20,23 @@ var source []byte
 // read by C code: set it with t.Setenv or in a child's environment.
 const ScriptEnv = "FAKE_NVML_SCRIPT"
 
-// Driver is the age of the driver to play.
+// Driver is the age of the simulated driver.
 type Driver string
 
-// The drivers to play.
+// The drivers to simulate.
 const (
 	Recent Driver = ""
-	// Old lacks the second version of the memory call, utilization and lists
-	// by process beyond the first version, PCI, power and compute capability.
+	// Old lacks the second version of the memory call, utilization and lists by process beyond
+	// the first version, PCI, power and compute capability.
 	Old Driver = "-DOLD"
 )
 
-// builtEnv names the environment variable with the folder of libraries that are
-// compiled already, since that takes longer than most tests.
+// builtEnv names the environment variable with the directory of already compiled libraries,
+// since compiling takes longer than most tests.
 const builtEnv = "FAKE_NVML_BUILT"
 
-// Main runs tests that share one compiled library of each kind with each other
-// and with processes that they start; it returns the exit code.
+// Main runs tests that share one compiled library of each kind with each other and with
+// processes that they start; it returns the exit code.
 func Main(m *testing.M) int {
 	if os.Getenv(builtEnv) == "" {
 		dir, err := os.MkdirTemp("", "fakenvml-")
@@ -53,9 +53,8 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Build compiles the library and returns the path of a copy of the test's own.
-// Without gcc the test is skipped, saying so. A process must stay with the first
-// library it loads.
+// Build compiles the library and returns the path of a copy for this test. Without gcc it skips
+// the test with a message. A process must keep the first library that it loads.
 func Build(tb testing.TB, d Driver) string {
 	tb.Helper()
 	lib := filepath.Join(tb.TempDir(), "libnvidia-ml.so.1")
@@ -67,7 +66,7 @@ func Build(tb testing.TB, d Driver) string {
 		compile(tb, d, lib)
 		return lib
 	}
-	if _, err := os.Stat(shared); err != nil { // several at once write the same
+	if _, err := os.Stat(shared); err != nil { // several at once write the same content
 		compile(tb, d, lib)
 		if err := errors.Join(os.Link(lib, lib+".done"), os.Rename(lib+".done", shared)); err != nil {
 			tb.Fatalf("share the library: %v", err)
@@ -99,7 +98,7 @@ func compile(tb testing.TB, d Driver, lib string) {
 	}
 }
 
-// WriteScript replaces the script at path in one step.
+// WriteScript replaces the script at path atomically.
 func WriteScript(tb testing.TB, path, script string) {
 	tb.Helper()
 	if err := os.WriteFile(path+".new", []byte(script), 0o600); err != nil {
