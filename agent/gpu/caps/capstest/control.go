@@ -1,4 +1,4 @@
-// Package capstest has a stand-in for nvidia-cuda-mps-control, for tests.
+// Package capstest provides a stand-in for nvidia-cuda-mps-control, for tests.
 package capstest
 
 import (
@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// script keeps the accounts of one daemon a pipe directory: "alive" is there
-// while it runs, "commands" holds what it was told, "started" with what, "pids" who. It
-// refuses what the real one refuses: a second daemon on one pipe, and commands
-// when none runs. A test puts "FAULT" into "status", or takes "alive" away.
+// script keeps the records of one daemon per pipe directory: "alive" exists while it runs,
+// "commands" contains its commands, "started" how it was started, "pids" its processes. It
+// refuses what the real one refuses: a second daemon on one pipe, and commands when none is
+// running. A test writes "FAULT" to "status", or removes "alive".
 const script = `#!/bin/sh
 p="$CUDA_MPS_PIPE_DIRECTORY"
 if [ "$1" = -d ]; then
@@ -45,16 +45,16 @@ func Control(t testing.TB) string {
 	return path
 }
 
-// Pipe is the directory of a card below the daemons' own.
+// Pipe returns the directory of a GPU below the daemons' own.
 func Pipe(dir, uuid string) string { return filepath.Join(dir, uuid, "pipe") }
 
-// Alive reports whether the daemon of a card runs.
+// Alive reports whether the daemon of a GPU is running.
 func Alive(dir, uuid string) bool {
 	_, err := os.Stat(filepath.Join(Pipe(dir, uuid), "alive"))
 	return err == nil
 }
 
-// Kill ends the daemon of a card without a word.
+// Kill ends the daemon of a GPU silently.
 func Kill(t testing.TB, dir, uuid string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(Pipe(dir, uuid), "alive")); err != nil {
@@ -62,8 +62,7 @@ func Kill(t testing.TB, dir, uuid string) {
 	}
 }
 
-// Fault makes the server of a card one that a client has ended; line goes into
-// its log.
+// Fault simulates a client that has ended the server of a GPU; line is added to its log.
 func Fault(t testing.TB, dir, uuid, line string) {
 	t.Helper()
 	log := filepath.Join(dir, uuid, "log", "server.log")
@@ -75,8 +74,7 @@ func Fault(t testing.TB, dir, uuid, line string) {
 	}
 }
 
-// Lines returns the lines of one of the daemon's accounts, "started" or
-// "commands".
+// Lines returns the lines of one of the daemon's records, "started" or "commands".
 func Lines(dir, uuid, file string) []string {
 	data, err := os.ReadFile(filepath.Join(Pipe(dir, uuid), file))
 	if err != nil {
