@@ -1,4 +1,4 @@
-// Package tunetest holds what every gpu.Tuner must do.
+// Package tunetest tests what every gpu.Tuner must do.
 package tunetest
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// Run checks a tuner on a card that it has, with a range of power limits and several
-// clocks, and leaves the card with its default limit and its own clock.
+// Run tests a tuner on one of its GPUs, with a range of power limits and several clocks, and
+// leaves the GPU with its default limit and an unlocked clock.
 func Run(t *testing.T, tuner gpu.Tuner, uuid string) {
 	t.Helper()
 	read := func() gpu.Tuning {
@@ -26,7 +26,7 @@ func Run(t *testing.T, tuner gpu.Tuner, uuid string) {
 		t.Fatalf("not sane: %+v", first)
 	}
 	for _, milliW := range []int64{first.MinMilliW, (first.MinMilliW + first.DefaultMilliW) / 2, first.MaxMilliW, first.DefaultMilliW} {
-		for range 2 { // again changes nothing
+		for range 2 { // repeating it changes nothing
 			if err := limit(milliW); err != nil || read().LimitMilliW != milliW {
 				t.Errorf("%d mW: %v, and the limit is %d", milliW, err, read().LimitMilliW)
 			}
