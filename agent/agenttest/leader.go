@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
-// Leader is a fake leader for one agent: it sends what tests desire and keeps
-// what the agent reports.
+// Leader is a fake leader for one agent: it sends what tests desire and records what the agent
+// reports.
 type Leader struct {
 	noderpc.UnimplementedNodeServiceServer
 	ln  *bufconn.Listener
@@ -37,7 +37,7 @@ type Leader struct {
 	send     chan *nodev1.SessionResponse // of the present session
 }
 
-// NewLeader serves until the test ends.
+// NewLeader returns a Leader that serves until the test ends.
 func NewLeader(t testing.TB) *Leader {
 	l := &Leader{
 		ln: bufconn.Listen(1 << 20), srv: grpc.NewServer(),
@@ -52,7 +52,7 @@ func NewLeader(t testing.TB) *Leader {
 	return l
 }
 
-// Listen serves agents of other processes, too, on a unix socket.
+// Listen also serves agents of other processes, on a unix socket.
 func (l *Leader) Listen(t testing.TB, socket string) {
 	t.Helper()
 	ln, err := net.Listen("unix", socket)
@@ -73,7 +73,7 @@ func (l *Leader) Dial(string) (*grpc.ClientConn, error) {
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.ln.DialContext(ctx) }))
 }
 
-// Assign desires an attempt, or changes one.
+// Assign adds an attempt to the desired set, or changes one.
 func (l *Leader) Assign(as *nodev1.Assignment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +82,7 @@ func (l *Leader) Assign(as *nodev1.Assignment) {
 	l.push(&nodev1.Desired{Assignments: []*nodev1.Assignment{as}})
 }
 
-// Drop takes an attempt out of the desired set.
+// Drop removes an attempt from the desired set.
 func (l *Leader) Drop(id cluster.AttemptID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,14 +90,14 @@ func (l *Leader) Drop(id cluster.AttemptID) {
 	l.push(&nodev1.Desired{Released: []*nodev1.AttemptRef{{Job: uint64(id.Job), Attempt: id.No}}})
 }
 
-// MuteAcks stops acknowledgements, as when the majority is gone.
+// MuteAcks stops acknowledgements, as when the majority is lost.
 func (l *Leader) MuteAcks(mute bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.muteAcks = mute
 }
 
-// push sends d in the present session, if there is one. The caller holds mu.
+// push sends d in the current session, if there is one. The caller holds mu.
 func (l *Leader) push(d *nodev1.Desired) {
 	l.revision++
 	d.Term, d.Revision = 1, l.revision
@@ -106,7 +106,7 @@ func (l *Leader) push(d *nodev1.Desired) {
 	}
 }
 
-// Say sends m in the present session, if there is one.
+// Say sends m in the current session, if there is one.
 func (l *Leader) Say(m *nodev1.SessionResponse) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *Leader) Say(m *nodev1.SessionResponse) {
 	}
 }
 
-// Reports returns what was reported of an attempt, in order.
+// Reports returns the reports of an attempt, in order.
 func (l *Leader) Reports(id cluster.AttemptID) []*nodev1.Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,15 +137,15 @@ func (l *Leader) Hellos() int {
 	return l.hellos
 }
 
-// HelloAt returns what the agent had said of its node when it reported the end
-// of an attempt, nil before that.
+// HelloAt returns the agent's last description of its node when it reported the end of an
+// attempt, nil before that.
 func (l *Leader) HelloAt(id cluster.AttemptID) *nodev1.Hello {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.helloAt[id]
 }
 
-// Resume says that an administrator took a card to be sound.
+// Resume tells the agent that an administrator declared a GPU healthy.
 func (l *Leader) Resume(r *nodev1.GPUResume) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,15 +160,14 @@ func (l *Leader) ForgetHello() {
 	l.hello = nil
 }
 
-// Hello returns what the agent said of its node last, nil before the first
-// session.
+// Hello returns the agent's last description of its node, nil before the first session.
 func (l *Leader) Hello() *nodev1.Hello {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.hello
 }
 
-// Heartbeats returns when each heartbeat came.
+// Heartbeats returns when each heartbeat arrived.
 func (l *Leader) Heartbeats() []time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

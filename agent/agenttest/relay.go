@@ -20,18 +20,18 @@ type Guest struct {
 	gone   chan struct{}
 }
 
-// Send says something to the agent in the user's name.
+// Send sends something to the agent in the user's name.
 func (g *Guest) Send(m *apiv1.AttachRequest) error {
 	return g.stream.Send(&nodev1.RelayResponse{Frame: m})
 }
 
-// Recv returns what the agent says next: a frame or a refusal.
+// Recv returns what the agent sends next: a frame or a refusal.
 func (g *Guest) Recv() (*nodev1.RelayRequest, error) { return g.stream.Recv() }
 
-// Leave ends the visit, as a user does who goes away.
+// Leave ends the visit, as a user who leaves.
 func (g *Guest) Leave() { close(g.gone) }
 
-// relayServer takes calls of agents.
+// relayServer accepts calls from agents.
 type relayServer struct {
 	noderpc.UnimplementedRelayServiceServer
 	l *Leader
@@ -59,7 +59,7 @@ func (r *relayServer) Relay(stream noderpc.RelayService_RelayServer) error {
 	return nil
 }
 
-// Visit asks the agent for a visit and waits for it.
+// Visit requests a visit from the agent and waits for it.
 func (l *Leader) Visit(ctx context.Context, v *nodev1.Visit) (*Guest, error) {
 	ch := make(chan *Guest, 1)
 	l.mu.Lock()

@@ -1,5 +1,5 @@
-// Package agenttest has a Runtime for tests that runs nothing: tests say when
-// a task ends, and which call fails.
+// Package agenttest has a Runtime for tests that runs nothing: tests decide when a task ends,
+// and which call fails.
 package agenttest
 
 import (
@@ -20,7 +20,7 @@ type Runtime struct {
 
 	mu    sync.Mutex
 	tasks map[cluster.AttemptID]*runtime.Task
-	// launched keeps what each Create was given.
+	// launched keeps the argument of each Create.
 	launched map[cluster.AttemptID]*launch.Launch
 	calls    []string
 	fail     map[string][]error
@@ -36,26 +36,26 @@ func New() *Runtime {
 	}
 }
 
-// Fail makes the next calls of op ("list", "create", "start", "delete", "inspect")
-// fail with errs in order. With "first step" a start is cut off before it, and
-// with "answer of start" behind it.
+// Fail makes the next calls of op ("list", "create", "start", "delete", "inspect") fail with
+// errs in order. With "first step" a start is cut off before it, and with "answer of start"
+// after it.
 func (r *Runtime) Fail(op string, errs ...error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fail[op] = append(r.fail[op], errs...)
 }
 
-// IgnoreTERM makes tasks end by SIGKILL alone.
+// IgnoreTERM makes tasks end only by SIGKILL.
 func (r *Runtime) IgnoreTERM() { r.Ignore(syscall.SIGTERM) }
 
-// Ignore makes tasks go on when they get sig.
+// Ignore makes tasks ignore sig.
 func (r *Runtime) Ignore(sig syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ignored[sig] = true
 }
 
-// Doubt makes nobody know from now on whether a task that ended began.
+// Doubt makes it unknown from now on whether a task that ended began.
 func (r *Runtime) Doubt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func (r *Runtime) end(id cluster.AttemptID, how func(*runtime.Task), tell bool) 
 	}
 }
 
-// Phase tells where a task stands.
+// Phase returns the phase of a task.
 func (r *Runtime) Phase(id cluster.AttemptID) runtime.Phase {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *Runtime) Phase(id cluster.AttemptID) runtime.Phase {
 	return runtime.Absent
 }
 
-// begin notes a call and returns the error it shall have.
+// begin records a call and returns the error that it should have.
 func (r *Runtime) begin(op string, id cluster.AttemptID) error {
 	if op != "inspect" {
 		r.calls = append(r.calls, op+" "+id.String())
@@ -119,7 +119,7 @@ func (r *Runtime) begin(op string, id cluster.AttemptID) error {
 	return r.failure(op)
 }
 
-// failure returns the error that the next call of op shall have.
+// failure returns the error that the next call of op should have.
 func (r *Runtime) failure(op string) error {
 	if errs := r.fail[op]; len(errs) > 0 {
 		r.fail[op] = errs[1:]
@@ -161,7 +161,7 @@ func (r *Runtime) Start(_ context.Context, id cluster.AttemptID) error {
 	if t.Phase == runtime.Created {
 		t.Phase, t.PID, t.Started = runtime.Running, 1000, time.Now()
 	}
-	// The answer may get lost on its way.
+	// The answer may get lost.
 	if errs := r.fail["answer of start"]; len(errs) > 0 {
 		r.fail["answer of start"] = errs[1:]
 		return errs[0]
