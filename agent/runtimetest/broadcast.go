@@ -8,10 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/agent/runtime"
 )
 
-// testBroadcast: whom a signal reaches, also a process in a session of its
-// own; and a job that has ended is no place for one.
+// testBroadcast checks which processes a signal reaches, including one in its own session; and
+// that it does not reach a job that has ended.
 func testBroadcast(h *harness) {
-	// The children say that they listen before the first does.
+	// The children report that they listen before the first process does.
 	const script = `trap 'echo first' USR1
 (trap 'echo child; exit' USR1; echo ready; while :; do sleep 0.05; done) &
 setsid sh -c 'trap "echo far; exit" USR1; echo ready; while :; do sleep 0.05; done' &
@@ -29,7 +29,7 @@ while :; do sleep 0.05; done`
 		if err := h.rt.Broadcast(h.Context(), l.ID, syscall.SIGUSR1, c.to); err != nil {
 			h.Fatalf("broadcast: %v", err)
 		}
-		// The shells may also say that the signal ended a sleep of theirs.
+		// The shells may also report that the signal ended one of their sleeps.
 		heard := func() []string {
 			got := slices.DeleteFunc(h.printed(l.Stdout), func(s string) bool { return !slices.Contains([]string{"first", "child", "far"}, s) })
 			slices.Sort(got)

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// console is a process in a job whose output is gathered.
+// console is a process in a job whose output is collected.
 type console struct {
 	*runtime.Process
 	h    *harness
@@ -47,7 +47,7 @@ func (h *harness) exec(id cluster.AttemptID, x runtime.Exec) *console {
 				c.mu.Lock()
 				c.text[f] += string(buf[:n])
 				c.mu.Unlock()
-				if err != nil { // the end, or a terminal that nobody has open
+				if err != nil { // end of file, or a terminal that nothing has open
 					return
 				}
 			}
@@ -79,7 +79,7 @@ func (c *console) close() {
 	c.wg.Wait()
 }
 
-// out is what the process has written so far, with plain line ends.
+// out returns what the process has written so far, with plain newlines.
 func (c *console) out() string { return c.of(c.Stdout) }
 
 func (c *console) of(f *os.File) string {
@@ -106,7 +106,7 @@ func (c *console) typed(text string) {
 	}
 }
 
-// end waits for the process and all that it wrote.
+// end waits for the process and all of its output.
 func (c *console) end() runtime.ProcessEnd {
 	c.h.Helper()
 	e, err := c.Wait(c.h.Context())
@@ -117,7 +117,7 @@ func (c *console) end() runtime.ProcessEnd {
 	return e
 }
 
-// run is a command from its start to its end, without input.
+// runIn runs a command to its end, without input.
 func (h *harness) runIn(id cluster.AttemptID, args ...string) (string, runtime.ProcessEnd) {
 	h.Helper()
 	c := h.exec(id, runtime.Exec{Args: args})
@@ -127,7 +127,7 @@ func (h *harness) runIn(id cluster.AttemptID, args ...string) (string, runtime.P
 	return c.out() + c.of(c.Stderr), e
 }
 
-// sleeper is a job that runs until it is told to end.
+// sleeper returns a job that runs until it is told to end.
 func (h *harness) sleeper() *launch.Launch {
 	h.Helper()
 	l := h.sh("echo ready; while [ ! -e gate-$BERTH_N ]; do sleep 0.02; done; exit 9")
@@ -155,7 +155,7 @@ func groupsOf(h *harness, pid int) string {
 	return string(b)
 }
 
-// testExec looks at what a command is given.
+// testExec checks what a command gets.
 func testExec(h *harness) {
 	l := h.sleeper()
 	script := `id -u; id -g; id -G; grep -E '^(NoNewPrivs|CapEff|CapPrm|CapInh|CapAmb):' /proc/self/status
@@ -175,7 +175,7 @@ cat /proc/self/oom_score_adj; pwd; echo "$A"; echo "$B"; ulimit -c; ls /proc/sel
 		h.Errorf("in the job (-want +got):\n%s", diff)
 	}
 	c.close()
-	// In every controller the job's group.
+	// In every controller, it is in the job's group.
 	c = h.exec(l.ID, runtime.Exec{Args: []string{"sh", "-c", "echo $$; read x" + own(1)}})
 	c.expect("\n")
 	mine, theirs := groupsOf(h, h.inspect(l.ID).PID), ""
@@ -189,11 +189,11 @@ cat /proc/self/oom_score_adj; pwd; echo "$A"; echo "$B"; ulimit -c; ls /proc/sel
 	h.finish(l)
 }
 
-// own returns seconds, n of them in front, that no other process sleeps for: other
-// runtimes' tests run beside these.
+// own returns a number of seconds, beginning with n, for which no other process sleeps: the
+// tests of other runtimes run concurrently.
 func own(n int) string { return fmt.Sprintf("%d%07d", n, os.Getpid()) }
 
-// childrenNamed finds processes of the test's user by a part of their command.
+// childrenNamed finds processes of the test's user by part of their command.
 func childrenNamed(h *harness, part string) []int {
 	h.Helper()
 	dirs, err := os.ReadDir("/proc")
@@ -334,8 +334,8 @@ func testExecSignal(h *harness) {
 	h.finish(l)
 }
 
-// testExecHangUp has a command and its children be ended with its connection,
-// those that ignore SIGHUP too, and the job go on.
+// testExecHangUp checks that a command and its children end with its connection, even if they
+// ignore SIGHUP, and that the job continues.
 func testExecHangUp(h *harness) {
 	l := h.sleeper()
 	c := h.exec(l.ID, runtime.Exec{Args: []string{"sh", "-c", "trap '' HUP TERM; sleep " + own(2001) + " & echo ready; while :; do sleep " + own(2001) + "; done"}})
@@ -368,8 +368,8 @@ func testExecJobEnds(h *harness) {
 	}
 }
 
-// testExecOutOfMemory has a command use more memory than its job may have. The
-// cap is the job's and the command's together, and so is what happens at it.
+// testExecOutOfMemory has a command use more memory than its job may have. The cap applies to
+// the job and the command together, and so do its consequences.
 func testExecOutOfMemory(h *harness) {
 	l := h.sh("echo ready; while :; do sleep 0.02; done")
 	l.MemBytes = 48 << 20

@@ -1,5 +1,5 @@
-// Package runtimetest is what every runtime.Runtime must do, as one suite of
-// tests with real processes of a user who is not root.
+// Package runtimetest tests what every runtime.Runtime must do, with real processes of a user
+// who is not root.
 package runtimetest
 
 import (
@@ -18,17 +18,16 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Runtime is what is tested.
+// Runtime is the interface under test.
 type Runtime interface {
 	runtime.Runtime
-	// Close lets go of the tasks, which go on.
+	// Close releases the tasks, which continue.
 	Close() error
 }
 
-// Open opens a runtime on a state directory with a short path. It is called
-// again with the same directory to find earlier tasks, also by a second
-// process that runs the same test. Cleaning up what outlives Close is the
-// business of the test that calls Run.
+// Open opens a runtime on a state directory with a short path. It is called again with the same
+// directory to find earlier tasks, also by a second process that runs the same test. The test
+// that calls Run must clean up what outlives Close.
 type Open = func(t *testing.T, dir string) Runtime
 
 const (
@@ -39,8 +38,8 @@ const (
 	pollEvery = 5 * time.Millisecond
 )
 
-// Require skips a test that lacks what it needs, and fails it where nothing may
-// be missing: the environment says CI, or BERTH_REQUIRE_CONTAINERD=1.
+// Require skips a test that lacks what it needs, and fails it where nothing may be missing: if
+// the environment has CI, or BERTH_REQUIRE_CONTAINERD=1.
 func Require(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -52,14 +51,13 @@ func Require(t *testing.T, err error) {
 	t.Skip(err)
 }
 
-// env reads a switch of the test. The suite is no part of a program that could
-// hand it over.
+// env reads a switch of the test. The suite is part of no program that could pass it.
 func env(name string) string {
 	v, _ := syscall.Getenv(name)
 	return v
 }
 
-// Root says whether the process may run jobs as other users.
+// Root returns an error unless the process may run jobs as other users.
 func Root() error {
 	if os.Getuid() != 0 {
 		return errors.New("needs root: jobs run as their users, in control groups")
@@ -72,7 +70,7 @@ type harness struct {
 	*testing.T
 	open Open
 	rt   Runtime
-	// dir is the runtime's; out is the user's.
+	// dir belongs to the runtime; out belongs to the user.
 	dir, out string
 	ids      *atomic.Uint64
 }
@@ -88,8 +86,8 @@ func newHarness(t *testing.T, open Open) *harness {
 	return h
 }
 
-// tempDir is short enough for sockets, which t.TempDir is not, and may be
-// opened for others.
+// tempDir returns a directory with a path short enough for sockets, unlike t.TempDir, which may
+// be opened to others.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "rt")
@@ -145,7 +143,7 @@ func (h *harness) reopen() {
 	h.rt = h.open(h.T, h.dir)
 }
 
-// job is a launch of args as the test's user, with its output in a file.
+// job returns a launch of args as the test's user, with its output in a file.
 func (h *harness) job(args ...string) *launch.Launch {
 	id := cluster.AttemptID{Job: cluster.JobID(h.ids.Add(1)), No: 1}
 	out := h.path(id.String() + ".out")
@@ -155,7 +153,7 @@ func (h *harness) job(args ...string) *launch.Launch {
 	}
 }
 
-// sh is a job that runs a shell script.
+// sh returns a job that runs a shell script.
 func (h *harness) sh(script string) *launch.Launch { return h.job("/bin/sh", "-c", script) }
 
 func (h *harness) path(name string) string { return filepath.Join(h.out, name) }
@@ -177,7 +175,7 @@ func (h *harness) run(l *launch.Launch) runtime.Task {
 	return h.wait(l.ID)
 }
 
-// wait returns a task that has ended, in whatever way.
+// wait waits for a task to end in any way, and returns it.
 func (h *harness) wait(id cluster.AttemptID) runtime.Task {
 	h.Helper()
 	var task runtime.Task
@@ -204,7 +202,7 @@ func (h *harness) signal(id cluster.AttemptID, sig syscall.Signal) {
 	}
 }
 
-// refused runs a job that can never start and returns the error that says so.
+// refused runs a job that can never start and returns the resulting error.
 func (h *harness) refused(l *launch.Launch) *launch.Error {
 	h.Helper()
 	err := h.rt.Create(h.Context(), l)
@@ -233,7 +231,7 @@ func (h *harness) until(what string, cond func() bool) {
 	}
 }
 
-// printed waits until a file holds a line, and returns its lines.
+// printed waits until a file contains a line, and returns its lines.
 func (h *harness) printed(path string) []string {
 	h.Helper()
 	var text string
@@ -254,7 +252,7 @@ func (h *harness) write(name, text string, mode os.FileMode) string {
 	return p
 }
 
-// alive reports whether a process runs; a zombie does not.
+// alive reports whether a process is running; a zombie is not.
 func alive(pid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -264,7 +262,7 @@ func alive(pid int) bool {
 	return rest != "" && rest[0] != 'Z' && rest[0] != 'X'
 }
 
-// childJob is the number of the job that the killed child leaves.
+// childJob is the id of the job that the killed child leaves.
 const childJob = 501
 
 func childIDs() *atomic.Uint64 {

@@ -10,8 +10,8 @@ import (
 // jobProgramEnv tells processes that a test starts where berth-job is.
 const jobProgramEnv = "BERTH_TEST_JOB_PROGRAM"
 
-// WithJobProgram builds berth-job, as make build does, for what run tests, and
-// returns run's exit code. A process that a test started has it already.
+// WithJobProgram builds berth-job, as make build does, for the tests of run, and returns run's
+// exit code. A process started by a test has it already.
 func WithJobProgram(run func() int) int {
 	if JobProgram() != "" {
 		return run()
@@ -42,5 +42,5 @@ func buildJobProgram(dir string) error {
 	return os.Setenv(jobProgramEnv, path)
 }
 
-// JobProgram is where berth-job is within WithJobProgram.
+// JobProgram returns the path of berth-job within WithJobProgram.
 func JobProgram() string { return os.Getenv(jobProgramEnv) }

@@ -122,8 +122,7 @@ func testExits(h *harness) {
 	}
 }
 
-// testLeftBehind forks twice, so that no parent waits for the process that
-// stays.
+// testLeftBehind forks twice, so that no parent waits for the remaining process.
 func testLeftBehind(h *harness) {
 	l := h.sh("(setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!); exit 3")
 	h.start(l)
@@ -135,7 +134,7 @@ func testLeftBehind(h *harness) {
 		h.Errorf("got %+v, want exit 3", task)
 	}
 	h.until("the end of the process that was left", func() bool { return !alive(left) })
-	// SIGKILL reaches all, not only the first.
+	// SIGKILL reaches all processes, not only the first.
 	l = h.sh("(setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!); sleep 1000")
 	h.start(l)
 	if left, err = strconv.Atoi(h.printed(l.Stdout)[0]); err != nil {
@@ -164,7 +163,7 @@ func testReopen(h *harness) {
 	}
 }
 
-// ended checks the end of a gated job whose keeper changed.
+// ended checks the end of a gated job whose keeper has changed.
 func (h *harness) ended(l *launch.Launch) {
 	h.Helper()
 	if task := h.wait(l.ID); task.Phase != runtime.Stopped || task.ExitCode != 42 || task.OOMKilled {
@@ -190,8 +189,8 @@ func testExitWhileClosed(h *harness) {
 	h.ended(l)
 }
 
-// childEnv tells a process of the same test that it is to open a runtime,
-// start a job and wait to be killed: "runtime's directory:jobs' directory".
+// childEnv tells a process of the same test to open a runtime, start a job and wait to be
+// killed: "runtime's directory:jobs' directory".
 const childEnv = "BERTH_RUNTIMETEST_CHILD"
 
 func runChild(t *testing.T, open Open) {

@@ -11,9 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// testLogin moves a process that the test started, as sshd starts one, into a
-// job: what it starts is there, too, it ends with the job's group, and the
-// runtime forgets the job as any other.
+// testLogin moves a process that the test started, as sshd would, into a job: what it starts is
+// there, too, it ends with the job's group, and the runtime forgets the job like any other.
 func testLogin(h *harness) {
 	rt, ok := h.rt.(interface {
 		Group(cluster.AttemptID) *cgroup.Group
@@ -28,7 +27,7 @@ func testLogin(h *harness) {
 	if g == nil {
 		h.Skip("there are no control groups here")
 	}
-	// It starts the second one only once it was moved.
+	// It starts the second one only once it has been moved.
 	ready, script := h.path("moved"), `while [ ! -e "$0" ]; do sleep 0.01; done; sleep 1000 & echo $! >"$0.child"; wait`
 	cmd := exec.Command("/bin/sh", "-c", script, ready)
 	if err := cmd.Start(); err != nil {

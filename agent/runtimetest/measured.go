@@ -20,10 +20,10 @@ import (
 // What the job of testMeasured uses.
 const (
 	usesAnon   = 96  // MiB of its own memory
-	usesShared = 24  // MiB of a file in memory that has no name any more
+	usesShared = 24  // MiB of an unlinked file in memory
 	usesFile   = 40  // MiB written to storage, and read from there
 	usesCPU    = 1.5 // seconds
-	// slack is what a shell and an interpreter take beside.
+	// slackMiB is what a shell and an interpreter take in addition.
 	slackMiB = 16
 )
 
@@ -39,8 +39,8 @@ exec perl -e '
 	$| = 1; print "used\n"; sleep 1 while ! -e "gate"'
 `
 
-// testMeasured has a job use known amounts, and compares what the recorder saw
-// and what the runtime tells at the end.
+// testMeasured has a job use known amounts, and compares what the recorder saw and what the
+// runtime reports at the end.
 func testMeasured(h *harness) {
 	if _, err := exec.LookPath("perl"); err != nil {
 		h.Skip("needs perl: ", err)
@@ -63,12 +63,12 @@ func testMeasured(h *harness) {
 	}
 	rec.Begin(a)
 	h.printed(l.Stdout)
-	used := time.Now() // and a look or two after that
+	used := time.Now() // and a sample or two after that
 	h.until("the recorder to have looked", func() bool { return rec.Looks(l.ID, used) >= 2 })
 	h.write("gate", "", 0o644)
 	task := h.wait(l.ID)
 	res := rec.End(l.ID, task.Ended)
-	all := time.Since(began).Seconds() // it may be looked at until then
+	all := time.Since(began).Seconds() // it may be sampled until then
 	if task.ExitCode != 0 || res == nil {
 		h.Fatalf("got %+v, measured %+v; it printed %q", task, res, h.printed(l.Stdout))
 	}

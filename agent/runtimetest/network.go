@@ -7,8 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// testNetwork: a job that is to have none sees a loopback interface that
-// works, and nothing else; another sees what the node has.
+// testNetwork checks that a job without a network sees a working loopback interface and nothing
+// else, and that another sees the node's network.
 func testNetwork(h *harness) {
 	const look = `sed -n 's/^ *\([^:]*\):.*/\1/p' /proc/net/dev; grep -q '127.0.0.1' /proc/net/fib_trie && echo up`
 	seen := func(n cluster.Network) []string {

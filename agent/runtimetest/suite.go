@@ -20,11 +20,11 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// backgroundOf is a context for cleaning up after a test.
+// backgroundOf returns a context for cleaning up after a test.
 func backgroundOf(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
 
-// Run tests one implementation. It skips without root, unless in CI. The
-// process that it runs again to be killed finds its way by childEnv.
+// Run tests one implementation. It skips without root, unless in CI. The process that it starts
+// again in order to kill it is recognised by childEnv.
 func Run(t *testing.T, open Open) {
 	Require(t, Root())
 	if env(childEnv) != "" {
@@ -113,8 +113,8 @@ func testSignals(h *harness) {
 	}
 }
 
-// testSaves has a signal that is not meant to end the job: who handles it goes
-// on and ends by itself, who does not is ended by it.
+// testSaves sends a signal that is not meant to end the job: a job that handles it continues
+// and ends by itself, one that does not is ended by it.
 func testSaves(h *harness) {
 	l := h.sh("trap 'echo saving' USR1; trap 'exit 3' TERM; echo ready; while :; do sleep 0.02; done")
 	h.start(l)
@@ -155,8 +155,8 @@ func testRefusals(h *harness) {
 	}
 }
 
-// testKernelRefuses has commands that look as if they could run. A runtime says
-// so when it launches them, or with the exit code that a shell would give.
+// testKernelRefuses has commands that look runnable. A runtime reports the failure when it
+// launches them, or with the exit code that a shell would give.
 func testKernelRefuses(h *harness) {
 	for name, code := range map[string]int{
 		h.write("shebang", "#!/no/such/interpreter\n", 0o755): 127,
@@ -206,7 +206,7 @@ func testOutOfMemory(h *harness) {
 	if task := h.run(child); !task.OOMKilled || task.ExitCode != 137 {
 		h.Errorf("script around a memory hog: got %+v, want it counted as killed for its memory", task)
 	}
-	// A script that goes on may end well before the runtime can end it.
+	// A script that continues may end well before the runtime can kill it.
 	on := h.sh("tail /dev/zero; exit 0")
 	on.MemBytes = 48 << 20
 	if task := h.run(on); !task.OOMKilled {
@@ -222,8 +222,8 @@ func testOutOfMemory(h *harness) {
 	}
 }
 
-// testOutOfMemoryInPart loses one process of a job whose first would go on, or
-// wait for ever.
+// testOutOfMemoryInPart loses one process of a job whose first would continue, or wait for
+// ever.
 func testOutOfMemoryInPart(h *harness) {
 	l := h.sh("tail /dev/zero & sleep 1000")
 	l.MemBytes = 48 << 20
@@ -331,7 +331,7 @@ func testEnv(h *harness) {
 	}
 }
 
-// testBytes passes what the kernel takes and no text encoding does.
+// testBytes passes what the kernel accepts but no text encoding does.
 func testBytes(h *harness) {
 	odd := "a\xff\xfe\x80\n\u2028b"
 	l := h.job("/bin/sh", "-c", `printf '%s|%s' "$1" "$ODD"`, "sh", odd)
@@ -383,8 +383,8 @@ func testWorkDir(h *harness) {
 	}
 }
 
-// testMany runs eight times as many jobs at once as there are cores: beside other
-// tests a containerd that is to begin more of them gives some up.
+// testMany runs eight times as many concurrent jobs as there are cores: next to other tests, a
+// containerd that must start more gives some up.
 func testMany(h *harness) {
 	n := min(64, 8*goruntime.NumCPU())
 	var wg sync.WaitGroup
@@ -403,7 +403,7 @@ func testMany(h *harness) {
 			var task runtime.Task
 			var err error
 			for late := time.Now().Add(patience); time.Now().Before(late) && task.Phase != runtime.Stopped; {
-				task, err = h.rt.Inspect(h.Context(), l.ID) // it may be too busy to say
+				task, err = h.rt.Inspect(h.Context(), l.ID) // it may be too busy to answer
 				time.Sleep(pollEvery)
 			}
 			if err != nil || task.ExitCode != i {
