@@ -1,3 +1,3 @@
-// Package deploy holds no program: systemd units, sample configurations and
-// the operator's README, with tests that hold them to what they promise.
+// Package deploy contains no program: systemd units, sample configurations and the operator's
+// README, with tests that check them.
 package deploy
