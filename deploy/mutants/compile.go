@@ -17,16 +17,15 @@ import (
 	"strings"
 )
 
-// compiler checks the types of packages of a tree, with what others export as the
-// go command has compiled it.
+// compiler type-checks packages of a tree, against the export data compiled by the go command.
 type compiler struct {
 	dir     string
 	fset    *token.FileSet
 	imports types.Importer
-	listed  map[string]listed // by folder
+	listed  map[string]listed // by directory
 }
 
-// listed is what the go command says of a package.
+// listed is what the go command reports about a package.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
@@ -57,8 +56,7 @@ func newCompiler(ctx context.Context, dir string) (*compiler, error) {
 	return c, nil
 }
 
-// compiles returns why a bug does not compile once it is planted. The tree is as it
-// was afterwards.
+// compiles returns why a planted bug does not compile. It leaves the tree unchanged.
 func (c *compiler) compiles(ctx context.Context, m mutant) (err error) {
 	if err := apply(ctx, c.dir, m); err != nil {
 		return err

@@ -1,15 +1,14 @@
-// Command mutants plants bugs, one at a time, and says which tests catch each.
+// Command mutants plants bugs, one at a time, and reports which tests catch each.
 //
-// The bugs are patches of a few lines in the *.mutants files beside this one, in
-// the tradition of mutation analysis (DeMillo, Lipton and Sayward, "Hints on Test
-// Data Selection", IEEE Computer 11(4), 1978), but chosen by hand: each is a
-// mistake that somebody could make. One that no test catches names a promise
-// that is not tested.
+// The bugs are patches of a few lines in the *.mutants files in this directory, in the
+// tradition of mutation analysis (DeMillo, Lipton and Sayward, "Hints on Test Data Selection",
+// IEEE Computer 11(4), 1978), but chosen by hand: each is a mistake that somebody could make. A
+// bug that no test catches identifies a promise that is not tested.
 //
-// Bugs in the bodies of functions share one binary a package; one that changes
-// anything else is compiled alone. A bug then costs one test: the one that caught it
-// the last time, by the file "caught", which -note writes. Where that passes now, or
-// there is none, all tests of its packages run until one fails.
+// Bugs in the bodies of functions share one binary per package; one that changes anything else
+// is compiled separately. A bug then costs one test: the one that caught it the last time,
+// according to the file "caught", which -note writes. If that passes now, or there is none, all
+// tests of its packages run until one fails.
 package main
 
 import (
@@ -33,15 +32,15 @@ func main() {
 	}
 }
 
-// options are the command line's.
+// options are the command-line options.
 type options struct {
 	dir     string         // of the *.mutants files
 	only    *regexp.Regexp // ids
-	check   bool           // whether they apply and compile, nothing more
-	all     bool           // their tests, also when one has failed
-	note    bool           // which tests caught them
+	check   bool           // only whether they apply and compile
+	all     bool           // all of their tests, even after one has failed
+	note    bool           // record which tests caught them
 	workers int
-	least   float64 // part of them that must be caught
+	least   float64 // fraction of them that must be caught
 	timeout time.Duration
 }
 
@@ -101,8 +100,7 @@ func run(ctx context.Context, args []string) error {
 	return err
 }
 
-// check reports those that no longer apply to the working tree, or do not compile
-// there.
+// check reports those that no longer apply to the working tree, or do not compile there.
 func check(ctx context.Context, ms []mutant) error {
 	var errs []error
 	err := inCopy(ctx, func(dir string) {
@@ -123,8 +121,8 @@ func check(ctx context.Context, ms []mutant) error {
 	return errors.Join(errs...)
 }
 
-// plant tries each in a copy of the working tree, several at once, prints what
-// became of each as it is known, and returns it.
+// plant tries each in a copy of the working tree, several in parallel, prints each verdict as
+// soon as it is known, and returns them all.
 func plant(ctx context.Context, o options, ms []mutant) (map[string]verdict, error) {
 	began := time.Now()
 	var mu sync.Mutex
@@ -143,7 +141,7 @@ func plant(ctx context.Context, o options, ms []mutant) (map[string]verdict, err
 	return found, errors.Join(errs...)
 }
 
-// apart tries each alone in a copy of the tree that one worker has.
+// apart tries each separately, in a worker's own copy of the tree.
 func apart(ctx context.Context, o options, ms []mutant, say func(mutant, verdict)) error {
 	work := make(chan mutant)
 	var (
@@ -162,7 +160,7 @@ func apart(ctx context.Context, o options, ms []mutant, say func(mutant, verdict
 				mu.Lock()
 				errs = append(errs, err)
 				mu.Unlock()
-				for range work { // let the others end
+				for range work { // let the other workers end
 				}
 			}
 		})
@@ -178,7 +176,7 @@ func apart(ctx context.Context, o options, ms []mutant, say func(mutant, verdict
 	return errors.Join(errs...)
 }
 
-// sum prints how many were caught and which were not, and returns why that is not
+// sum prints how many were caught and which were not, and returns an error if that is not
 // enough.
 func sum(ms []mutant, found map[string]verdict, least float64, took time.Duration) error {
 	caught := 0

@@ -19,17 +19,17 @@ import (
 // mutant is one bug to plant.
 type mutant struct {
 	id    string
-	tests []string // the packages whose tests are to catch it
-	what  string   // the mistake, in a line
+	tests []string // the packages whose tests should catch it
+	what  string   // the mistake, in one line
 	patch string   // a unified diff
-	last  catcher  // the test that caught it the last time, if any did
+	last  catcher  // the test that caught it the last time, if any
 }
 
-// catcher is a test of a package; without a test it is all of them.
+// catcher is a test of a package; without a test it means all of them.
 type catcher struct{ pkg, test string }
 
-// read returns the bugs of every *.mutants file in dir. A bug is a line
-// "== ID PACKAGE...", a line that says what is wrong, and a unified diff.
+// read returns the bugs of every *.mutants file in dir. A bug is a line "== ID PACKAGE...", a
+// line that says what is wrong, and a unified diff.
 func read(dir string) ([]mutant, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.mutants"))
 	if err != nil {
@@ -63,7 +63,7 @@ func read(dir string) ([]mutant, error) {
 	return all, err
 }
 
-// caughtFile says which test caught each the last time: a line "ID PACKAGE TEST".
+// caughtFile records which test caught each bug the last time: a line "ID PACKAGE TEST".
 const caughtFile = "caught"
 
 func catchers(path string) (map[string]catcher, error) {
@@ -82,8 +82,8 @@ func catchers(path string) (map[string]catcher, error) {
 	return last, err
 }
 
-// note writes down which tests caught those that were tried now, beside what is
-// there of others; of bugs that are gone nothing is kept.
+// note records which tests caught the bugs just tried, and keeps the entries of others; it
+// drops those of bugs that no longer exist.
 func note(dir string, all []mutant, now map[string]verdict) error {
 	var lines []string
 	for _, m := range all {
@@ -108,7 +108,7 @@ func note(dir string, all []mutant, now map[string]verdict) error {
 func split(text string) ([]mutant, error) {
 	var ms []mutant
 	for i, part := range strings.Split("\n"+text, "\n== ") {
-		if i == 0 { // what stands before the first is a comment
+		if i == 0 { // the part before the first is a comment
 			continue
 		}
 		head, rest, _ := strings.Cut(part, "\n")
@@ -122,8 +122,8 @@ func split(text string) ([]mutant, error) {
 	return ms, nil
 }
 
-// apply runs git apply in dir. Line numbers may be off, and one line of context
-// is enough, so that a bug outlives changes around it.
+// apply runs git apply in dir. Line numbers may be off, and one line of context is enough, so
+// that a bug survives changes around it.
 func apply(ctx context.Context, dir string, m mutant, flags ...string) error {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"apply", "-C1", "--recount"}, flags...)...)
 	cmd.Dir = dir
@@ -134,7 +134,7 @@ func apply(ctx context.Context, dir string, m mutant, flags ...string) error {
 	return nil
 }
 
-// inCopy calls do with a copy of the working tree, which goes away after it.
+// inCopy calls do with a copy of the working tree, which is removed afterwards.
 func inCopy(ctx context.Context, do func(dir string)) (err error) {
 	dir, err := os.MkdirTemp("", "berth-mutants-")
 	if err != nil {
@@ -151,7 +151,7 @@ func inCopy(ctx context.Context, do func(dir string)) (err error) {
 	}
 	cp := exec.CommandContext(ctx, "cp", "--parents", "-p", "--target-directory", dir)
 	for f := range strings.SplitSeq(strings.TrimRight(string(files), "\x00"), "\x00") {
-		if _, err := os.Lstat(f); err == nil { // it may be deleted and not committed
+		if _, err := os.Lstat(f); err == nil { // it may be deleted but not committed
 			cp.Args = append(cp.Args, f)
 		}
 	}
@@ -162,7 +162,7 @@ func inCopy(ctx context.Context, do func(dir string)) (err error) {
 	return nil
 }
 
-// verdict is what became of a planted bug.
+// verdict is the result of planting a bug.
 type verdict struct {
 	failed []catcher // tests, or what else ended them
 	took   time.Duration
@@ -200,9 +200,9 @@ func (v verdict) detail() string {
 	}
 }
 
-// try plants one in the copy, runs its tests, and takes it out again. The test
-// that caught it the last time goes first, and alone: where it does so again, the
-// rest of its package need not run.
+// try plants a bug in the copy, runs its tests, and removes it again. The test that caught it
+// the last time runs first, and alone: if it does so again, the rest of its package need not
+// run.
 func try(ctx context.Context, dir string, m mutant, o options) (v verdict) {
 	began := time.Now()
 	defer func() { v.took = time.Since(began) }()
@@ -224,7 +224,7 @@ func try(ctx context.Context, dir string, m mutant, o options) (v verdict) {
 
 // by runs the tests of a package, or one of them.
 func (v *verdict) by(ctx context.Context, dir string, m mutant, c catcher, o options) {
-	// Without paths, the copies share what is compiled.
+	// Without paths, the copies share compiled packages.
 	args := []string{"test", "-trimpath", "-vet=off", "-timeout", o.timeout.String()}
 	if !o.all {
 		args = append(args, "-failfast")
@@ -234,7 +234,7 @@ func (v *verdict) by(ctx context.Context, dir string, m mutant, c catcher, o opt
 	}
 	args = append(args, c.pkg)
 	if draws(filepath.Join(dir, c.pkg)) {
-		args = append(args, "-rapid.shrinktime=1ms") // that there is a case is enough
+		args = append(args, "-rapid.shrinktime=1ms") // the existence of a failing case is enough
 	}
 	test := exec.CommandContext(ctx, "go", args...)
 	test.Dir = dir
@@ -251,8 +251,8 @@ func (v *verdict) by(ctx context.Context, dir string, m mutant, c catcher, o opt
 	}
 }
 
-// draws reports whether tests of a package draw what they try, and so know the
-// flags of rapid.
+// draws reports whether a package's tests generate random cases, and so know the flags of
+// rapid.
 func draws(dir string) bool {
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
@@ -266,7 +266,7 @@ func draws(dir string) bool {
 
 var failLine = regexp.MustCompile(`^--- FAIL: (\S+)|^panic: (.+)|^(fatal error: .+)`)
 
-// failures names the tests that failed in the output of go test, and panics.
+// failures returns the tests that failed according to the output of go test, and panics.
 func failures(out string) []string {
 	var names []string
 	for sc := bufio.NewScanner(strings.NewReader(out)); sc.Scan(); {

@@ -19,13 +19,12 @@ import (
 	"time"
 )
 
-// Most bugs change bodies of functions and nothing else. These are all written
-// into one copy of the tree, each as a function of its own beside the right one,
-// and a variable of the environment says which of them is called ("mutant
-// schemata": Untch, Offutt and Harrold, "Mutation Analysis Using Mutant Schemata",
-// ISSTA 1993). So a package's tests are compiled once, not once a bug.
+// Most bugs change only function bodies. These are all written into one copy of the tree, each
+// as a separate function next to the right one, and an environment variable selects which of
+// them is called ("mutant schemata": Untch, Offutt and Harrold, "Mutation Analysis Using Mutant
+// Schemata", ISSTA 1993). So a package's tests are compiled once, not once per bug.
 
-// switchVar names the bug that is on, by its number; 0 is none.
+// switchVar names the variable with the number of the active bug; 0 means none.
 const switchVar = "PLANTED_BUG"
 
 // function is a function of the tree with the bugs that change it.
@@ -35,7 +34,7 @@ type function struct {
 	bodies map[int]string // by number of the bug
 }
 
-// switched is a tree that holds many bugs at once.
+// switched is a tree that contains many bugs at once.
 type switched struct {
 	dir   string
 	files map[string]map[string]*function // by file and name
@@ -46,8 +45,8 @@ func newSwitched(dir string) *switched {
 	return &switched{dir: dir, files: map[string]map[string]*function{}, bins: map[string]string{}}
 }
 
-// add writes m down as number n, and reports whether that could be done: not
-// where it changes anything but bodies of functions. The tree is as it was before.
+// add records m as number n, and reports whether that was possible: it is not if m changes
+// anything but function bodies. It leaves the tree unchanged.
 func (s *switched) add(ctx context.Context, m mutant, n int) (bool, error) {
 	before := map[string]string{}
 	for line := range strings.Lines(m.patch) {
@@ -91,8 +90,8 @@ func (s *switched) add(ctx context.Context, m mutant, n int) (bool, error) {
 	return true, nil
 }
 
-// differ returns the functions whose bodies differ, with the new body as number
-// 0, and whether nothing else does.
+// differ returns the functions whose bodies differ, with the new body as number 0, and whether
+// nothing else does.
 func differ(old, now string) (map[string]*function, bool) {
 	was, wasRest, err1 := bodies(old)
 	is, isRest, err2 := bodies(now)
@@ -117,8 +116,8 @@ func differ(old, now string) (map[string]*function, bool) {
 	return found, len(found) > 0
 }
 
-// bodies returns the functions of a file by receiver and name, and what is left
-// of the file without their bodies.
+// bodies returns the functions of a file by receiver and name, and the rest of the file without
+// their bodies.
 func bodies(src string) (map[string]*ast.FuncDecl, string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), "", src, parser.SkipObjectResolution)
 	if err != nil {
@@ -144,13 +143,12 @@ func bodies(src string) (map[string]*ast.FuncDecl, string, error) {
 	return found, rest.String(), nil
 }
 
-// text is what stands in src for n: positions of a file that is parsed alone
-// begin at 1.
+// text returns the source of n in src: positions in a file that is parsed alone begin at 1.
 func text(src string, n ast.Node) string { return src[n.Pos()-1 : n.End()-1] }
 
-// write puts what was added into the tree.
+// write writes what was added into the tree.
 func (s *switched) write() error {
-	dirs := map[string]string{} // package names by folder
+	dirs := map[string]string{} // package names by directory
 	for name, fs := range s.files {
 		path := filepath.Join(s.dir, name)
 		src := ""
@@ -163,7 +161,7 @@ func (s *switched) write() error {
 		}
 		dirs[filepath.Dir(path)] = file.Name.Name
 		var more strings.Builder
-		// From the end, so that positions before it stay what they are.
+		// Backwards, so that earlier positions stay valid.
 		last := func(a, b *function) int { return int(b.decl.Name.Pos() - a.decl.Name.Pos()) }
 		for _, f := range slices.SortedFunc(maps.Values(fs), last) {
 			end := f.decl.Name.End() - 1
@@ -183,8 +181,7 @@ func (s *switched) write() error {
 	return nil
 }
 
-// wrapper returns the bugs' functions, and the one that calls one of them or the
-// right one.
+// wrapper returns the bugs' functions, and the one that calls one of them or the right one.
 func (f *function) wrapper() string {
 	var b, params, args, recv strings.Builder
 	name := f.decl.Name.Name
@@ -233,8 +230,8 @@ func (f *function) wrapper() string {
 	return b.String()
 }
 
-// together tries in one copy all bugs that can be there at once, hands each verdict
-// to say, and returns the others.
+// together tries in one copy all bugs that can be combined, passes each verdict to say, and
+// returns the others.
 func together(ctx context.Context, o options, ms []mutant, say func(mutant, verdict)) (rest []mutant, err error) {
 	cerr := inCopy(ctx, func(dir string) {
 		s := newSwitched(dir)
@@ -270,8 +267,8 @@ func together(ctx context.Context, o options, ms []mutant, say func(mutant, verd
 	return rest, errors.Join(err, cerr)
 }
 
-// build writes and compiles what was added, but for those that do not compile:
-// tried apart, they say so themselves.
+// build writes and compiles what was added, except bugs that do not compile: tried separately,
+// they report that themselves.
 func (s *switched) build(ctx context.Context, ms []mutant, in []bool) error {
 	for {
 		if err := s.write(); err != nil {
@@ -304,7 +301,7 @@ func (s *switched) build(ctx context.Context, ms []mutant, in []bool) error {
 
 var errorLine = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):\d+: `)
 
-// faulty returns the numbers of the bugs that a compiler's words are about.
+// faulty returns the numbers of the bugs that a compiler's output mentions.
 func (s *switched) faulty(out string) []int {
 	var bad []int
 	for _, at := range errorLine.FindAllStringSubmatch(out, -1) {
@@ -328,8 +325,8 @@ func (s *switched) faulty(out string) []int {
 	return bad
 }
 
-// compile builds the tests of every package that is asked for, and returns what
-// was said where one does not compile.
+// compile builds the tests of every package required, and returns the output if one does not
+// compile.
 func (s *switched) compile(ctx context.Context, ms []mutant) (string, error) {
 	for _, m := range ms {
 		for _, pkg := range m.tests {
@@ -348,8 +345,8 @@ func (s *switched) compile(ctx context.Context, ms []mutant) (string, error) {
 	return "", nil
 }
 
-// try runs the tests of m, which is number n; the test that caught it the last
-// time goes first, and alone.
+// try runs the tests of m, which is number n; the test that caught it the last time runs first,
+// and alone.
 func (s *switched) try(ctx context.Context, m mutant, n int, o options) (v verdict) {
 	began := time.Now()
 	defer func() { v.took = time.Since(began) }()
@@ -365,7 +362,7 @@ func (s *switched) try(ctx context.Context, m mutant, n int, o options) (v verdi
 	return v
 }
 
-// run runs the tests of a package, or one of them, with bug n on.
+// run runs the tests of a package, or one of them, with bug n active.
 func (s *switched) run(ctx context.Context, v *verdict, n int, c catcher, o options) error {
 	args := []string{"-test.timeout", o.timeout.String()}
 	if !o.all {
