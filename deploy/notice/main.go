@@ -1,6 +1,6 @@
-// Command notice writes NOTICE: the modules that Berth's programs are linked with, and
-// their licences in full, equal ones once. It names what the Go tool links for the
-// machines that packages are built for, and fails on a licence that it does not know.
+// Command notice writes NOTICE: the modules that are linked into Berth's programs, and their
+// licences in full, equal ones once. It lists what the Go tool links for the architectures that
+// packages are built for, and fails on an unknown licence.
 //
 //	go run ./deploy/notice > NOTICE
 package main
@@ -26,16 +26,16 @@ func main() {
 	fmt.Print(text)
 }
 
-// architectures are those that there are packages for.
+// architectures are those that packages are built for.
 var architectures = []string{"amd64", "arm64"}
 
-// module is one that is linked, and the files in which its owners say what holds of it.
+// module is a linked module, and the files with its legal notices.
 type module struct {
 	path, version string
 	files         []string
 }
 
-// notice is the text for the repository at root.
+// notice returns the text for the repository at root.
 func notice(root string) (string, error) {
 	mods := map[string]*module{}
 	for _, arch := range architectures {
@@ -53,7 +53,7 @@ func notice(root string) (string, error) {
 	return render(all)
 }
 
-// linked adds the modules whose packages the programs hold on an architecture.
+// linked adds the modules whose packages are linked into the programs on an architecture.
 func linked(root, arch string, mods map[string]*module) error {
 	mains, err := filepath.Glob(filepath.Join(root, "cmd", "*", "main.go"))
 	if err != nil || len(mains) == 0 {
@@ -80,7 +80,7 @@ func linked(root, arch string, mods map[string]*module) error {
 			m = &module{path: f[0], version: f[1]}
 			mods[f[0]] = m
 		}
-		// Code that a module took over lies in a folder with a licence of its own.
+		// Code that a module has adopted is in a directory with its own licence.
 		for dir := f[3]; ; dir = filepath.Dir(dir) {
 			if m.files, err = told(dir, m.files); err != nil {
 				return err
@@ -93,7 +93,7 @@ func linked(root, arch string, mods map[string]*module) error {
 	return nil
 }
 
-// told adds the files of a folder that say what holds of the code beside them.
+// told adds the files of a directory with legal notices for the code next to them.
 func told(dir string, files []string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -106,7 +106,7 @@ func told(dir string, files []string) ([]string, error) {
 			if files, err = told(path, files); err != nil {
 				return nil, err
 			}
-		case e.IsDir(), strings.HasSuffix(low, ".docs"), slices.Contains(files, path): // of a module's pages, not its code
+		case e.IsDir(), strings.HasSuffix(low, ".docs"), slices.Contains(files, path): // about a module's documentation, not its code
 		case strings.HasPrefix(low, "license"), strings.HasPrefix(low, "licence"), strings.HasPrefix(low, "copying"), strings.HasPrefix(low, "notice"), low == "ftl.txt":
 			files = append(files, path)
 		}
@@ -114,7 +114,8 @@ func told(dir string, files []string) ([]string, error) {
 	return files, nil
 }
 
-// known are licences by words that all must stand in their text, the narrower first.
+// known identifies licences by words that must all occur in their text, more specific ones
+// first.
 var known = []struct {
 	name  string
 	words []string
@@ -129,7 +130,7 @@ var known = []struct {
 	{"CC-BY-4.0", []string{"creative commons attribution 4.0"}},
 }
 
-// identify returns the names of the licences whose words stand in a text.
+// identify returns the names of the licences whose words occur in a text.
 func identify(text string) []string {
 	low := strings.ToLower(strings.Join(strings.Fields(text), " "))
 	var names []string
@@ -145,7 +146,8 @@ func identify(text string) []string {
 	return names
 }
 
-// render is NOTICE: a line a module, then each text once with whose it is.
+// render returns NOTICE: one line per module, then each text once with the modules that it
+// applies to.
 func render(mods []*module) (string, error) {
 	var list strings.Builder
 	users := map[string][]string{} // of a text
