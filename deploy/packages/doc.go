@@ -1,3 +1,3 @@
-// Package packages holds no program: what deb and rpm packages are made of, the scripts
-// that build them and try them out, with tests of what is in them.
+// Package packages contains no program: the sources of the deb and rpm packages, the scripts
+// that build them and try them out, with tests of their contents.
 package packages
