@@ -1,3 +1,3 @@
-// Package profile holds no program of Go's: a profiler in Python, with tests
-// that run it on the CPU where PyTorch is.
+// Package profile contains no Go program: a profiler in Python, with tests that run it on the
+// CPU where PyTorch is installed.
 package profile
