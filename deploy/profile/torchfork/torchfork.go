@@ -1,7 +1,7 @@
-// Package torchfork gives tests a Python that has imported PyTorch already:
-// importing it takes seconds each time, and tests run dozens of programs. What
-// they run is a fork of one process that has, with the arguments, environment,
-// open files, limits and process group that it was started with.
+// Package torchfork gives tests a Python that has already imported PyTorch: importing it takes
+// seconds each time, and tests run dozens of programs. Each program runs in a fork of one
+// process that has imported it, with the arguments, environment, open files, limits and process
+// group that it was started with.
 package torchfork
 
 import (
@@ -20,11 +20,11 @@ var source string
 // Python is a pair of interpreters with PyTorch.
 type Python struct {
 	Real string // the interpreter itself
-	Fork string // a program that stands for it, and need not import PyTorch again
+	Fork string // a program that replaces it, and need not import PyTorch again
 }
 
-// Start looks for an interpreter with PyTorch among some, by name or path. What
-// it starts ends with the calling process, and leaves no file behind.
+// Start looks for an interpreter with PyTorch among those given by name or path. What it starts
+// ends with the calling process, and leaves no file behind.
 func Start(interpreters ...string) (Python, error) {
 	var errs []error
 	for _, p := range interpreters {
