@@ -1,15 +1,15 @@
 package main
 
-// The people whose jobs they are, and the id of the first.
+// The users that the jobs belong to, and the uid of the first.
 const firstUID = 31001
 
 var people = []string{"ann", "ben", "chen", "dora"}
 
-// nodes are those of the cluster, as berth dev takes them.
+// nodes are the cluster's nodes, in the form that berth dev takes.
 const nodes = "1x4xA100-SXM4-80GB,1x4xH100-SXM5-80GB"
 
-// jobs are what runs while the picture is taken, in the order in which they come: what
-// they ask berth submit for, and what they then do as berth sim-job takes it.
+// jobs are the jobs that run while the picture is taken, in order: their arguments to berth
+// submit, and to berth sim-job.
 var jobs = []struct{ owner, name, asks, does string }{
 	{"dora", "qwen2-7b-dpo", "--gpus 2 --gpu-type h100 --exclusive --time 24h", "--gpu-mem 71GiB --gpu-util 94 --seconds 40000"},
 	{"chen", "sdxl-lora", "--gpus 1 --gpu-type h100 --gpu-mem 46G --time 5h", "--gpu-mem 43GiB --gpu-util 71 --seconds 40000"},

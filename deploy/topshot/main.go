@@ -1,11 +1,11 @@
-// Command topshot takes the picture of berth top: it starts a berth dev with simulated
-// cards and the jobs of a few people, runs berth top in a terminal of its own, and writes
-// what that shows as SVG.
+// Command topshot takes the picture of berth top: it starts berth dev with simulated GPUs and
+// the jobs of a few users, runs berth top in a terminal of its own, and writes its screen as
+// SVG.
 //
 //	make build && go run ./deploy/topshot -out docs/top.svg
 //
-// As root the jobs are those of four users, who exist for this program and what it starts
-// alone; otherwise all are the caller's.
+// As root the jobs belong to four users, who exist only for this program and what it starts;
+// otherwise all belong to the caller.
 package main
 
 import (
@@ -28,7 +28,7 @@ const (
 	rows    = 26
 )
 
-// options are what the program was called with.
+// options are the command-line options.
 type options struct {
 	bin, out string
 	watch    time.Duration
@@ -67,7 +67,7 @@ func run(o options) error {
 	return os.WriteFile(o.out, picture, 0o644) // #nosec G306 -- a picture for all
 }
 
-// cluster starts a cluster, and this program again beside it. The cluster ends with it.
+// cluster starts a cluster, and this program again next to it. The cluster ends with it.
 func cluster(berth string, o options) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -94,7 +94,7 @@ func cluster(berth string, o options) error {
 	if err := os.WriteFile(file, names, 0o644); err != nil { // #nosec G306 -- as /etc/passwd is
 		return err
 	}
-	// They have names where this file lies over the machine's, which nobody else sees.
+	// Their names come from this file, mounted over the machine's in a namespace of its own.
 	cmd.Args = append([]string{"sh", "-c", `mount --bind "$0" /etc/passwd && exec "$@"`, file}, cmd.Args...)
 	if cmd.Path, err = exec.LookPath("sh"); err != nil {
 		return err
@@ -103,7 +103,7 @@ func cluster(berth string, o options) error {
 	return cmd.Run()
 }
 
-// as makes a command one of a person's, where this program may.
+// as makes a command run as a user, where this program may.
 func as(cmd *exec.Cmd, person string) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	for i, name := range people {
@@ -117,7 +117,7 @@ func as(cmd *exec.Cmd, person string) *exec.Cmd {
 	return cmd
 }
 
-// submit hands in all jobs, one after the other.
+// submit submits all jobs in order.
 func submit(berth string) error {
 	for _, j := range jobs {
 		args := append([]string{"submit", "--name", j.name, "--output", os.DevNull}, strings.Fields(j.asks)...)

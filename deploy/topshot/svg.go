@@ -13,8 +13,8 @@ import (
 	"github.com/charmbracelet/x/vt"
 )
 
-// The measures of the picture, in pixels: a cell, its text's size and base line, and what
-// is free around all cells.
+// The measures of the picture, in pixels: a cell, its text's size and base line, and the margin
+// around all cells.
 const (
 	cellWidth  = 8.0
 	cellHeight = 18.0
@@ -23,8 +23,7 @@ const (
 	margin     = 18.0
 )
 
-// The colours of text and ground where a program asks for none, and those of the sixteen
-// that programs name by number.
+// The default colours of text and background, and the sixteen that programs refer to by number.
 const (
 	ink   = "#d7dce2"
 	paper = "#11151b"
@@ -35,7 +34,7 @@ var palette = [16]string{
 	"#7a828e", "#ff938d", "#9ddf95", "#f3cd7c", "#8fbefc", "#dab0f5", "#7fdbe5", "#ffffff",
 }
 
-// What a cell's attributes are bit by bit, as the terminal has them.
+// The bits of a cell's attributes, as in the terminal.
 const (
 	attrBold      = 1 << 0
 	attrFaint     = 1 << 1
@@ -44,20 +43,20 @@ const (
 	attrConcealed = 1 << 6
 )
 
-// look is how a cell looks. No ground is the paper.
+// look is the appearance of a cell. No background means the paper.
 type look struct {
 	ink, ground         string
 	bold, faint, italic bool
 }
 
-// cell is a character of the screen, and how many columns it takes: none behind a wide one.
+// cell is a character of the screen, and how many columns it takes: none after a wide one.
 type cell struct {
 	text  string
 	width int
 	look  look
 }
 
-// cells are those of a screen, row by row.
+// cells returns those of a screen, row by row.
 func cells(screen *vt.Emulator) [][]cell {
 	rows := make([][]cell, screen.Height())
 	for y := range rows {
@@ -82,7 +81,7 @@ func cells(screen *vt.Emulator) [][]cell {
 	return rows
 }
 
-// named is a colour as SVG writes it: of the palette where it is one of the sixteen.
+// named returns a colour in SVG: from the palette if it is one of the sixteen.
 func named(screen *vt.Emulator, c color.Color, otherwise string) string {
 	if c == nil {
 		return otherwise
@@ -96,9 +95,9 @@ func named(screen *vt.Emulator, c color.Color, otherwise string) string {
 	return fmt.Sprintf("#%02x%02x%02x", r>>8, g>>8, b>>8)
 }
 
-// draw makes the picture of rows of cells, which are equally long. Text lies in the columns
-// in any font, because each run of it is told its length; bars and lines are drawn as
-// shapes, because they join in few fonts.
+// draw draws rows of cells, which are equally long. Text is aligned with the columns in any
+// font, because each run of it has an explicit length; bars and lines are drawn as shapes,
+// because they join in few fonts.
 func draw(rows [][]cell, title string) []byte {
 	width, height := 2*margin, 2*margin+cellHeight*float64(len(rows))
 	if len(rows) > 0 {
@@ -128,7 +127,7 @@ func draw(rows [][]cell, title string) []byte {
 	return b.Bytes()
 }
 
-// grounded is how many cells from the first on have its ground.
+// grounded returns how many cells, from the first on, have its background.
 func grounded(row []cell) int {
 	n := 1
 	for n < len(row) && row[n].look.ground == row[0].look.ground {
@@ -137,7 +136,7 @@ func grounded(row []cell) int {
 	return n
 }
 
-// alike is how many cells from the first on are drawn at once: those that look like it
+// alike returns how many cells, from the first on, are drawn together: those that look like it
 // and are of its kind. A wide one stands alone, with what it covers.
 func alike(row []cell) int {
 	n := max(1, row[0].width)
@@ -150,7 +149,7 @@ func alike(row []cell) int {
 	return n
 }
 
-// drawRun draws cells that are alike, of which the first is in column x.
+// drawRun draws cells that look alike, the first of which is in column x.
 func drawRun(b *bytes.Buffer, run []cell, x int, top float64) {
 	style := styled(run[0].look)
 	if isShape(run[0]) {
@@ -166,8 +165,8 @@ func drawRun(b *bytes.Buffer, run []cell, x int, top float64) {
 	}
 }
 
-// phrase is the text of the first cells, and how many they are: all up to two spaces, which
-// some programs show as one, or to the end, or a space.
+// phrase returns the text of the first cells, and how many they are: all up to two spaces,
+// which some programs show as one, or to the end, or a space.
 func phrase(run []cell) (words string, n int) {
 	var b strings.Builder
 	for i, c := range run {
@@ -202,7 +201,7 @@ func styled(l look) string {
 // densely.
 type shape struct{ x, y, w, h, dense float64 }
 
-// shapeOf is what a character for bars, curves and lines fills.
+// shapeOf returns the shape of a character for bars, curves and lines.
 func shapeOf(text string) (shape, bool) {
 	r, size := utf8.DecodeRuneInString(text)
 	switch {
@@ -227,7 +226,7 @@ func isShape(c cell) bool {
 	return ok
 }
 
-// drawShapes draws a run of shapes: equal ones beside each other as one.
+// drawShapes draws a run of shapes: equal adjacent ones as one.
 func drawShapes(b *bytes.Buffer, run []cell, x int, top float64, style string) {
 	for i := 0; i < len(run); {
 		s, _ := shapeOf(run[i].text)
@@ -244,10 +243,10 @@ func drawShapes(b *bytes.Buffer, run []cell, x int, top float64, style string) {
 	}
 }
 
-// left is where a column begins.
+// left returns where a column begins.
 func left(x int) float64 { return margin + cellWidth*float64(x) }
 
-// px writes a length in pixels, to the hundredth.
+// px formats a length in pixels, to the hundredth.
 func px(v float64) string {
 	s := strconv.FormatFloat(v, 'f', 2, 64)
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
@@ -255,6 +254,6 @@ func px(v float64) string {
 
 func escaped(text string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes all
+	_ = xml.EscapeText(&b, []byte(text)) // a Builder never fails
 	return b.String()
 }

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long berth top may take for what a key asks of it.
+// patience is how long berth top may take to react to a key.
 const patience = 30 * time.Second
 
-// terminal is berth top on a pseudo terminal, and what it shows.
+// terminal is berth top on a pseudo-terminal, and its screen.
 type terminal struct {
 	master *os.File
 	mu     sync.Mutex // guards screen
@@ -50,7 +50,7 @@ func shoot(berth string, watch time.Duration) ([]byte, error) {
 	return picture, errors.Join(err, typed, cmd.Wait())
 }
 
-// picture opens the details of the fourth card, waits for its curves, and draws.
+// picture opens the details of the fourth GPU, waits for its curves, and draws.
 func (term *terminal) picture(watch time.Duration) ([]byte, error) {
 	if err := term.await("USED/GIVEN"); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (term *terminal) picture(watch time.Duration) ([]byte, error) {
 	return draw(cells(term.screen), "berth top: the GPUs of a cluster, the memory that jobs were promised and use, and the curves of one card"), nil
 }
 
-// openTerminal makes a pseudo terminal; tty is the end for a program.
+// openTerminal opens a pseudo-terminal; tty is the end for a program.
 func openTerminal() (term *terminal, tty *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -91,7 +91,7 @@ func openTerminal() (term *terminal, tty *os.File, err error) {
 	return &terminal{master: master, screen: vt.NewEmulator(columns, rows)}, tty, nil
 }
 
-// show has the screen show what the program writes, until that ends.
+// show feeds the program's output to the screen until it ends.
 func (term *terminal) show() {
 	buf := make([]byte, 4096)
 	for {
@@ -105,7 +105,7 @@ func (term *terminal) show() {
 	}
 }
 
-// answer hands the program what a terminal answers when it is asked.
+// answer passes the terminal's replies to the program.
 func (term *terminal) answer() {
 	buf := make([]byte, 256)
 	for {
