@@ -1,6 +1,6 @@
 // Command webshots takes the pictures of docs/web.md: it opens a link of berth web in a
-// chromium without a screen, and writes the overview, the page of a job and a comparison
-// of policies as PNG.
+// headless chromium, and writes the overview, the page of a job and a comparison of policies as
+// PNG.
 //
 //	go run ./deploy/webshots -link "$(berth web -o name)" -job 3 -out docs
 package main
@@ -76,7 +76,7 @@ func run(link, job, out string) error {
 	return nil
 }
 
-// write packs a picture better than browsers do: in its 256 most frequent colours.
+// write compresses a picture better than browsers do: in its 256 most frequent colours.
 func write(path string, shot []byte) error {
 	img, err := png.Decode(bytes.NewReader(shot))
 	if err != nil {
