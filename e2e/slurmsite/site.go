@@ -1,6 +1,6 @@
-// Package slurmsite runs a throw-away Slurm for tests and benchmarks that hold
-// Berth beside it: munged, slurmctld and slurmd from the distribution's
-// packages, on loopback, with their state in a directory of the test.
+// Package slurmsite runs a throw-away Slurm for tests and benchmarks that compare Berth with
+// it: munged, slurmctld and slurmd from the distribution's packages, on loopback, with their
+// state in a directory of the test.
 package slurmsite
 
 import (
@@ -22,16 +22,14 @@ import (
 
 // Options of a site; the zero value has one node with four cores.
 type Options struct {
-	// CPUs is how many cores the node offers, by default 4; Slurm lets more jobs
-	// run than the machine has cores.
+	// CPUs is how many cores the node offers, 4 by default; Slurm lets more jobs run than the
+	// machine has cores.
 	CPUs int
-	// GPUs is how many cards the node has: device nodes that are /dev/null, with
-	// type "fake".
+	// GPUs is the number of the node's GPUs: device nodes that are /dev/null, with type "fake".
 	GPUs int
-	// Params is SchedulerParameters, by default those of Slurm's guide for high
-	// throughput.
+	// Params is SchedulerParameters, by default those of Slurm's guide for high throughput.
 	Params string
-	// More are lines of slurm.conf beside ours.
+	// More are further lines of slurm.conf.
 	More string
 }
 
@@ -41,12 +39,12 @@ type Site struct {
 	dir string
 }
 
-// highThroughput is what Slurm's guide for high-throughput computing advises.
+// highThroughput is the recommendation of Slurm's guide for high-throughput computing.
 const highThroughput = "defer,batch_sched_delay=1,sched_min_interval=50000,sched_interval=5,default_queue_depth=500," +
 	"bf_interval=30,bf_max_job_test=500,bf_continue,max_rpc_cnt=150"
 
-// Start runs a site and waits until its node is idle. Tests without Slurm's
-// programs, or without root, are skipped with the reason.
+// Start runs a site and waits until its node is idle. Without Slurm's programs, or without
+// root, it skips the test with the reason.
 func Start(t testing.TB, o Options) *Site {
 	t.Helper()
 	for _, p := range []string{"munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol"} {
@@ -59,7 +57,7 @@ func Start(t testing.TB, o Options) *Site {
 	}
 	o.CPUs = cmp.Or(o.CPUs, 4)
 	o.Params = cmp.Or(o.Params, highThroughput)
-	dir, err := os.MkdirTemp("", "slurm") // short: it names a socket
+	dir, err := os.MkdirTemp("", "slurm") // short, because it contains a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,20 +74,19 @@ func Start(t testing.TB, o Options) *Site {
 	return s
 }
 
-// Port is a TCP port that no other test is given until this one ends.
+// Port returns a TCP port that no other test is given until this one ends.
 func Port(t testing.TB) string {
 	addr := coordtest.FreeAddr(t)
 	return addr[strings.LastIndexByte(addr, ':')+1:]
 }
 
-// Dir is where its state lies; the command lines of its daemons have it.
+// Dir returns the directory of its state; it appears in the command lines of its daemons.
 func (s *Site) Dir() string { return s.dir }
 
-// Env is the environment of Slurm's commands.
+// Env returns the environment of Slurm's commands.
 func (s *Site) Env() []string { return append(os.Environ(), "SLURM_CONF="+s.dir+"/slurm.conf") }
 
-// Output runs one of Slurm's commands and returns what it prints; a failure
-// ends the test.
+// Output runs one of Slurm's commands and returns its output; a failure ends the test.
 func (s *Site) Output(stdin string, argv ...string) string {
 	s.t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -103,7 +100,7 @@ func (s *Site) Output(stdin string, argv ...string) string {
 	return string(out)
 }
 
-// try is Output where failing is an answer.
+// try is Output where a failure is acceptable.
 func (s *Site) try(argv ...string) string {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = s.Env()
@@ -123,9 +120,8 @@ func listens(socket string) bool {
 	return true
 }
 
-// confTemplate takes the host, two ports, the directory, the scheduler's
-// parameters, the kinds of generic resources, the host, cores, cards, and what
-// the options add.
+// confTemplate takes the host, two ports, the directory, the scheduler's parameters, the kinds
+// of generic resources, the host, cores, GPUs, and the options' additions.
 const confTemplate = `ClusterName=throwaway
 SlurmctldHost=%s(127.0.0.1)
 SlurmctldPort=%s
@@ -167,7 +163,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe
 %s
 `
 
-// write lays down the key, the configuration and the devices.
+// write writes the key, the configuration and the devices.
 func (s *Site) write(o Options) {
 	s.t.Helper()
 	host, err := os.Hostname()
@@ -202,7 +198,7 @@ func (s *Site) write(o Options) {
 	}
 }
 
-// run starts a daemon that ends with the test, its children with it.
+// run starts a daemon that ends with the test, together with its children.
 func (s *Site) run(argv ...string) {
 	s.t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -217,7 +213,7 @@ func (s *Site) run(argv ...string) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // gone already is well
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it is fine if it has gone already
 		ended := make(chan struct{})
 		go func() { _ = cmd.Wait(); close(ended) }()
 		select {
