@@ -150,13 +150,13 @@ func (s *runner) prepare() {
 	if dir := string(s.cfg.Dir); dir != "" {
 		if err := os.Chdir(dir); err != nil {
 			s.words("couldn't chdir to `%s': %s: going to /tmp instead", dir, words(err))
-			_ = os.Chdir("/tmp") // and else it stays where it is
+			_ = os.Chdir("/tmp") // otherwise it stays where it is
 		}
 	}
 	s.prog = find(string(s.cfg.Args[0]), s.env)
 }
 
-// words is an error as the C library says it.
+// words returns an error in the C library's words.
 func words(err error) string {
 	var no syscall.Errno
 	if !errors.As(err, &no) {
@@ -166,7 +166,7 @@ func words(err error) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// overlay sets lines over an environment.
+// overlay overrides variables of an environment.
 func overlay(env []string, lines [][]byte) []string {
 	out := append([]string(nil), env...)
 	at := make(map[string]int, len(out))
@@ -189,7 +189,7 @@ func overlay(env []string, lines [][]byte) []string {
 	return out
 }
 
-// gpusOf shows a task some of the job's GPUs.
+// gpusOf limits a task to some of the job's GPUs.
 func gpusOf(env []string, places []int) (lines [][]byte) {
 	if places == nil {
 		return nil
@@ -212,7 +212,8 @@ func gpusOf(env []string, places []int) (lines [][]byte) {
 	return lines
 }
 
-// find seeks a program in the PATH of env; what is not found stays, and fails.
+// find looks up a program in the PATH of env; a name that is not found is returned as it is, and
+// fails.
 func find(name string, env []string) string {
 	if strings.Contains(name, "/") {
 		return name
@@ -232,8 +233,7 @@ func find(name string, env []string) string {
 	return name
 }
 
-// start runs one task; one that cannot be ends as under Slurm, with the number of
-// the error.
+// start runs one task; if it cannot start, it ends as in Slurm, with the error number.
 func (s *runner) start(no uint32) {
 	t := &task{no: no, input: make(chan []byte, 64)}
 	s.tasks = append(s.tasks, t)
@@ -254,7 +254,7 @@ func (s *runner) start(no uint32) {
 	}
 }
 
-// args are the words of a task's command.
+// args returns the words of a task's command.
 func (s *runner) args(no uint32) [][]byte {
 	if own := s.cfg.Tasks[no].Args; len(own) > 0 {
 		return own
@@ -307,7 +307,7 @@ func (s *runner) launch(t *task) error {
 	return nil
 }
 
-// carry sends what a task writes.
+// carry sends the output of a task.
 func (s *runner) carry(t *task, f *os.File, kind Kind, ended <-chan struct{}) {
 	defer f.Close()
 	buf := make([]byte, MaxData)
@@ -329,7 +329,7 @@ func (s *runner) carry(t *task, f *os.File, kind Kind, ended <-chan struct{}) {
 	}
 }
 
-// feed gives a task its input.
+// feed passes input to a task.
 func (t *task) feed(ended <-chan struct{}) {
 	defer t.stdin.Close()
 	for {
@@ -341,17 +341,17 @@ func (t *task) feed(ended <-chan struct{}) {
 				return
 			}
 			if _, err := t.stdin.Write(data); err != nil {
-				return // it reads no more
+				return // it no longer reads
 			}
 		}
 	}
 }
 
-// reap waits for a task, ends what it left in its process group, and says how it
-// ended once all that it wrote was sent.
+// reap waits for a task, kills what it left in its process group, and reports how it ended once
+// all of its output was sent.
 func (s *runner) reap(t *task, near []*os.File, ended chan struct{}) {
 	pid := t.cmd.Process.Pid
-	// Not reaped until nobody signals its number any more.
+	// It is not reaped until nothing can signal its pid any more.
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == syscall.EINTR {
 	}
 	s.mu.Lock()
@@ -361,7 +361,7 @@ func (s *runner) reap(t *task, near []*os.File, ended chan struct{}) {
 	err := t.cmd.Wait()
 	close(ended)
 	for _, f := range near {
-		_ = f.SetReadDeadline(time.Now().Add(drainIdle)) // it may have come to its end
+		_ = f.SetReadDeadline(time.Now().Add(drainIdle)) // it may be at its end
 	}
 	t.outputs.Wait()
 	data := []byte{0, 0, 0}
@@ -378,7 +378,7 @@ func (s *runner) reap(t *task, near []*os.File, ended chan struct{}) {
 	s.send(Frame{Kind: Exit, Task: t.no, Data: data})
 }
 
-// control does what srun says. When srun is gone all tasks end.
+// control carries out srun's requests. When srun has gone, all tasks end.
 func (s *runner) control(from io.Reader, over <-chan struct{}) {
 	open := true
 	end := func() {
