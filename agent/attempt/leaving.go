@@ -5,8 +5,8 @@ import "time"
 // Leaving is how far an ended attempt is with returning its GPUs.
 //
 //	ended ─▶ (COMPLETING, with its exit) ─▶ back for Quiet ─▶ its end is reported
-//	                    └─ not back Within ─▶ cards quarantined ─▶ its end is reported
-//	                                              └─ back ─▶ cards open again
+//	                    └─ not back Within ─▶ GPUs quarantined ─▶ its end is reported
+//	                                              └─ back ─▶ GPUs open again
 //
 // The state machine frees shares when the end is reported. So that report waits until
 // either the memory is back, or the leader knows that the GPU is closed: hello precedes

@@ -8,10 +8,10 @@ import (
 // Env returns the environment that a CUDA job needs to stay on the GPUs of g, in a fixed
 // order:
 //
-//	CUDA_VISIBLE_DEVICES          the cards by UUID, in the order of the grant; "" for none
+//	CUDA_VISIBLE_DEVICES          the GPUs by UUID, in the order of the grant; "" for none
 //	CUDA_DEVICE_ORDER             PCI_BUS_ID, so that any index a program prints is nvidia-smi's
 //	BERTH_GPU_UUIDS               the same list, for programs of ours
-//	BERTH_GPU_MEM_MIB             the shares of memory, comma separated; only with cards
+//	BERTH_GPU_MEM_MIB             the shares of memory, comma separated; only with GPUs
 //	BERTH_GPU_MILLI               the shares of compute, likewise
 //
 // Hiding a GPU is a convenience for programs, not a barrier: device rules decide what a

@@ -23,7 +23,7 @@ const againEvery = 30 * time.Second
 
 // Keeper tracks which GPUs have changed settings, for which attempt, and the previous ones.
 //
-//	(as it was) ─▶ kept on disk ─▶ set ─▶ brought back ─▶ (as it was)
+//	(original) ─▶ saved on disk ─▶ set ─▶ restored ─▶ (original)
 //
 // It is safe for concurrent use; calls wait for each other, and for the driver.
 type Keeper struct {

@@ -44,7 +44,7 @@ type Seen struct {
 
 // Search is one search. It belongs to one goroutine.
 //
-//	warm-up ─▶ the limit before ─▶ caps, falling, until one is too slow ─▶ the limit again ─▶ done
+//	warm-up ─▶ original limit ─▶ falling caps, until one is too slow ─▶ original limit ─▶ done
 //
 // The original limit is measured twice, and the better result counts: a job that was slow at
 // first for other reasons must not make a cap look free.
