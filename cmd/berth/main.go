@@ -1,6 +1,6 @@
-// Command berth is what users and administrators type, and by links to it Slurm's
-// commands. What the cluster's machines run is berthd, what stands beside jobs
-// berth-job, and what is for looking at Berth berth-lab: berth starts them.
+// Command berth is what users and administrators type and, through links to
+// it, Slurm's commands. The cluster's machines run berthd, jobs run next to
+// berth-job, and berth-lab is for trying Berth out: berth starts them.
 package main
 
 import (
@@ -14,8 +14,8 @@ import (
 )
 
 func main() {
-	// An agent from when there was one program starts berth beside jobs, until it is
-	// restarted.
+	// An agent of a release with a single program starts berth next to jobs,
+	// until it is restarted.
 	if code, known := inside.Main(os.Args, os.Stdin, os.Stdout, os.Stderr); known {
 		os.Exit(code)
 	}
