@@ -1,5 +1,5 @@
-// Command berth-job stands beside jobs: agents start it, and mount it into
-// containers. Nobody need type it.
+// Command berth-job runs next to jobs: agents start it, and mount it into
+// containers. It is not meant to be typed.
 package main
 
 import (
