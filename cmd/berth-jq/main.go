@@ -1,5 +1,6 @@
-// Command berth-jq filters JSON on standard input by an expression of jq, for --jq of the
-// other programs. It is a program of its own so that no command waits for what it is made of.
+// Command berth-jq filters JSON on standard input by a jq expression, for
+// --jq of the other programs. It is a separate program so that no other
+// command has to load its dependencies.
 package main
 
 import (
@@ -14,6 +15,6 @@ import (
 const maxData = 4 << 30
 
 func main() {
-	_ = unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: maxData, Max: maxData}) // a lower one holds already
+	_ = unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: maxData, Max: maxData}) // a lower limit already applies
 	os.Exit(jq.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.NewFile(3, "ready")))
 }
