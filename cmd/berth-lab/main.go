@@ -1,5 +1,5 @@
-// Command berth-lab is for looking at Berth and not for running it: a cluster on one
-// machine, the simulator, the evaluation of the predictor.
+// Command berth-lab is for trying Berth out rather than running it: a cluster
+// on one machine, the simulator, the evaluation of the predictor.
 package main
 
 import (
