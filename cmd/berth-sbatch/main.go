@@ -1,6 +1,6 @@
-// Command berth-sbatch is sbatch for who has a batch script and asks for nothing special:
-// it links little, so it starts in a third of berth's time. It is berth sbatch for all
-// others, by becoming it.
+// Command berth-sbatch is sbatch for ordinary batch scripts: it links little,
+// so it starts in a third of berth's time. For everything else it becomes
+// berth sbatch.
 package main
 
 import (
