@@ -1,5 +1,5 @@
-// Command berth-top is the live screen of berth top. It is a program of its own so that
-// no other command waits for what draws it; berth starts it.
+// Command berth-top is the live screen of berth top. It is a separate program
+// so that no other command has to load its drawing library; berth starts it.
 package main
 
 import (
