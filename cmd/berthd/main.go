@@ -1,5 +1,5 @@
-// Command berthd is what runs on the machines of a cluster: the coordinator, the
-// agent, and what needs their files.
+// Command berthd runs on the machines of a cluster: the coordinator, the
+// agent, and the commands that need their files.
 package main
 
 import (
