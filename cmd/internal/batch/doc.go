@@ -1,5 +1,5 @@
-// Package batch makes a job of a batch script and Slurm's options, as sbatch does. It
-// links nothing that takes long to initialize, so that the program for sbatch alone
-// can: flags of Berth's own, spec files and models are package jobspec's, which
-// stands on it.
+// Package batch builds a job from a batch script and Slurm's options, as
+// sbatch does. It links nothing that is slow to initialize, for the sake of
+// the small sbatch program: Berth's own flags, spec files and models belong
+// to package jobspec, which builds on it.
 package batch

@@ -12,13 +12,13 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/escape"
 )
 
-// Variables that are of this login session, or that the agent sets for each
-// job, and so never travel. Each submit looks at each variable: no patterns, which
-// take longer to be read than all else here.
+// Variables of this login session, or that the agent sets for each job, which
+// never travel. Each submit checks each variable: hence no regular
+// expressions, which take longer to compile than everything else here.
 var (
 	sessionVars = names{"_", "SHLVL", "OLDPWD", "PWD", "SSH_*", "DBUS_SESSION_*", "DISPLAY", "WINDOWID", "XAUTHORITY",
 		"XDG_SESSION*", "XDG_SEAT*", "XDG_VTNR*", "XDG_RUNTIME*", "TMUX*", "STY", "BERTH_*", "SLURM_*", "CUDA_VISIBLE_DEVICES",
-		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_*"} // of the shell's own container
+		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_*"} // set by the shell's own container
 	// loaderVars change how programs are loaded or which devices a container
 	// gets: they must not reach what the agent starts.
 	loaderVars = names{"LD_PRELOAD", "LD_AUDIT", "LD_DEBUG*", "LD_PROFILE*", "GLIBC_TUNABLES", "GCONV_PATH",
@@ -29,7 +29,7 @@ var (
 	})
 )
 
-// names are names of variables; a star at the end stands for any text.
+// names are names of variables; a trailing star matches any text.
 type names []string
 
 func (n names) has(name string) bool {
@@ -45,9 +45,9 @@ func secretVar(name string) bool {
 	return name == "TOKEN" || strings.HasSuffix(name, "_TOKEN") || slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(name, w) })
 }
 
-// Environment chooses the environment of a job after --export: ALL, NONE, or a list
-// of NAME and NAME=value that may begin with ALL. File entries come last and
-// win. Warnings name what was left out.
+// Environment builds the environment of a job from --export: ALL, NONE, or a
+// list of NAME and NAME=value that may begin with ALL. File entries come last
+// and win. Warnings name what was left out.
 func Environment(environ []string, export string, file []string) (env, warnings []string, err error) {
 	chosen, err := exported(environ, export)
 	if err != nil {
@@ -114,7 +114,7 @@ func exported(environ []string, export string) ([]string, error) {
 	return out, nil
 }
 
-// setVar replaces the variable of line's name, or adds it.
+// setVar replaces the variable named in line, or adds it.
 func setVar(env []string, line string) []string {
 	name, _, _ := strings.Cut(line, "=")
 	i := slices.IndexFunc(env, func(l string) bool { return strings.HasPrefix(l, name+"=") })
@@ -126,7 +126,7 @@ func setVar(env []string, line string) []string {
 }
 
 // SecretsWarning names variables and arguments that look like secrets, once
-// for all jobs of a submit; "" when there are none.
+// for all jobs of a submit; "" if there are none.
 func SecretsWarning(env, command []string) string {
 	var found []string
 	for _, line := range env {

@@ -13,24 +13,24 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
-// Job is what was asked for before it is a cluster.Spec that can be submitted: part of
-// it depends on what else is asked for, and on where it is asked.
+// Job is a request before it becomes a cluster.Spec that can be submitted:
+// some of it depends on the rest of the request, and on where it is made.
 type Job struct {
 	Spec cluster.Spec
-	// GPUsSaid reports whether a number of GPUs was given, also when it is 0.
+	// GPUsSaid says that a number of GPUs was given, even 0.
 	GPUsSaid bool
 	// Nodes and Tasks are how many there are, 0 for one.
 	Nodes, Tasks int64
 	Where        Where
-	// Export is what travels of the environment, see Environment, and Env are lines
-	// NAME=value that are set over it.
+	// Export says which variables travel, see Environment, and Env are lines
+	// NAME=value that override them.
 	Export string
 	Env    []string
-	// Begin and Deadline are times in Slurm's way, "" for none.
+	// Begin and Deadline are times in Slurm's form, "" for none.
 	Begin, Deadline string
 }
 
-// Where is on which nodes the job may run, as it was typed; see cluster.Where.
+// Where says on which nodes the job may run, as typed; see cluster.Where.
 type Where struct {
 	Nodes, Exclude, Features, Reservation, Switches string
 	Whole                                           bool
@@ -43,7 +43,7 @@ type Caller struct {
 	Now             func() time.Time
 }
 
-// PlaceError is of a caller whose directory or machine has no name.
+// PlaceError reports that the caller's directory or machine name is unknown.
 type PlaceError struct{ Err error }
 
 // Error implements error.
@@ -56,14 +56,13 @@ func misplaced(format string, args ...any) error {
 	return &PlaceError{fmt.Errorf(format, args...)}
 }
 
-// Of Slurm's: where a batch script's output goes when it does not say, and that of the
-// tasks of an array.
+// Slurm's default outputs of a batch script and of the tasks of an array.
 const (
 	output     = "slurm-%j.out"
 	taskOutput = "slurm-%A_%a.out"
 )
 
-// Take puts what was asked for in Slurm's terms into j. Flags of Berth's come after it and win.
+// Take copies a request in Slurm's terms into j. Berth's flags follow and win.
 func (j *Job) Take(a *sbatch.Request) {
 	s := &j.Spec
 	s.Name, s.Comment, s.Dir = a.Name, a.Comment, a.Dir
@@ -83,14 +82,13 @@ func (j *Job) Take(a *sbatch.Request) {
 	s.Array = a.Array
 	s.Hold, j.Begin, s.Depends, s.DependAny, s.KillInvalidDepend = a.Hold, a.Begin, a.Depends, a.DependAny, a.KillInvalidDepend
 	s.Warning, s.Truncate, j.Deadline = a.Warning, a.Truncate, a.Deadline
-	s.Power.Freq, s.Exclusive = a.GPUFreq, a.GPUFreq != "" // a clock is of a whole card
+	s.Power.Freq, s.Exclusive = a.GPUFreq, a.GPUFreq != "" // a clock applies to a whole GPU
 	if a.Export != "" {
 		j.Export = a.Export
 	}
 }
 
-// Script makes j the job of a batch script that lies at path, with the script's own
-// arguments.
+// Script makes j the job of the batch script at path, with the script's own arguments.
 func (j *Job) Script(c *Caller, a *sbatch.Request, script []byte, path string, args []string) error {
 	return j.script(c, a, script, append([]string{path}, args...), filepath.Base(path))
 }
@@ -101,7 +99,7 @@ func (j *Job) Wrap(c *Caller, a *sbatch.Request) error {
 	return j.script(c, a, []byte(text), []string{a.Wrap}, "wrap")
 }
 
-// Session makes j the job of a session: a script that only holds what the job has.
+// Session makes j the job of a session: a script that only holds the resources.
 func (j *Job) Session(c *Caller, a *sbatch.Request, script, name string) error {
 	return j.script(c, a, []byte(script), []string{name}, name)
 }
@@ -111,7 +109,7 @@ func (j *Job) script(c *Caller, a *sbatch.Request, script []byte, command []stri
 	if j.Spec.Script, err = plainconv.PackScript(script); err != nil {
 		return err
 	}
-	j.Spec.Command, j.Tasks = command, 0 // tasks are those of its steps
+	j.Spec.Command, j.Tasks = command, 0 // tasks belong to its steps
 	if j.Spec.Name == "" {
 		j.Spec.Name = sbatch.CleanName(name)
 	}
@@ -140,7 +138,7 @@ func (j *Job) script(c *Caller, a *sbatch.Request, script []byte, command []stri
 	return nil
 }
 
-// ImpliedGPUs gives a job one GPU when anything about one was said, or a model was.
+// ImpliedGPUs gives a job one GPU if a GPU option or a model was given.
 func (j *Job) ImpliedGPUs(model bool) {
 	s := &j.Spec
 	if !j.GPUsSaid && (s.Exclusive || s.GPUType != "" || s.GPUMemMiB > 0 || s.GPUMilli > 0 || model) {
@@ -148,7 +146,7 @@ func (j *Job) ImpliedGPUs(model bool) {
 	}
 }
 
-// Settle fills what depends on the caller's surroundings: directory, times and
+// Settle fills in what depends on the caller: directory, times and
 // environment. Warnings are for standard error.
 func (j *Job) Settle(c *Caller) (warnings []string, err error) {
 	s := &j.Spec
@@ -163,7 +161,7 @@ func (j *Job) Settle(c *Caller) (warnings []string, err error) {
 	}
 	now := c.Now()
 	if at, ok := slurm.ParseNext(j.Begin, now); ok && at.After(now) {
-		s.Begin = cluster.TimeOf(at) // what has passed is now
+		s.Begin = cluster.TimeOf(at) // a time in the past means now
 	}
 	if at, ok := slurm.ParseNext(j.Deadline, now); ok {
 		s.Deadline, s.DeadlineIn = cluster.TimeOf(at), 0
@@ -172,8 +170,8 @@ func (j *Job) Settle(c *Caller) (warnings []string, err error) {
 	return warnings, err
 }
 
-// Place settles on which nodes, and how many, the job may run. A job that names several
-// has as many.
+// Place decides on which nodes, and how many, the job may run. A job that
+// names several has as many.
 func (j *Job) Place() error {
 	w, err := cluster.WhereOf(j.Where.Nodes, j.Where.Exclude, j.Where.Features, j.Where.Whole, j.Where.Reservation, j.Where.Switches)
 	if err != nil {
@@ -186,7 +184,7 @@ func (j *Job) Place() error {
 	return nil
 }
 
-// ReadScript reads a script, one byte more than there may be, by its name or from
+// ReadScript reads a script, up to one byte too many, by name or from
 // standard input, and returns its absolute name.
 func ReadScript(c *Caller, name string, read func(name string, most int64) ([]byte, error), stdin io.Reader) (data []byte, path string, err error) {
 	if name == "-" {

@@ -13,16 +13,16 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// OutputFolders makes the folders that a job's output goes to where they are missing
-// here and lie in a folder of the user's own, and returns what there is to say: a job
-// that cannot open its output fails before it begins. Folders with patterns in their
-// names are not looked for. uid is the user's number; sbatch has no word for a folder that
-// was made.
+// OutputFolders makes the missing folders of a job's output if they are
+// directly below a folder of the user's own, and returns messages: a job that
+// cannot open its output fails before it begins. Folders with patterns in
+// their names are skipped. uid is the user's number; sbatch prints nothing
+// about a folder that was made.
 func OutputFolders(spec *cluster.Spec, uid string, sbatch bool) (said []string) {
 	seen := ""
 	for _, file := range []string{spec.Stdout, spec.Stderr} {
 		if !strings.Contains(file, "/") {
-			continue // it goes where the job runs
+			continue // it exists where the job runs
 		}
 		dir := filepath.Dir(file)
 		if !filepath.IsAbs(dir) {
@@ -46,7 +46,7 @@ func OutputFolders(spec *cluster.Spec, uid string, sbatch bool) (said []string) 
 	return said
 }
 
-// ownedBy reports whether a folder is a user's, by the number.
+// ownedBy reports whether a folder belongs to the user with number uid.
 func ownedBy(dir, uid string) bool {
 	info, err := os.Stat(dir)
 	if err != nil || !info.IsDir() {

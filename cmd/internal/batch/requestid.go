@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// idVar names a request id to the program that a process becomes. It holds for that
-// process alone.
+// idVar passes a request id to the program that a process becomes. It is
+// valid for that process alone.
 const idVar = "BERTH_REQUEST"
 
-// LeaveID leaves the id of a request that may have been made to the program that this
+// LeaveID leaves the id of a possibly sent request to the program that this
 // process becomes.
 func LeaveID(id string, setenv func(name, value string) error) error {
 	return setenv(idVar, strconv.Itoa(os.Getpid())+":"+id)
