@@ -1,4 +1,4 @@
-// Package build says which release a program is, and what the Go tool recorded in it.
+// Package build reports a program's release, and what the Go tool recorded in it.
 package build
 
 import (
@@ -6,13 +6,13 @@ import (
 	"runtime/debug"
 )
 
-// Version is the release that this tree is, or that is made of it next.
+// Version is the release of this tree, or the next one made from it.
 const Version = "v0.1.0"
 
-// Facts say what program this is.
+// Facts identify this program.
 type Facts struct {
 	Version  string // the release
-	Revision string // commit; "" where the Go tool recorded none
+	Revision string // commit; "" if the Go tool recorded none
 	Modified bool   // since that commit
 	Go       string
 }
@@ -35,8 +35,8 @@ func Info() Facts {
 	return b
 }
 
-// String is by what members of a cluster know this program: the release and, where
-// it is recorded, the commit, as v0.1.0+0123456789ab.
+// String identifies this program to members of a cluster: the release and, if
+// recorded, the commit, as v0.1.0+0123456789ab.
 func (b Facts) String() string {
 	if b.Revision == "" {
 		return b.Version
