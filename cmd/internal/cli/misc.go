@@ -32,7 +32,7 @@ func newCompletionCmd(e *console.Env) *cobra.Command {
 	}
 }
 
-// completed lets all commands be completed.
+// completed enables completion of all commands.
 func completed(root *cobra.Command, e *console.Env, c *client.Client) {
 	both := func() []string { return append(sbatch.OptionNames(), sruncmd.OptionNames()...) }
 	complete.Attach(root, e, c, map[string]func() []string{"sbatch": sbatch.OptionNames, "srun": both, "salloc": both})

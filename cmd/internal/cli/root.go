@@ -25,7 +25,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
 )
 
-// Program is berth: what users and administrators type.
+// Program returns berth, which users and administrators type.
 func Program() frame.Program {
 	p := frame.Program{Name: programs.Users, Example: "berth queue", Bare: statuscmd.Bare, Complete: completed, Groups: []cobra.Group{
 		{ID: "start", Title: "Submit:"}, {ID: "jobs", Title: "Jobs:"}, {ID: "inside", Title: "Inside a running job:"}, {ID: "used", Title: "Accounting:"},
@@ -131,7 +131,7 @@ func slurm() []frame.Command {
 	}
 }
 
-// elsewhere are Slurm's commands that say what to use in their place.
+// elsewhere returns the Slurm commands that only name their replacement.
 func elsewhere() []frame.Command {
 	var out []frame.Command
 	for i, name := range slurmcmd.Elsewhere() {
@@ -140,9 +140,10 @@ func elsewhere() []frame.Command {
 	return out
 }
 
-// setup is what makes and keeps a cluster, and commands about this program. What
-// berth starts another program for stands here and in try, so that nobody need know
-// which has it; a test compares them with what those say of themselves.
+// setup returns the commands that create and maintain a cluster, and those
+// about this program. Commands for which berth starts another program are
+// listed here and in try, so that users need not know which program has them;
+// a test compares their descriptions.
 func setup() []frame.Command {
 	return []frame.Command{
 		{Name: "import", New: func(e *console.Env, c *client.Client) *cobra.Command {
