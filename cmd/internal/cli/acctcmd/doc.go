@@ -1,2 +1,2 @@
-// Package acctcmd has the commands that look back: history, eff and report.
+// Package acctcmd implements the commands about past jobs: history, eff and report.
 package acctcmd

@@ -55,7 +55,7 @@ type effView struct {
 type effRow struct {
 	What  string  `json:"resource"`
 	Used  int64   `json:"used"`
-	Asked int64   `json:"asked"` // or was given
+	Asked int64   `json:"asked"` // or given
 	Part  float64 `json:"part"`
 	text  string
 }
@@ -100,8 +100,8 @@ func runEff(ctx context.Context, e *console.Env, c *client.Client, f console.For
 	return err
 }
 
-// effJobs reads jobs, and the tasks of arrays; what is not there is an error
-// beside those that are.
+// effJobs reads jobs, and the tasks of arrays; missing ones give an error
+// along with those that exist.
 func effJobs(ctx context.Context, e *console.Env, c *client.Client, refs client.JobRefs) ([]*apiv1.Job, error) {
 	var jobs []*apiv1.Job
 	req := &apiv1.ListHistoryRequest{Filter: &apiv1.HistoryFilter{Ids: refs.IDs()}, Unfinished: true}
@@ -116,7 +116,7 @@ func effJobs(ctx context.Context, e *console.Env, c *client.Client, refs client.
 	return jobs, refs.Missing(jobs)
 }
 
-// byArray puts the tasks of an array together, in the order of their first.
+// byArray groups the tasks of an array, in the order of their first.
 func byArray(jobs []*apiv1.Job) [][]*apiv1.Job {
 	var out [][]*apiv1.Job
 	at := map[uint64]int{}
@@ -132,8 +132,8 @@ func byArray(jobs []*apiv1.Job) [][]*apiv1.Job {
 	return out
 }
 
-// effOf sums up a job, or the tasks of an array: means of what is used over
-// time, and peaks of what is held.
+// effOf sums up a job, or the tasks of an array: means over time of usage,
+// and peaks of what is held.
 func effOf(jobs []*apiv1.Job, now time.Time) effView {
 	j := jobs[0]
 	v := effView{Job: client.JobLabel(j), Name: j.GetName(), User: j.GetUser(), State: j.GetState(), Rows: []effRow{}, Advice: []effAdvice{}, Notes: []string{}}
@@ -171,7 +171,7 @@ func statesText(states map[string]int) string {
 // effSum adds up tasks; time × amount in milliseconds × thousandths.
 type effSum struct {
 	ran                                time.Duration
-	looked                             int // tasks of which something was measured
+	looked                             int // tasks with measurements
 	gpuUsed, gpuHeld, cpuUsed, cpuHeld float64
 	gpus                               int
 	share                              *apiv1.Share
@@ -180,7 +180,7 @@ type effSum struct {
 	cpuAsked, cpuMost                  int64
 	limit, longest                     time.Duration
 	running                            int
-	whole                              int // tasks that came to their own end
+	whole                              int // tasks that ended by themselves
 }
 
 func (s *effSum) add(j *apiv1.Job, now time.Time) {
@@ -201,7 +201,7 @@ func (s *effSum) add(j *apiv1.Job, now time.Time) {
 		s.declared = s.declared || spec.GetGpuMemMib() > 0
 	}
 	if m.GetSeconds() == 0 && m.GetHostMemMib() == 0 {
-		return // nobody looked
+		return // nothing was measured
 	}
 	s.looked++
 	if st := j.GetState(); st == cluster.JobCompleted.String() || st == cluster.JobTimeout.String() {
@@ -251,8 +251,9 @@ func (s *effSum) rows() []effRow {
 	return out
 }
 
-// suggestMiB is a peak with the margin that predictions from one measured run
-// have for a run elsewhere, up to whole GiB, and for little ones to 256 MiB.
+// suggestMiB adds to a peak the margin that predictions from one measured run
+// have for a run elsewhere, and rounds up to whole GiB, or to 256 MiB for
+// small ones.
 func suggestMiB(peak int64) int64 {
 	w := model.DefaultWeights()
 	need := int64(math.Ceil(float64(peak)*w.OtherTypeMargin + w.HistoryMarginMiB))
@@ -263,8 +264,7 @@ func suggestMiB(peak int64) int64 {
 	return (need + step - 1) / step * step
 }
 
-// worth reports whether asking for less is worth the trouble: a quarter, and a
-// GiB.
+// worth reports whether requesting less is worthwhile: a quarter, and a GiB.
 func worth(asked, suggest int64) bool { return asked-suggest >= 1024 && suggest <= asked*3/4 }
 
 func (s *effSum) advice() []effAdvice {
@@ -340,7 +340,7 @@ func printEff(e *console.Env, v *effView) {
 	}
 }
 
-// bar draws a part of the whole; what is more than the whole fills it.
+// bar draws a fraction; anything above the whole fills it.
 func bar(part float64) string {
 	n := int(math.Round(min(1, max(0, part)) * barWidth))
 	if n == 0 && part > 0 {

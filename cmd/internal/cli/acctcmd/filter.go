@@ -34,7 +34,7 @@ func (f *csvFlag) cells(o console.Format) (console.Cells, error) {
 	return console.CellsRaw, nil
 }
 
-// filterFlags are the flags that choose jobs.
+// filterFlags are the flags that select jobs.
 type filterFlags struct {
 	users, accounts, partitions, states, names string
 	since, until, last                         string
@@ -53,7 +53,7 @@ func (f *filterFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.last, "last", "", "only jobs that ended in the last `TIME`, such as 12h, 7d, 4w")
 }
 
-// filter reads the flags, and the jobs and tasks that were typed.
+// filter reads the flags, and the typed jobs and tasks.
 func (f *filterFlags) filter(ctx context.Context, e *console.Env, c *client.Client, args []string) (*apiv1.HistoryFilter, client.JobRefs, error) {
 	refs, err := client.ParseJobRefs(ctx, c, args)
 	if err != nil {
@@ -111,7 +111,7 @@ func (f *filterFlags) times(q *apiv1.HistoryFilter, now time.Time) error {
 	return nil
 }
 
-// lastSpan reads a time back from now; weeks too.
+// lastSpan reads a duration back from now, in weeks too.
 func lastSpan(text string) (time.Duration, error) {
 	if n, ok := strings.CutSuffix(text, "w"); ok {
 		if d, err := units.ParseDuration(n + "d"); err == nil && d <= units.MaxTime/7 {
@@ -125,12 +125,12 @@ func lastSpan(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// bounded reports whether the filter says of which time jobs are wanted, or which.
+// bounded reports whether the filter selects a time or particular jobs.
 func bounded(q *apiv1.HistoryFilter) bool {
 	return q.EndedFrom != nil || q.EndedBefore != nil || len(q.Ids) > 0
 }
 
-// warnGaps says on stderr what may be missing.
+// warnGaps warns on stderr about what may be missing.
 func warnGaps(e *console.Env, gaps client.HistoryGaps) {
 	for _, text := range gaps.Texts() {
 		e.Warnf("%s", text)

@@ -103,7 +103,7 @@ func runHistory(ctx context.Context, e *console.Env, c *client.Client, o *histor
 	return nil
 }
 
-// historyWriter prints jobs as they come.
+// historyWriter prints jobs as they arrive.
 type historyWriter interface {
 	write([]*apiv1.Job) error
 	end() error
@@ -163,7 +163,7 @@ func (w *lineWriter) write(jobs []*apiv1.Job) error {
 
 func (w *lineWriter) end() error { return nil }
 
-// tableWriter waits for all rows, since their widths depend on each other.
+// tableWriter collects all rows, since the widths depend on them.
 type tableWriter struct {
 	e        *console.Env
 	noHeader bool
@@ -220,7 +220,7 @@ func exitShort(j *apiv1.Job) string {
 	return strconv.Itoa(int(j.GetExitCode())) + ":" + strconv.Itoa(int(j.GetSignal()))
 }
 
-// gpuCount is how many GPUs it had on all nodes, or asked for.
+// gpuCount returns how many GPUs it had on all nodes, or requested.
 func gpuCount(j *apiv1.Job) int {
 	n := 0
 	if a := lastAttempt(j); a != nil && len(a.GetParts()) > 0 {
@@ -251,7 +251,7 @@ func gpuType(j *apiv1.Job) string {
 	return j.GetSpec().GetGpuType()
 }
 
-// waited is how long it waited for its first start, or to its end.
+// waited returns how long it waited for its first start, or until its end.
 func waited(j *apiv1.Job) time.Duration {
 	from, to := j.GetSubmitted().AsTime(), j.GetEnded()
 	if b := j.GetSpec().GetBegin(); b != nil && b.AsTime().After(from) {
@@ -279,11 +279,10 @@ func elapsed(j *apiv1.Job, now time.Time) time.Duration {
 	return max(0, now.Sub(j.GetStarted().AsTime()))
 }
 
-// csvWriter prints one line a job.
+// csvWriter prints one line per job.
 type csvWriter struct{ w *console.CSV }
 
-// csvColumns are the columns of -o csv. Those that are there stay; new ones come
-// last.
+// csvColumns are the columns of -o csv. Existing ones stay; new ones are appended.
 var csvColumns = []struct {
 	name  string
 	value func(*apiv1.Job) string

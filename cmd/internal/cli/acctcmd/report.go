@@ -57,7 +57,7 @@ type reportView struct {
 	Until *time.Time `json:"until"`
 	Lines []lineView `json:"lines"`
 	Total lineView   `json:"total"`
-	// Incomplete tells that jobs may be missing, Behind those that ended last.
+	// Incomplete says that jobs may be missing, Behind that the latest may be.
 	Incomplete bool `json:"incomplete"`
 	Behind     bool `json:"behind"`
 }
@@ -78,7 +78,7 @@ type lineView struct {
 	WaitP95Seconds    float64 `json:"wait_p95_seconds"`
 	IdleGPUHours      float64 `json:"idle_gpu_hours"`
 
-	used float64 // part of what was measured; the hours are rounded
+	used float64 // fraction of what was measured; the hours are rounded
 }
 
 func viewLine(l *apiv1.ReportLine) lineView {
@@ -96,7 +96,7 @@ func viewLine(l *apiv1.ReportLine) lineView {
 	}
 }
 
-// wasted is seconds of GPUs that were held, looked at and idle.
+// wasted returns the GPU-seconds that were held, measured and idle.
 func wasted(l *apiv1.ReportLine) float64 {
 	return max(0, l.GetMeasuredGpuSeconds()-l.GetUsedGpuSeconds())
 }
@@ -172,7 +172,7 @@ func addLine(t *console.Table, l *lineView, key string) {
 
 func hoursText(h float64) string { return strconv.FormatFloat(h, 'f', 1, 64) + "h" }
 
-// board names who held GPUs and did not use them.
+// board names the users who held GPUs without using them.
 func board(e *console.Env, v *reportView) {
 	lines := slices.DeleteFunc(slices.Clone(v.Lines), func(l lineView) bool { return l.WastedGPUHours < 0.05 })
 	if len(lines) == 0 {
@@ -191,7 +191,7 @@ func board(e *console.Env, v *reportView) {
 	t.Print(e)
 }
 
-// gpusFor says how many GPUs an amount of hours is, over the time of the report.
+// gpusFor converts an amount of hours to GPUs over the time of the report.
 func gpusFor(hours float64, v *reportView) string {
 	if v.From == nil || v.Until == nil {
 		return fmt.Sprintf("%.1f GPU-days", hours/24)
