@@ -38,7 +38,7 @@ func getStanding(ctx context.Context, c *client.Client, req *apiv1.ListStandingR
 	return resp, err
 }
 
-// setStanding puts a rule in place, or forgets it.
+// setStanding sets a rule, or removes it.
 func setStanding(ctx context.Context, c *client.Client, s *apiv1.Standing, remove bool) error {
 	_, err := client.SetStanding.Ask(ctx, c, client.Changes, &apiv1.SetStandingRequest{Standing: s, Remove: remove})
 	if err != nil {
@@ -47,7 +47,7 @@ func setStanding(ctx context.Context, c *client.Client, s *apiv1.Standing, remov
 	return nil
 }
 
-// uidOf finds a user by name or number on this machine.
+// uidOf looks up a user by name or number on this machine.
 func uidOf(e *console.Env, name string) (uid uint32, known string, err error) {
 	if n, err := strconv.ParseUint(name, 10, 31); err == nil {
 		if u, err := e.Accounts.UserID(name); err == nil {
@@ -117,7 +117,7 @@ func (v useView) with(u *apiv1.Use) useView {
 	return v
 }
 
-// viewAccounts puts the users of an account below it.
+// viewAccounts places the users of an account below it.
 func viewAccounts(resp *apiv1.ListStandingResponse, users bool) []useView {
 	out := []useView{}
 	for _, a := range resp.GetAccounts() {
@@ -269,7 +269,7 @@ func (o *accountOptions) run(ctx context.Context, e *console.Env, c *client.Clie
 	return nil
 }
 
-// unknownAccount says what to do about an account that is not there.
+// unknownAccount says what to do about an account that does not exist.
 func unknownAccount(name string, have []*apiv1.Account, then string) error {
 	there := "there are none yet"
 	if len(have) > 0 {
@@ -366,7 +366,7 @@ func newAccountRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// gpuWeights reads TYPE=WEIGHT,…, all of them, in order of type.
+// gpuWeights reads TYPE=WEIGHT,…, the complete list, ordered by type.
 func gpuWeights(list string) ([]*apiv1.GPUWeight, error) {
 	if list == "none" || list == "" {
 		return nil, nil

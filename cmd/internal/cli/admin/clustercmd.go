@@ -74,7 +74,7 @@ func runClusterStatus(ctx context.Context, e *console.Env, c *client.Client, f c
 func memberRole(m *apiv1.Member) string {
 	switch {
 	case !m.GetReachable():
-		return "-" // nobody knows what it is now
+		return "-" // its present state is unknown
 	case m.GetLeader():
 		return "leader"
 	case m.GetVoter():

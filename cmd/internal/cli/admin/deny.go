@@ -61,7 +61,7 @@ func deniedOf(args []string) (*apiv1.SetDeniedRequest, error) {
 	role, id := args[0], args[1]
 	switch role {
 	case "node":
-		role = "agent" // as its certificate says
+		role = "agent" // as in its certificate
 	case "gate", "coordinator":
 	case "serial":
 		id = strings.TrimLeft(strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(id, "serial="), ":", "")), "0")

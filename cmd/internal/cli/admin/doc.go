@@ -1,3 +1,3 @@
-// Package admin has the commands of administrators: node, gpu, partition, cluster,
-// token and image.
+// Package admin implements the commands of administrators: node, gpu,
+// partition, cluster, token and image.
 package admin

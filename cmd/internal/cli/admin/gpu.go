@@ -42,7 +42,7 @@ func newGPUListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// gpuListView is one GPU with the node that it is on.
+// gpuListView is one GPU with its node.
 type gpuListView struct {
 	Node string `json:"node"`
 	view.GpuView
@@ -80,7 +80,7 @@ func runGPUList(ctx context.Context, e *console.Env, c *client.Client, f console
 	return err
 }
 
-// jobsOn are the jobs that nodes have, each once.
+// jobsOn returns the jobs on the nodes, each once.
 func jobsOn(nodes []*apiv1.Node) []uint64 {
 	var ids []uint64
 	for _, n := range nodes {
@@ -93,8 +93,8 @@ func jobsOn(nodes []*apiv1.Node) []uint64 {
 	return slices.Compact(ids)
 }
 
-// healthOn is GpuHealth, or what keeps jobs from all of a node where nothing is wrong
-// with the GPU.
+// healthOn returns GpuHealth, or what keeps jobs off the whole node if
+// nothing is wrong with the GPU.
 func healthOn(n *apiv1.Node, g *apiv1.GPU) string {
 	health, state := GpuHealth(g), NodeState(n)
 	if health == cluster.GPUOK.String() && state != cluster.NodeReady.String() {
@@ -111,10 +111,10 @@ func reasonOn(n *apiv1.Node, g *apiv1.GPU) string {
 	return why
 }
 
-// GpuHealth is the state with what an administrator made of it.
+// GpuHealth returns the state, including an administrator's changes.
 func GpuHealth(g *apiv1.GPU) string {
 	state := g.GetState()
-	if state == "" { // of a coordinator that does not tell
+	if state == "" { // from a coordinator that does not report it
 		state = cluster.GPUOK.String()
 	}
 	switch {
@@ -129,7 +129,7 @@ func GpuHealth(g *apiv1.GPU) string {
 	}
 }
 
-// gpuReason says why a GPU takes no jobs, or none beside others, "" when it does.
+// gpuReason says why a GPU takes no jobs, or none that share it; "" if it does.
 func gpuReason(g *apiv1.GPU) string {
 	var why []string
 	for _, s := range []string{g.GetStateReason(), g.GetDrainReason(), g.GetSharingOff()} {
@@ -140,8 +140,8 @@ func gpuReason(g *apiv1.GPU) string {
 	return strings.Join(why, "; ")
 }
 
-// CutOff says of a node that the leader does not hear it while others do, "" of any
-// other.
+// CutOff describes a node that the leader has lost contact with while
+// others have not; "" for any other.
 func CutOff(n *apiv1.Node) string {
 	if n.GetCutOff() == "" {
 		return ""
@@ -149,7 +149,7 @@ func CutOff(n *apiv1.Node) string {
 	return "cut off: " + n.GetCutOff()
 }
 
-// nodeReason says what is wrong with a node, "" when nothing is.
+// nodeReason says what is wrong with a node, "" if nothing is.
 func nodeReason(e *console.Env, n *apiv1.Node) string {
 	var why []string
 	drain := n.GetDrainReason()
@@ -172,7 +172,7 @@ func nodeReason(e *console.Env, n *apiv1.Node) string {
 	return strings.Join(why, "; ")
 }
 
-// showHealth prints why GPUs take no jobs, and what befell the node.
+// showHealth prints why GPUs take no jobs, and the node's events.
 func showHealth(e *console.Env, n *apiv1.Node) {
 	for _, g := range n.GetGpus() {
 		if why := gpuReason(g); why != "" {
@@ -252,7 +252,7 @@ func runGPUDrain(ctx context.Context, e *console.Env, c *client.Client, arg, rea
 	return nil
 }
 
-// checkReason wants a text that tells whoever finds what why it is drained.
+// checkReason requires a text that explains a drain to others.
 func checkReason(reason, what string) error {
 	if strings.TrimSpace(reason) == "" || len(reason) > 256 || console.Escape(reason) != reason {
 		return console.Usagef("--reason: want 1 to 256 bytes of printable text that tells others why %s is drained", what)

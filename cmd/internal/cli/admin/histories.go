@@ -7,8 +7,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// printHistories says of each coordinator what it keeps of finished jobs, and
-// what is wrong there. Older ones tell nothing.
+// printHistories prints what each coordinator keeps of finished jobs, and any
+// problem there. Older ones report nothing.
 func printHistories(e *console.Env, members []*apiv1.Member) {
 	for _, m := range members {
 		if p := m.GetDiskProblem(); p != "" {

@@ -81,7 +81,7 @@ func runNodeList(ctx context.Context, e *console.Env, c *client.Client, f consol
 	return err
 }
 
-// imagesText is "" for none: most nodes have no containerd, or nobody asked for an image.
+// imagesText returns "" for none: most nodes have no containerd, or no pulled images.
 func imagesText(n uint32) string {
 	if n == 0 {
 		return ""
@@ -89,7 +89,7 @@ func imagesText(n uint32) string {
 	return fmt.Sprintf("%d held", n)
 }
 
-// NodeState is the state with what an administrator made of it.
+// NodeState returns the state, including an administrator's changes.
 func NodeState(n *apiv1.Node) string {
 	switch {
 	case !n.GetDrain() && n.GetMaint() && n.GetState() == cluster.NodeReady.String():
@@ -140,7 +140,7 @@ func nodeTable(e *console.Env, nodes []*apiv1.Node) *console.Table {
 	return t
 }
 
-// usedOf writes "11.2/79.0G" in GiB.
+// usedOf formats "11.2/79.0G" in GiB.
 func usedOf(used, total int64) string {
 	if total == 0 {
 		return "-"

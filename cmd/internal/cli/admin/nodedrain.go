@@ -39,7 +39,7 @@ func newNodeDrainCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// request is what the flags ask for.
+// request returns the request of the flags.
 func (o *drainOptions) request(e *console.Env, id string) (*apiv1.DrainNodeRequest, error) {
 	if err := cluster.CheckName("node", id); err != nil {
 		return nil, console.Usagef("%w", err)

@@ -48,8 +48,8 @@ func runNodePower(ctx context.Context, e *console.Env, c *client.Client, req *ap
 	return nil
 }
 
-// SavesPower reports whether a node is powered down, or on its way down or up, as it is
-// meant to be: nothing is wrong with it.
+// SavesPower reports whether a node is powered down, or on its way down or
+// up, as intended: nothing is wrong with it.
 func SavesPower(n *apiv1.Node) bool {
 	switch n.GetState() {
 	case cluster.PoweringDown.String(), cluster.PoweredDown.String(), cluster.PoweringUp.String():
@@ -58,12 +58,13 @@ func SavesPower(n *apiv1.Node) bool {
 	return false
 }
 
-// keptUp reports whether a node is idle and up, though idle ones are powered down.
+// keptUp reports whether a node is idle and up, although idle nodes are powered down.
 func keptUp(n *apiv1.Node) bool {
 	return n.GetState() == cluster.NodeReady.String() && n.GetPowerSince() != nil
 }
 
-// PowerFault says why a node is powered down or was to be, "" of one that is up as it should be.
+// PowerFault says why a node is powered down or was to be, "" for one that is
+// up as intended.
 func PowerFault(n *apiv1.Node) string {
 	if keptUp(n) {
 		return ""
@@ -71,8 +72,9 @@ func PowerFault(n *apiv1.Node) string {
 	return n.GetPowerReason()
 }
 
-// nodePowerText says since when a node is powered down or on its way, and why; of one that is
-// up what went wrong last, or since when it is idle and why it is up.
+// nodePowerText says since when a node is powered down or on its way, and
+// why; for one that is up, what went wrong last, or since when it is idle and
+// why it is up.
 func nodePowerText(e *console.Env, n *apiv1.Node) string {
 	text := ""
 	if since := n.GetPowerSince(); since != nil {

@@ -103,7 +103,7 @@ func limitText(p *apiv1.Partition) string {
 	return units.FormatDuration(p.GetMaxTime().AsDuration())
 }
 
-// gpusText is how many GPUs a job may have, "" for no bound.
+// gpusText says how many GPUs a job may have, "" for no bound.
 func gpusText(p *apiv1.Partition) string {
 	if p.GetMaxGpus() == 0 {
 		return ""
@@ -111,7 +111,7 @@ func gpusText(p *apiv1.Partition) string {
 	return strconv.FormatInt(p.GetMaxGpus(), 10) + " a job"
 }
 
-// idleText is how long sessions may stand idle, "" for no limit.
+// idleText says how long sessions may be idle, "" for no limit.
 func idleText(p *apiv1.Partition) string {
 	if p.GetSessionIdle() == nil {
 		return ""
@@ -119,7 +119,7 @@ func idleText(p *apiv1.Partition) string {
 	return "end after " + units.FormatDuration(p.GetSessionIdle().AsDuration())
 }
 
-// resizeText is whether shares of GPUs follow what jobs use.
+// resizeText says whether shares of GPUs follow what jobs use.
 func resizeText(p *apiv1.Partition) string {
 	switch m := cluster.ResizeMode(p.GetResize()); m {
 	case cluster.ResizeDefault:
@@ -131,7 +131,7 @@ func resizeText(p *apiv1.Partition) string {
 	}
 }
 
-// preemptText is whether running jobs make room for others.
+// preemptText says whether running jobs may be preempted.
 func preemptText(p *apiv1.Partition) string {
 	if cluster.PreemptMode(p.GetPreempt()) == cluster.PreemptOff {
 		return "for deadlines and QOS only"
@@ -195,7 +195,7 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 	return nil
 }
 
-// accessText is who may use a partition, "" for everybody.
+// accessText says who may use a partition, "" for everyone.
 func accessText(p *apiv1.Partition) string {
 	var lists []string
 	for _, l := range p.GetAccess() {
@@ -255,7 +255,7 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// accessHelp is what each list of who may use a partition is for.
+// accessHelp describes each list of who may use a partition.
 var accessHelp = map[string]string{
 	cluster.AllowAccounts: "only jobs of these accounts and those below them, a comma-separated `LIST`; \"\" for all",
 	cluster.DenyAccounts:  "no jobs of these accounts or those below them, a comma-separated `LIST`",
@@ -264,7 +264,7 @@ var accessHelp = map[string]string{
 	cluster.AllowGroups:   "only jobs of users in these groups, as known to the coordinators' hosts, a comma-separated `LIST`; \"\" for all",
 }
 
-// request is what the flags change.
+// request returns the changes of the flags.
 func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.SetPartitionRequest, error) {
 	if err := cluster.CheckPartitionName(name); err != nil {
 		return nil, console.Usagef("%w", err)
@@ -322,7 +322,7 @@ func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.
 	return req, nil
 }
 
-// unused fills in what becomes of GPUs, and of parts of them, that jobs do not use.
+// unused sets what becomes of GPUs, and parts of them, that jobs do not use.
 func (o *partitionOptions) unused(req *apiv1.SetPartitionRequest, said func(string) bool) error {
 	if said("idle") {
 		p, err := cluster.ParseIdlePolicy(o.idle)
@@ -408,7 +408,7 @@ type partitionView struct {
 	Default  bool     `json:"default"`
 	Nodes    string   `json:"nodes"`
 	GPUTypes []string `json:"gpu_types"`
-	// 0 is no limit.
+	// 0 means no limit.
 	MaxSeconds     float64 `json:"max_seconds"`
 	DefaultSeconds float64 `json:"default_seconds"`
 	MaxGPUs        int64   `json:"max_gpus"`
@@ -416,18 +416,18 @@ type partitionView struct {
 	Resize         string  `json:"resize"`
 	Preempt        string  `json:"preempt"`
 	SessionIdle    float64 `json:"session_idle_seconds"`
-	// LendTo is to whom it lends idle GPUs, LendShort how soon a job must be to end that
-	// borrows without a checkpoint hook, 0 for never; of GPUs in use so many are on loan.
+	// LendTo names those it lends idle GPUs to, LendShort how soon a borrowing job without a
+	// checkpoint hook must end, 0 for never; GPUsLent and GPUsBorrowed are on loan now.
 	LendTo       []string `json:"lend_to"`
 	LendShort    float64  `json:"lend_short_seconds"`
 	GPUsLent     uint32   `json:"gpus_lent"`
 	GPUsBorrowed uint32   `json:"gpus_borrowed"`
 	PowerCap     string   `json:"power_cap"`
 	GPUFreq      string   `json:"gpu_freq"`
-	// Host is what jobs with GPUs get that ask for no host memory or cores; 0 leaves
-	// it to the scheduler.
+	// Host is the default host memory and cores of jobs with GPUs; 0 leaves it to
+	// the scheduler.
 	Host hostView `json:"host"`
-	// Networks is empty where the nodes decide.
+	// Networks is empty if the nodes decide.
 	Networks    []string `json:"networks"`
 	NodesTotal  uint32   `json:"nodes_total"`
 	NodesReady  uint32   `json:"nodes_ready"`
@@ -435,7 +435,7 @@ type partitionView struct {
 	GPUsUsed    uint32   `json:"gpus_used"`
 	JobsRunning uint32   `json:"jobs_running"`
 	JobsWaiting uint32   `json:"jobs_waiting"`
-	// Access is who may use it, by list; empty is everybody.
+	// Access is who may use it, by list; empty means everyone.
 	Access map[string][]string `json:"access"`
 }
 

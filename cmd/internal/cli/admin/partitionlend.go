@@ -14,7 +14,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// lendOptions are to whom a partition lends its idle GPUs.
+// lendOptions say to whom a partition lends its idle GPUs.
 type lendOptions struct{ to, short string }
 
 func (o *lendOptions) add(fs *pflag.FlagSet) {
@@ -22,7 +22,7 @@ func (o *lendOptions) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.short, "lend-short", "", "longest expected run time or time limit of a borrowing job without --checkpoint, a `TIME`; none allows no such job (default 1m)")
 }
 
-// request is what the flags change.
+// request adds the changes of the flags.
 func (o *lendOptions) request(req *apiv1.SetPartitionRequest, said func(string) bool) error {
 	if said("lend-to") {
 		req.SetLendTo, req.LendTo = true, console.Items(o.to)
@@ -42,7 +42,7 @@ func (o *lendOptions) request(req *apiv1.SetPartitionRequest, said func(string) 
 	return nil
 }
 
-// lendText is to whom a partition lends, "" for nobody.
+// lendText says to whom a partition lends, "" for nobody.
 func lendText(p *apiv1.Partition) string {
 	if len(p.GetLendTo()) == 0 {
 		return ""
@@ -54,7 +54,7 @@ func lendText(p *apiv1.Partition) string {
 	return text
 }
 
-// loanText is what of GPUs is on loan now, "" for nothing.
+// loanText says how many GPUs are on loan now, "" for none.
 func loanText(p *apiv1.Partition) string {
 	var words []string
 	for _, l := range []struct {
@@ -68,7 +68,7 @@ func loanText(p *apiv1.Partition) string {
 	return strings.Join(slices.Clip(words), ", ")
 }
 
-// lentText is how many of the GPUs in use are lent to others, "" for none.
+// lentText says how many of the GPUs in use are on loan, "" for none.
 func lentText(p *apiv1.Partition) string {
 	if p.GetGpusLent() == 0 {
 		return ""

@@ -14,7 +14,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// hostOptions are what a partition gives jobs that ask for no host memory or cores.
+// hostOptions are a partition's defaults for jobs that request no host memory or cores.
 type hostOptions struct{ memPerGPU, cpusPerGPU, leastMem, leastCPUs string }
 
 func (o *hostOptions) add(fs *pflag.FlagSet) {
@@ -24,7 +24,7 @@ func (o *hostOptions) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.leastCPUs, "least-cpus", "", "minimum predicted cores likewise, a `NUMBER`; none is 1")
 }
 
-// numbers adds what the flags change that are a number, or none.
+// numbers adds the changes of the flags that take a number, or none.
 func (o *partitionOptions) numbers(req *apiv1.SetPartitionRequest, said func(string) bool) error {
 	for _, f := range []struct {
 		flag, text string
@@ -50,7 +50,7 @@ func (o *partitionOptions) numbers(req *apiv1.SetPartitionRequest, said func(str
 	return nil
 }
 
-// hostText is what a partition gives, "" for nothing of its own.
+// hostText describes a partition's defaults, "" for none of its own.
 func hostText(h *apiv1.HostTerms) string {
 	var out []string
 	for _, n := range []struct {
@@ -67,10 +67,10 @@ func hostText(h *apiv1.HostTerms) string {
 	return strings.Join(out, ", ")
 }
 
-// maxCores is far above what nodes have.
+// maxCores is far more than nodes have.
 const maxCores = 1000
 
-// coresMilli reads a number of cores, as 4 or 1.5.
+// coresMilli reads a number of cores, such as 4 or 1.5.
 func coresMilli(text string) (int64, error) {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(n >= 0.001 && n <= maxCores) {
@@ -93,7 +93,7 @@ func viewHost(h *apiv1.HostTerms) hostView {
 	}
 }
 
-// countOf reads a number of GPUs; how many there may be is the coordinator's to say.
+// countOf reads a number of GPUs; the coordinator checks its upper limit.
 func countOf(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 {

@@ -10,7 +10,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// powerOptions are the power limit and the clock that a partition gives whole GPUs.
+// powerOptions are the power limit and the clock that a partition sets on whole GPUs.
 type powerOptions struct{ cap, freq string }
 
 func (o *powerOptions) add(fs *pflag.FlagSet) {
@@ -18,7 +18,7 @@ func (o *powerOptions) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.freq, "gpu-freq", "", "default `CLOCK` of each whole GPU: MHz, low, medium, high, highm1, or none")
 }
 
-// request is what the flags change.
+// request adds the changes of the flags.
 func (o *powerOptions) request(req *apiv1.SetPartitionRequest, said func(string) bool) error {
 	noneIsEmpty := func(text string) string {
 		if text == "none" {
@@ -43,8 +43,7 @@ func (o *powerOptions) request(req *apiv1.SetPartitionRequest, said func(string)
 	return nil
 }
 
-// powerText is what whole GPUs of jobs have that ask for nothing of the kind, "" for what
-// the cards have by themselves.
+// powerText describes the default for jobs' whole GPUs, "" for the GPUs' own defaults.
 func powerText(p *apiv1.Partition) string {
 	var words []string
 	if c := p.GetPowerCap(); c != "" {

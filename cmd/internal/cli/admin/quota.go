@@ -226,7 +226,7 @@ func newQuotaSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// setLimits reads those limits that are no plain numbers.
+// setLimits reads the limits that are not plain numbers.
 func setLimits(l *apiv1.Limits, said func(string) bool, gpus, hours, maxTime string) error {
 	if said("gpus") {
 		n, err := amount(gpus)

@@ -218,7 +218,7 @@ func newReservationSetCmd(e *console.Env, c *client.Client, isNew bool) *cobra.C
 	return cmd
 }
 
-// request is what the flags change.
+// request returns the changes of the flags.
 func (o *reservationOptions) request(e *console.Env, name string, said func(string) bool) (*apiv1.SetReservationRequest, error) {
 	if err := cluster.CheckReservationName(name); err != nil {
 		return nil, console.Usagef("%w", err)
@@ -295,7 +295,7 @@ func newReservationRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 	}
 }
 
-// commaList are the words between commas.
+// commaList splits a list at commas.
 func commaList(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -13,7 +13,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// place is where sharing is to be switched, as the user named it.
+// place is where to switch sharing, as the user named it.
 type place struct {
 	node, partition string
 	cluster         bool
