@@ -1,3 +1,4 @@
-// Package backupcmd has the commands that save the coordinators' state into a
-// file, look at such files, and make a cluster's directories of one.
+// Package backupcmd implements the commands that save the coordinators' state
+// into a file, inspect such files, and restore a cluster's directories from
+// one.
 package backupcmd

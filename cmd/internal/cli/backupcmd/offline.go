@@ -26,15 +26,15 @@ const (
 	logLimit   = 100
 )
 
-// NewCoordinatorCmd returns the parts of the command coordinator that look at the
-// directory of a coordinator that does not run, and mend it.
+// NewCoordinatorCmd returns the parts of the command coordinator that inspect
+// and repair the directory of a stopped coordinator.
 func NewCoordinatorCmd(e *console.Env) *cobra.Command {
 	cmd := &cobra.Command{Use: "coordinator", Short: "Inspect and repair the data of a stopped coordinator", Example: "  berth coordinator verify"}
 	cmd.AddCommand(newLogCmd(e), newVerifyCmd(e), newRecoverCmd(e))
 	return cmd
 }
 
-// withDir runs what is done to a stopped coordinator's directory.
+// withDir runs an operation on a stopped coordinator's directory.
 func withDir(dir string, run func(*raftnode.Offline) error) (err error) {
 	o, err := raftnode.OpenOffline(dir)
 	if err != nil {
@@ -92,7 +92,7 @@ func showLog(e *console.Env, o *raftnode.Offline, from uint64, limit int) error 
 	return nil
 }
 
-// commandsOf says when an entry was proposed and of which kinds its commands are.
+// commandsOf returns when an entry was proposed and the kinds of its commands.
 func commandsOf(data []byte) (at, kinds string) {
 	entry, err := fsm.DecodeEntry(data)
 	if err != nil {
@@ -114,7 +114,7 @@ func commandsOf(data []byte) (at, kinds string) {
 	return cluster.Time(entry.NowUs).Std().UTC().Format(time.RFC3339), strings.Join(names, ", ")
 }
 
-// kindOf is the name of a command in the log's schema.
+// kindOf returns the name of a command in the log's schema.
 func kindOf(c *logv1.Command) string {
 	m := c.ProtoReflect()
 	if f := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind")); f != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 )
 
-// skipJobs is more ids than most clusters give out between two copies.
+// skipJobs is more ids than most clusters assign between two backups.
 const skipJobs = 10_000
 
 type restoreOptions struct {
@@ -89,11 +89,11 @@ func runRestore(e *console.Env, path string, o *restoreOptions) error {
 	return nil
 }
 
-// owner is whose the files in a directory are to be.
+// owner is the future owner of the files in a directory.
 type owner struct{ uid, gid int }
 
-// ownerOf returns the owner of a directory, or of the nearest one above it that
-// there is: the coordinator does not run as root, who restores.
+// ownerOf returns the owner of a directory, or of its nearest existing
+// parent: the coordinator, unlike the restoring user, does not run as root.
 func ownerOf(path string) (owner, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -112,8 +112,8 @@ func ownerOf(path string) (owner, error) {
 	}
 }
 
-// give makes all in dir the owner's, where we may, and nothing beyond it: the
-// owner may replace what is in there by links meanwhile.
+// give changes the owner of everything in dir, if permitted, and of nothing
+// outside it: the owner may replace its content with links meanwhile.
 func (o owner) give(dir string) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -16,8 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/backup"
 )
 
-// NewClusterCmd returns the part of the command cluster that is about saved
-// states.
+// NewClusterCmd returns the part of the command cluster that handles saved states.
 func NewClusterCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{Use: "cluster"}
 	cmd.AddCommand(newSnapshotCmd(e, c))
@@ -57,7 +56,7 @@ func runSave(ctx context.Context, e *console.Env, c *client.Client, path string)
 	return nil
 }
 
-// save writes beside path, checks what came and renames.
+// save writes a temporary file next to path, checks it and renames it.
 func save(ctx context.Context, c *client.Client, path string) (h backup.Header, size int64, err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
@@ -85,8 +84,7 @@ func save(ctx context.Context, c *client.Client, path string) (h backup.Header, 
 	return h, size, errors.Join(dir.Sync(), dir.Close())
 }
 
-// check reads a whole file, loads the state in it as a restore does, and leaves
-// it at its beginning.
+// check reads a whole file, loads the state in it as a restore does, and rewinds it.
 func check(f *os.File) (h backup.Header, size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -104,7 +102,7 @@ func check(f *os.File) (h backup.Header, size int64, err error) {
 	if _, err = f.Seek(0, io.SeekStart); err != nil {
 		return h, 0, err
 	}
-	// A right checksum says that it is what was written, not that it can be restored.
+	// A valid checksum shows that it is what was written, not that it can be restored.
 	if _, _, err = backup.Load(f, nil); err != nil {
 		return h, 0, fmt.Errorf("%s cannot be restored by berth %s: %w", f.Name(), console.Version().Version, err)
 	}
