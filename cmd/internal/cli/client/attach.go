@@ -18,12 +18,12 @@ import (
 
 const (
 	// attachFirst bounds the wait for a stream's first frame: the coordinators
-	// may elect a leader, and the leader waits for the node's agent.
+	// may be electing a leader, and the leader waits for the node's agent.
 	attachFirst = 25 * time.Second
-	// quietFor is how long a stream may be silent: nodes give a sign of life
+	// quietFor is how long a stream may be silent: nodes send a heartbeat
 	// every ten seconds.
 	quietFor = 40 * time.Second
-	// AttachPatience is how long a node may be away before that is said.
+	// AttachPatience is how long a node may be unreachable before that is reported.
 	AttachPatience = 15 * time.Second
 )
 
@@ -35,17 +35,17 @@ type Attachment struct {
 	first  *apiv1.AttachResponse // not yet handed out
 }
 
-// Attach opens a stream at one coordinator after the other until one gives a
-// definite answer, for at most patience. Its effect says whether it may be
-// asked again when it is not known whether the first try was heard; what has a
-// request id may, and is done once.
+// Attach opens a stream at one coordinator after another until one gives a
+// definite answer, for at most patience. eff says whether the request may be
+// repeated when it is unknown whether the first try was received; a request
+// with an id may be, and is carried out once.
 func (c *Client) Attach(ctx context.Context, eff effect, patience time.Duration, open *apiv1.AttachOpen) (*Attachment, error) {
 	if err := c.connect(); err != nil {
 		return nil, err
 	}
 	start, noticed := time.Now(), false
 	wait := FirstWait
-	var lost *cluster.Error // a try that may have been heard
+	var lost *cluster.Error // a try that may have been received
 	for {
 		var tried []outcome
 		for i := range c.conns {
@@ -87,18 +87,18 @@ func (c *Client) Attach(ctx context.Context, eff effect, patience time.Duration,
 	}
 }
 
-// askAgain makes a request one that is asked again; false when it has no id, so
-// that it might be done twice.
+// askAgain marks a request as repeated. It reports false when the request has
+// no id and might be carried out twice.
 func askAgain(open *apiv1.AttachOpen) bool {
 	if x := open.GetExec(); x.GetRequestId() != "" {
 		x.Session = apiconv.AgainSession
 		return true
 	}
-	return open.GetSignal() != nil // whoever knows signals knows their ids
+	return open.GetSignal() != nil // agents that know signals know their ids
 }
 
-// afterLost judges a refusal that follows a try which may have been heard. An agent
-// that knows no ids looks for a session, and finds none.
+// afterLost judges a refusal that follows a try which may have been received.
+// An agent that does not know ids looks for a session and finds none.
 func afterLost(open *apiv1.AttachOpen, err, lost *cluster.Error) error {
 	switch {
 	case lost == nil:
@@ -118,7 +118,7 @@ func (cn *conn) attach(ctx context.Context, open *apiv1.AttachOpen) (*Attachment
 	var err error
 	if a.stream.Stream, err = cn.wire.Stream(ctx, usersAPI+"AttachService/Attach"); err == nil {
 		if err = a.stream.Send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Open{Open: open}}); err == nil || errors.Is(err, io.EOF) {
-			a.first, err = a.stream.Recv() // which knows why the other end closed
+			a.first, err = a.stream.Recv() // reports why the other end closed
 		}
 	}
 	intime := late.Stop()
@@ -139,11 +139,11 @@ func (cn *conn) attach(ctx context.Context, open *apiv1.AttachOpen) (*Attachment
 	return nil, ce
 }
 
-// ErrOldCoordinator says that streams to jobs are not known yet.
+// ErrOldCoordinator says that the coordinator does not support streams to jobs.
 var ErrOldCoordinator = errors.New("it is older than this program")
 
-// attachError classes what ended a stream; an end without a last frame is one
-// of the coordinator's.
+// attachError classifies the error that ended a stream; an end without a last
+// frame is the coordinator's.
 func attachError(err error) *cluster.Error {
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
@@ -156,8 +156,7 @@ func attachError(err error) *cluster.Error {
 	return fromStatus(err)
 }
 
-// Recv returns the next frame; the error of a stream that broke is a
-// *cluster.Error.
+// Recv returns the next frame; when the stream breaks, the error is a *cluster.Error.
 func (a *Attachment) Recv() (*apiv1.AttachResponse, error) {
 	if m := a.first; m != nil {
 		a.first = nil

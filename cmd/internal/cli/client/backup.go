@@ -9,16 +9,16 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// SaveBackup writes the file that the leader makes of its state to w. Another
-// coordinator is asked only until the first bytes came; the file says itself
-// whether it is whole.
+// SaveBackup writes the leader's backup of its state to w. Another
+// coordinator is tried only until the first bytes arrive; the file itself
+// says whether it is complete.
 func (c *Client) SaveBackup(ctx context.Context, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var stream answers[*apiv1.SaveBackupResponse]
 	var first *apiv1.SaveBackupResponse
 	err := c.Call(ctx, Reads, func(try context.Context, cc *wire.Conn) error {
-		// The limit of a try is for its beginning; the rest takes what it takes.
+		// The time limit of a try covers only its start; the rest may take any time.
 		sctx, stop := context.WithCancel(ctx)
 		release := context.AfterFunc(try, stop)
 		var err error

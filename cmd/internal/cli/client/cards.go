@@ -11,7 +11,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// Cards are the cluster's GPUs by their ids.
+// Cards are the cluster's GPUs by id.
 type Cards map[string]card
 
 type card struct {
@@ -19,8 +19,8 @@ type card struct {
 	node string
 }
 
-// CardsOf reads those where something of the jobs can be said by them. They are a
-// help: where nodes cannot be read it is none, and no error.
+// CardsOf reads the cluster's GPUs if they can say anything about the jobs.
+// They are optional: if nodes cannot be read it returns none, and no error.
 func CardsOf(ctx context.Context, c *Client, jobs []*apiv1.Job) Cards {
 	if !slices.ContainsFunc(jobs, func(j *apiv1.Job) bool { return j.GetQueue() != "" || ownsCards(j) }) {
 		return nil
@@ -38,7 +38,7 @@ func CardsOf(ctx context.Context, c *Client, jobs []*apiv1.Job) Cards {
 	return cards
 }
 
-// Name is what people call a GPU, GPU 1 of n1, and its id where it is not known.
+// Name returns a GPU's readable name, GPU 1 of n1, or its id if it is unknown.
 func (c Cards) Name(id string) string {
 	if on, ok := c[id]; ok {
 		return fmt.Sprintf("GPU %d of %s", on.gpu.GetIndex(), on.node)
@@ -46,8 +46,8 @@ func (c Cards) Name(id string) string {
 	return id
 }
 
-// Now says of a job that runs, and has all its GPUs to itself, what those show right
-// now; "" where that is not known.
+// Now returns what the GPUs of a running job that has them to itself show
+// right now; "" if that is unknown.
 func (c Cards) Now(j *apiv1.Job) string {
 	if !ownsCards(j) {
 		return ""
@@ -68,7 +68,7 @@ func (c Cards) Now(j *apiv1.Job) string {
 	return fmt.Sprintf("%s, which it has to itself, is %s busy with %s in use", c.Name(j.GetGpus()[0].GetUuid()), percent, held)
 }
 
-// ownsCards reports whether a job runs and has nobody beside it on its GPUs.
+// ownsCards reports whether a job runs and shares its GPUs with no other.
 func ownsCards(j *apiv1.Job) bool {
 	return j.GetState() == cluster.JobRunning.String() && len(j.GetGpus()) > 0 && len(j.GetNeighbours()) == 0 && j.GetMeasured().GetSeconds() == 0
 }

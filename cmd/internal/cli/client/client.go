@@ -26,12 +26,13 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// How the client goes on when there is no definite answer.
+// How long the client goes on without a definite answer.
 const (
-	// downAfter is when it gives up if nothing ever listened on any socket.
+	// downAfter is when the client gives up if nothing ever listened on any socket.
 	downAfter = 8 * time.Second
-	// firstTry bounds all sockets' first attempts together, so that processes
-	// which accept and never answer do not hide a healthy one for long.
+	// firstTry bounds the first attempts at all sockets together, so that
+	// processes that accept and never answer do not hide a healthy one for
+	// long.
 	firstTry  = 9 * time.Second
 	laterTry  = 15 * time.Second
 	FirstWait = 50 * time.Millisecond
@@ -40,10 +41,10 @@ const (
 	maxAnswer = 256 << 20
 )
 
-// Client asks the coordinators, one after the other, until one gives a
-// definite answer or the time-out passes. The transport is gRPC over unix
-// sockets, where the kernel tells the server who the caller is. It is for one
-// command and not safe for concurrent use.
+// Client asks one coordinator after another until one gives a definite answer
+// or the timeout passes. The transport is gRPC over unix sockets, where the
+// kernel tells the server who the caller is. It serves one command and is not
+// safe for concurrent use.
 type Client struct {
 	env     *console.Env
 	Timeout time.Duration
@@ -51,18 +52,18 @@ type Client struct {
 	best    int // index of the socket that answered last
 }
 
-// conn is the connection to one socket; it watches whether requests ever went
-// out on it, which decides between "not done" and "unknown".
+// conn is the connection to one socket. It records whether a request ever
+// went out on it, which decides between "not done" and "unknown".
 type conn struct {
 	socket  string
 	wire    *wire.Conn
 	reached atomic.Bool   // something listened
 	sent    atomic.Bool   // a request left since the last reset
-	dialErr atomic.Value  // error, the last one
-	busy    time.Duration // what the server said to wait at the last attempt
+	dialErr atomic.Value  // the last error
+	busy    time.Duration // how long the server said to wait at the last attempt
 }
 
-// NewClient returns a client of the sockets that e names.
+// NewClient returns a client of the sockets named by e.
 func NewClient(e *console.Env) *Client { return &Client{env: e, Timeout: DefaultTimeout} }
 
 func (c *Client) connect() error {
@@ -81,7 +82,7 @@ func (c *Client) connect() error {
 			Dial: func(ctx context.Context) (net.Conn, error) {
 				nc, err := c.env.Dial(ctx, cn.socket)
 				if err != nil {
-					cn.dialErr.Store(fmt.Errorf("%w", err)) // one concrete type, as atomic.Value demands
+					cn.dialErr.Store(fmt.Errorf("%w", err)) // one concrete type, as atomic.Value requires
 					return nil, err
 				}
 				cn.reached.Store(true)
@@ -93,7 +94,7 @@ func (c *Client) connect() error {
 	return nil
 }
 
-// Close ends the connections.
+// Close closes the connections.
 func (c *Client) Close() {
 	for _, cn := range c.conns {
 		cn.wire.Close()
@@ -101,11 +102,11 @@ func (c *Client) Close() {
 	c.conns = nil
 }
 
-// effect reports whether a call changes anything.
+// effect says whether a call changes anything.
 type effect int
 
 const (
-	// Reads is a call that changes nothing, so that asking again is always right.
+	// Reads is a call that changes nothing, so that repeating it is always safe.
 	Reads effect = iota
 	// Changes is a call that changes something: its outcome may be unknown.
 	Changes
@@ -117,11 +118,11 @@ type outcome struct {
 	err    *cluster.Error
 }
 
-// Call runs do, which may make several calls, with one coordinator after the other
-// until the answer is definite: done, or refused for a reason that trying again does
-// not mend. do must be safe to repeat. When time runs out the error is CodeUnknown if
-// do Changes something and a request without an answer had left, and CodeUnavailable
-// otherwise.
+// Call runs do, which may make several calls, with one coordinator after
+// another until the answer is definite: done, or refused for a reason that
+// retrying does not cure. do must be safe to repeat. When time runs out the
+// error is CodeUnknown if do Changes something and a request was sent without
+// an answer, and CodeUnavailable otherwise.
 func (c *Client) Call(ctx context.Context, eff effect, do func(context.Context, *wire.Conn) error) error {
 	if c.Timeout <= 0 {
 		return console.Usagef("--timeout %s: must be more than 0, such as 60s", c.Timeout)
@@ -172,7 +173,7 @@ func (c *Client) Call(ctx context.Context, eff effect, do func(context.Context, 
 	}
 }
 
-// attempt runs do once and classes the error.
+// attempt runs do once and classifies the error.
 func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(context.Context, *wire.Conn) error) *cluster.Error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -200,8 +201,8 @@ func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(contex
 	return ce
 }
 
-// fromStatus reads an error of a server; one that says when to ask again is
-// CodeUnavailable, and its request is made again.
+// fromStatus converts a server's error; one that says when to retry is
+// CodeUnavailable, and its request is retried.
 func fromStatus(err error) *cluster.Error {
 	ce := apiconv.FromStatus(err)
 	if _, again := apiconv.RetryAfter(err); again && ce != nil {
@@ -210,14 +211,14 @@ func fromStatus(err error) *cluster.Error {
 	return ce
 }
 
-// Indefinite reports whether e leaves open what became of a request.
+// Indefinite reports whether e leaves the outcome of a request open.
 func Indefinite(e *cluster.Error) bool {
 	return e.Code == cluster.CodeUnknown || e.Code == cluster.CodeUnavailable
 }
 
-// afterUnknown judges a refusal that follows a try of unknown outcome: what the
-// cluster's state refuses now it may have done then. Other refusals would have
-// met the first try as well.
+// afterUnknown judges a refusal that follows a try of unknown outcome: a
+// refusal because of the cluster's state may mean that the first try
+// succeeded. Other refusals would have met the first try as well.
 func afterUnknown(err *cluster.Error, unknown bool) error {
 	if unknown && (err.Code == cluster.CodeExhausted || err.Code == cluster.CodeConflict) {
 		return cluster.Errorf(cluster.CodeUnknown, "an earlier attempt got no answer, and the last one was refused: %s", err.Msg)
@@ -230,8 +231,8 @@ func (c *Client) down() bool {
 	return !slices.ContainsFunc(c.conns, func(cn *conn) bool { return cn.reached.Load() })
 }
 
-// absent reports whether not even a folder is there of any socket. A daemon that
-// starts again takes its socket away for a moment, never its folder.
+// absent reports whether not even the folder of any socket exists. A
+// restarting daemon removes its socket for a moment, never its folder.
 func (c *Client) absent() bool {
 	return !slices.ContainsFunc(c.conns, func(cn *conn) bool {
 		_, err := os.Stat(filepath.Dir(cn.socket))
@@ -239,7 +240,7 @@ func (c *Client) absent() bool {
 	})
 }
 
-// giveUp lists what was tried, one socket a line.
+// giveUp lists what was tried, one line per socket.
 func (c *Client) giveUp(eff effect, unknown bool, tried []outcome, ctx context.Context) error {
 	if eff == Reads && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -261,7 +262,7 @@ func (c *Client) giveUp(eff effect, unknown bool, tried []outcome, ctx context.C
 	return cluster.Errorf(code, "%s", b.String())
 }
 
-// Sleep waits for d; false when ctx ended first.
+// Sleep waits for d; it reports false when ctx ended first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -291,5 +292,5 @@ func (c *Client) GetTask(ctx context.Context, id uint64, task *uint32) (*apiv1.J
 	return job, nil
 }
 
-// DefaultTimeout is how long the client goes on asking unless --timeout says otherwise.
+// DefaultTimeout is how long the client keeps trying unless --timeout says otherwise.
 const DefaultTimeout = 60 * time.Second

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// ListPages reads all pages of jobs of which some come as columns. A
-// coordinator that knows of none sends all of them one by one.
+// ListPages reads all pages of jobs, some of which arrive as columns. A
+// coordinator that does not know columns sends all of them one by one.
 func ListPages(ctx context.Context, c *Client, req *apiv1.ListJobsRequest, each func(*apiv1.ListJobsResponse)) error {
 	return pages(req, each, func() (*apiv1.ListJobsResponse, error) { return PageOfJobs.Ask(ctx, c, Reads, req) })
 }
@@ -29,23 +29,23 @@ func pages(req *apiv1.ListJobsRequest, each func(*apiv1.ListJobsResponse), ask f
 	}
 }
 
-// ListBrief is ListJobs for what tables show of each job. It takes the time of
-// reading, where ListJobs takes that of making and taking apart a message for
-// each job.
+// ListBrief is ListJobs limited to what tables show of each job. It costs
+// only the reading, whereas ListJobs encodes and decodes a message for each
+// job.
 func ListBrief(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) ([]*apiv1.Job, error) {
 	var rows briefRows
 	err := ListPages(ctx, c, rows.of(req), rows.add)
 	return rows.sorted(), err
 }
 
-// BriefFrom is ListBrief of the coordinator at the other end of the connection.
+// BriefFrom is ListBrief from the coordinator at the other end of the connection.
 func BriefFrom(ctx context.Context, on *wire.Conn, req *apiv1.ListJobsRequest) ([]*apiv1.Job, error) {
 	var rows briefRows
 	err := pages(rows.of(req), rows.add, func() (*apiv1.ListJobsResponse, error) { return PageOfJobs.On(ctx, on, req) })
 	return rows.sorted(), err
 }
 
-// briefRows are jobs of which some came as columns.
+// briefRows are jobs, some of which arrived as columns.
 type briefRows []*apiv1.Job
 
 func (*briefRows) of(req *apiv1.ListJobsRequest) *apiv1.ListJobsRequest {
@@ -62,7 +62,7 @@ func (b *briefRows) add(resp *apiv1.ListJobsResponse) {
 	*b = append(*b, resp.GetJobs()...)
 }
 
-// sorted is by id, each once.
+// sorted returns the jobs by id, each once.
 func (b briefRows) sorted() []*apiv1.Job {
 	slices.SortFunc(b, func(a, b *apiv1.Job) int { return cmp.Compare(a.GetId(), b.GetId()) })
 	return slices.CompactFunc(b, func(a, b *apiv1.Job) bool { return a.GetId() == b.GetId() })

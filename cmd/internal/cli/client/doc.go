@@ -1,3 +1,3 @@
-// Package client asks the coordinators, one after the other, until one gives a
-// definite answer, and follows streams over a leader's death.
+// Package client asks one coordinator after another until one gives a
+// definite answer, and follows streams across the death of a leader.
 package client

@@ -12,7 +12,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// alike is what tasks that wait have in common where they are listed as one.
+// alike is what waiting tasks that are listed as one have in common.
 type alike struct {
 	array                   uint64
 	state, reason, name     string
@@ -20,13 +20,14 @@ type alike struct {
 	gpus, nodes             uint32
 }
 
-// Folded lists tasks of an array that wait alike as one, in the place of the first of
-// them. The coordinator folds those that wait for any GPU; those in the queues of GPUs
-// are jobs of their own there.
+// Folded lists tasks of an array that wait alike as one, in the place of the
+// first of them. The coordinator folds those that wait for any GPU; tasks in
+// the queues of GPUs are separate jobs there.
 func Folded(jobs []*apiv1.Job) []*apiv1.Job { return folded(jobs, alikeOf, foldOf) }
 
-// folded lists jobs of which key says the same as one that fold makes of them, in the place
-// of the first of them; those of which it says false are listed as they are.
+// folded lists jobs with the same key as the one job that fold makes of them,
+// in the place of the first of them; jobs for which key reports false are
+// listed as they are.
 func folded(jobs []*apiv1.Job, key func(*apiv1.Job) (alike, bool), fold func([]*apiv1.Job) *apiv1.Job) []*apiv1.Job {
 	groups := map[alike][]*apiv1.Job{}
 	for _, j := range jobs {
@@ -54,9 +55,9 @@ func alikeOf(j *apiv1.Job) (alike, bool) {
 	}, j.GetArrayJobId() != 0 && console.Waiting(j.GetState()) && j.GetStarted() == nil
 }
 
-// FoldedRunning lists tasks of an array that run in the same state as one, too, in the
-// place of the first of them: it began when the first of them did, and has all of their
-// GPUs and nodes.
+// FoldedRunning also lists tasks of an array that run in the same state as
+// one, in the place of the first of them: it began when the first of them
+// did, and has all of their GPUs and nodes.
 func FoldedRunning(jobs []*apiv1.Job) []*apiv1.Job {
 	return folded(jobs, func(j *apiv1.Job) (alike, bool) {
 		return alike{array: j.GetArrayJobId(), state: j.GetState(), name: j.GetName(), partition: j.GetPartition()},
@@ -64,7 +65,7 @@ func FoldedRunning(jobs []*apiv1.Job) []*apiv1.Job {
 	}, together)
 }
 
-// together is tasks that run as one.
+// together returns the one job that stands for tasks that run.
 func together(group []*apiv1.Job) *apiv1.Job {
 	all := proto.Clone(foldOf(group)).(*apiv1.Job)
 	all.GpusWanted, all.Gpus = 0, nil
@@ -86,7 +87,7 @@ func together(group []*apiv1.Job) *apiv1.Job {
 	return all
 }
 
-// foldOf is the first of some tasks, standing for all of them.
+// foldOf returns the first of some tasks, standing for all of them.
 func foldOf(group []*apiv1.Job) *apiv1.Job {
 	var lists []string
 	for _, j := range group {
@@ -101,7 +102,7 @@ func foldOf(group []*apiv1.Job) *apiv1.Job {
 	return j
 }
 
-// UnionOfTasks is all tasks of some lists such as 3-9,12.
+// UnionOfTasks returns all tasks of some lists such as 3-9,12.
 func UnionOfTasks(lists []string) (cluster.Tasks, error) {
 	var runs []cluster.TaskRun
 	for _, list := range lists {

@@ -9,11 +9,12 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// Follow keeps its caller informed of all jobs, as listings have them, until ctx
-// ends: each gets those that have not ended, with all true, and from then on those
-// that changed, from one stream. Any coordinator will do, and when one goes away
-// another goes on where it was. It never gives up: lost is told why nothing comes, and
-// is called with nil once something does.
+// Follow keeps its caller informed of all jobs, as listings have them, until
+// ctx ends: each first gets the jobs that have not ended, with all true, and
+// from then on those that changed, from one stream. Any coordinator will do,
+// and when one goes away another continues where it stopped. Follow never
+// gives up: lost is told why nothing arrives, and is called with nil once
+// something does.
 func (c *Client) Follow(ctx context.Context, each func(jobs []*apiv1.Job, all bool), lost func(error)) error {
 	for {
 		jobs, index, err := c.listFrom(ctx)
@@ -35,8 +36,8 @@ func (c *Client) Follow(ctx context.Context, each func(jobs []*apiv1.Job, all bo
 	}
 }
 
-// listFrom lists the jobs that have not ended, and says from which index on changes
-// of them are to be asked for.
+// listFrom lists the jobs that have not ended, and returns the index from
+// which to ask for changes.
 func (c *Client) listFrom(ctx context.Context) (jobs []*apiv1.Job, index uint64, err error) {
 	var rows briefRows
 	err = ListPages(ctx, c, rows.of(&apiv1.ListJobsRequest{}), func(resp *apiv1.ListJobsResponse) {
@@ -48,8 +49,8 @@ func (c *Client) listFrom(ctx context.Context) (jobs []*apiv1.Job, index uint64,
 	return rows.sorted(), index, err
 }
 
-// followFrom passes changes on until a coordinator does not answer, or has no longer
-// those that come next, when it returns nil, or ctx ends.
+// followFrom passes changes on until a coordinator does not answer, or no
+// longer has the next ones, when it returns nil, or ctx ends.
 func (c *Client) followFrom(ctx context.Context, index uint64, each func([]*apiv1.Job, bool)) error {
 	w := &watcher{index: max(1, index), brief: true, see: func(jobs []*apiv1.Job) bool {
 		if len(jobs) > 0 {
@@ -72,7 +73,7 @@ func (c *Client) followFrom(ctx context.Context, index uint64, each func([]*apiv
 			}
 			continue
 		}
-		// A stream on which nothing happens looks like none, so a listing shows who
+		// A stream without events looks like a dead one, so a listing shows who
 		// answers.
 		if !Sleep(ctx, mostWait/2) {
 			return context.Cause(ctx)

@@ -13,15 +13,14 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// forecastsPerCall is what a coordinator takes in one request.
+// forecastsPerCall is how many forecasts a coordinator accepts in one request.
 const forecastsPerCall = 200
 
-// MostForecasts bounds how many jobs of a listing are asked about: each is
-// played through.
+// MostForecasts bounds how many jobs of a listing are forecast: each is simulated.
 const MostForecasts = 1000
 
 // Forecasts returns when waiting jobs are expected to start, by id. Jobs that
-// wait no more are not there.
+// no longer wait are absent.
 func Forecasts(ctx context.Context, c *Client, ids []uint64) (map[uint64]*apiv1.JobForecast, error) {
 	out := map[uint64]*apiv1.JobForecast{}
 	for part := range slices.Chunk(ids[:min(len(ids), MostForecasts)], forecastsPerCall) {
@@ -36,9 +35,9 @@ func Forecasts(ctx context.Context, c *Client, ids []uint64) (map[uint64]*apiv1.
 	return out, nil
 }
 
-// Expect puts into waiting jobs when they are expected to start, which is the later end
-// of the range that berth why says; of at most left of them, and of what nobody can say,
-// and of the rest, nothing is said. It returns how many are left.
+// Expect sets when waiting jobs are expected to start, which is the later end
+// of the range that berth why prints, for at most left of them; the rest, and
+// jobs that cannot be forecast, are left unset. It returns how many are left.
 func Expect(ctx context.Context, c *Client, jobs []*apiv1.Job, left int) (int, error) {
 	var ids []uint64
 	for _, j := range jobs {
@@ -63,7 +62,7 @@ func Expect(ctx context.Context, c *Client, jobs []*apiv1.Job, left int) (int, e
 }
 
 // StartText says when a job is expected to start: between two times, or why
-// nobody can say.
+// that is unknown.
 func StartText(e *console.Env, f *apiv1.Forecast, cannot string) string {
 	if f == nil {
 		if cannot == "" {
@@ -86,7 +85,8 @@ func StartText(e *console.Env, f *apiv1.Forecast, cannot string) string {
 	return text
 }
 
-// Waits is a job that waits in a line: its state, why, and when it is expected to start.
+// Waits returns one line on a waiting job: its state, why, and when it is
+// expected to start.
 func Waits(ctx context.Context, e *console.Env, c *Client, j *apiv1.Job) string {
 	parts := []string{j.GetState()}
 	if why := console.ReasonText(j.GetReason(), j.GetReasonDetail()); why != "" {
@@ -100,7 +100,7 @@ func Waits(ctx context.Context, e *console.Env, c *Client, j *apiv1.Job) string 
 	return strings.Join(parts, "; ")
 }
 
-// clock is a time of today in hours and minutes, or another one in full.
+// clock returns a time of today in hours and minutes, any other in full.
 func clock(e *console.Env, t *timestamppb.Timestamp) string {
 	at, now := t.AsTime().In(e.Now().Location()), e.Now()
 	if at.Year() == now.Year() && at.YearDay() == now.YearDay() {

@@ -12,9 +12,9 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// GPUType finds the cluster's GPU type that somebody means: a100 is A100-SXM4-80GB
-// where that is the only type with such a part. What no type is like stays as it is,
-// since nodes may join that have it.
+// GPUType finds the cluster's GPU type that a user means: a100 is
+// A100-SXM4-80GB if that is the only type with such a part. A name like no
+// type stays as it is, since nodes that have it may join.
 func GPUType(ctx context.Context, c *Client, asked string) (string, error) {
 	if asked == "" {
 		return "", nil
@@ -23,8 +23,8 @@ func GPUType(ctx context.Context, c *Client, asked string) (string, error) {
 	return cmp.Or(typ, asked), err
 }
 
-// SlurmType is GPUType for a name of Slurm's configuration, which has to be like one
-// of the cluster's, if there are any.
+// SlurmType is GPUType for a name of Slurm's configuration, which must
+// resemble one of the cluster's types, if there are any.
 func SlurmType(ctx context.Context, c *Client, asked string) (string, error) {
 	typ, all, err := knownType(ctx, c, asked)
 	switch {
@@ -38,7 +38,7 @@ func SlurmType(ctx context.Context, c *Client, asked string) (string, error) {
 	}
 }
 
-// knownType is the one of the cluster's types that is as asked, or like it, "" for none.
+// knownType returns the cluster's type that equals or resembles asked, "" for none.
 func knownType(ctx context.Context, c *Client, asked string) (typ string, all []string, err error) {
 	resp, err := ListNodes.Ask(ctx, c, Reads, &apiv1.ListNodesRequest{Brief: true})
 	if err != nil {
@@ -72,8 +72,8 @@ func knownType(ctx context.Context, c *Client, asked string) (typ string, all []
 		console.ShortQuote(asked), strings.Join(like, ", "))
 }
 
-// TypeMatches compares by parts, so that a100 is not A1000, and a100_80gb is
-// A100-SXM4-80GB.
+// TypeMatches compares part by part, so that a100 is not A1000, and
+// a100_80gb is A100-SXM4-80GB.
 func TypeMatches(typ, asked string) bool {
 	parts := func(s string) []string {
 		return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return r == '-' || r == '_' || r == '.' || r == ' ' })

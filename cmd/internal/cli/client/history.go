@@ -11,17 +11,17 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// historyPage is how many jobs are asked for at once: little enough that any
+// historyPage is how many jobs are requested at once: few enough that any
 // coordinator answers in time, and that nothing is held for long.
 const historyPage = 5000
 
-// HistoryGaps is what may be missing in an answer about finished jobs. The zero
-// value is nothing.
+// HistoryGaps is what may be missing from an answer about finished jobs. The
+// zero value is nothing.
 type HistoryGaps struct {
-	// Incomplete: a coordinator that answered still fetches a part of it.
+	// Incomplete means that a coordinator that answered is still fetching a part.
 	Incomplete bool
-	// Behind: one that answered was not known to be as far as the leader, which was
-	// at index Leader, 0 when none could tell, while that one was at Index.
+	// Behind means that a coordinator that answered, at Index, was not known to
+	// be as far as the leader, at Leader, which is 0 when none could tell.
 	Behind        bool
 	Index, Leader uint64
 }
@@ -78,7 +78,7 @@ func ListHistory(ctx context.Context, c *Client, req *apiv1.ListHistoryRequest, 
 		if err != nil {
 			return gaps, err
 		}
-		if first { // whoever answers the next one need not ask the leader again
+		if first { // later pages need not ask the leader again
 			req.MinIndex = index
 		}
 		ended := 0
@@ -89,7 +89,7 @@ func ListHistory(ctx context.Context, c *Client, req *apiv1.ListHistoryRequest, 
 			}
 			ended++
 			req.AfterIndex, req.AfterJob = j.GetRevision(), j.GetId()
-			_, told := running[j.GetId()] // it ended meanwhile
+			_, told := running[j.GetId()] // it ended in the meantime
 			return told
 		})
 		if err := see(page); err != nil {
@@ -120,7 +120,7 @@ func historyPages(ctx context.Context, c *Client, req *apiv1.ListHistoryRequest,
 				return err
 			}
 			jobs = append(jobs, r.GetJobs()...)
-			if index == 0 { // as far as the first of them, at least
+			if index == 0 { // at least as far as the first of them
 				index = r.GetIndex()
 			}
 			gaps.note(r)

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// OrLatest returns args, or where there are none the user's latest job, and says on
-// standard error which that is. Of an array it is all of it.
+// OrLatest returns args or, if there are none, the user's latest job, and
+// names that on standard error. If it is an array, that is the whole array.
 func OrLatest(ctx context.Context, e *console.Env, c *Client, args []string) ([]string, error) {
 	return orLatest(ctx, e, c, args, func(j *apiv1.Job) string {
 		if of := j.GetArrayJobId(); of != 0 {
@@ -22,8 +22,8 @@ func OrLatest(ctx context.Context, e *console.Env, c *Client, args []string) ([]
 	})
 }
 
-// OrLatestTask is OrLatest for what is asked of one job: of an array it is the last
-// task.
+// OrLatestTask is OrLatest for requests about a single job: of an array it
+// returns the last task.
 func OrLatestTask(ctx context.Context, e *console.Env, c *Client, args []string) ([]string, error) {
 	return orLatest(ctx, e, c, args, func(j *apiv1.Job) string {
 		if of := j.GetArrayJobId(); of != 0 && j.GetArrayCount() > 1 { // none of these has begun
@@ -45,7 +45,8 @@ func orLatest(ctx context.Context, e *console.Env, c *Client, args []string, nam
 	return []string{name(j)}, nil
 }
 
-// latest is the last job that a user submitted, of those that coordinators still hold.
+// latest returns the last job that a user submitted among those that
+// coordinators still hold.
 func latest(ctx context.Context, c *Client, me string) (*apiv1.Job, error) {
 	if me == "" {
 		return nil, console.Usagef("your user name is not known; name a job")

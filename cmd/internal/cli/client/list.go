@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	// fullPage is how many jobs a page has that come with all there is of each: an
-	// environment may be large.
+	// fullPage is how many jobs a page of complete jobs has: an environment may
+	// be large.
 	fullPage = 500
-	// sharedPage is the same of a coordinator that sends what they have in common once.
+	// sharedPage is fullPage for a coordinator that sends what jobs share only once.
 	sharedPage = 2000
 )
 
-// JobPages reads jobs page by page, ordered by id: while one page is used, the next is
-// on its way. What jobs have in common they may share: it is not to be changed.
+// JobPages reads jobs page by page, ordered by id: while one page is used,
+// the next is on its way. Jobs may share what they have in common: callers
+// must not change it.
 func JobPages(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) iter.Seq2[[]*apiv1.Job, error] {
 	type page struct {
 		resp *apiv1.ListJobsResponse
@@ -80,8 +81,8 @@ func ListJobs(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) ([]*ap
 	return jobs, nil
 }
 
-// GetNodes reads nodes sorted by id, all when ids is empty. Unknown ids are an
-// error of CodeNotFound beside the nodes that are there.
+// GetNodes reads nodes sorted by id, all when ids is empty. Unknown ids give
+// an error of CodeNotFound along with the nodes that exist.
 func GetNodes(ctx context.Context, c *Client, ids []string) ([]*apiv1.Node, error) {
 	for _, id := range ids {
 		if err := cluster.CheckName("node", id); err != nil {
@@ -102,7 +103,7 @@ func GetNodes(ctx context.Context, c *Client, ids []string) ([]*apiv1.Node, erro
 	return nodes, nil
 }
 
-// Control asks for an action on up to 1,000 jobs.
+// Control requests an action on up to 1,000 jobs.
 func Control(ctx context.Context, e *console.Env, c *Client, req *apiv1.ControlJobsRequest) ([]*apiv1.ControlResult, error) {
 	req.RequestId = e.RequestID()
 	resp, err := ControlJobs.Ask(ctx, c, Changes, req)

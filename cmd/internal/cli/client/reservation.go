@@ -7,14 +7,14 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// GetReservations reads reservations by name, all that are open or to come when
-// names is empty.
+// GetReservations reads reservations by name, or all open and future ones
+// when names is empty.
 func GetReservations(ctx context.Context, c *Client, names []string) ([]*apiv1.Reservation, error) {
 	resp, err := ListReservations.Ask(ctx, c, Reads, &apiv1.ListReservationsRequest{Names: names})
 	return resp.GetReservations(), err
 }
 
-// SetReservation makes or changes a reservation.
+// SetReservation creates or changes a reservation.
 func SetReservation(ctx context.Context, c *Client, req *apiv1.SetReservationRequest) (*apiv1.SetReservationResponse, error) {
 	resp, err := setReservation.Ask(ctx, c, Changes, req)
 	if err != nil {
@@ -23,7 +23,7 @@ func SetReservation(ctx context.Context, c *Client, req *apiv1.SetReservationReq
 	return resp, err
 }
 
-// RemoveReservation forgets a reservation.
+// RemoveReservation deletes a reservation.
 func RemoveReservation(ctx context.Context, c *Client, name string) error {
 	_, err := removeReservation.Ask(ctx, c, Changes, &apiv1.RemoveReservationRequest{Name: name})
 	if err != nil {
@@ -32,7 +32,7 @@ func RemoveReservation(ctx context.Context, c *Client, name string) error {
 	return nil
 }
 
-// UpdateJob changes what a job asked for.
+// UpdateJob changes what a job requested.
 func UpdateJob(ctx context.Context, c *Client, req *apiv1.UpdateJobRequest) (*apiv1.UpdateJobResponse, error) {
 	resp, err := updateJob.Ask(ctx, c, Changes, req)
 	if err != nil {

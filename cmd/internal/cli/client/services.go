@@ -9,14 +9,14 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// usersAPI is what the names of all services begin with.
+// usersAPI is the prefix of the names of all services.
 const usersAPI = "/berth.api.v1."
 
-// Method is a call of one request and one answer: its service and its name. gRPC's
-// own stubs would link all of gRPC, for which each command would wait.
+// Method is a unary call: its service and its name. gRPC's own stubs would
+// link all of gRPC, which would slow the start of every command.
 type Method[Q, A proto.Message] string
 
-// Methods of the services of those names; TestMethods holds them against those.
+// Methods of the services of those names; TestMethods checks them against those.
 const (
 	SubmitJobs     Method[*apiv1.SubmitJobsRequest, *apiv1.SubmitJobsResponse]         = "JobService/SubmitJobs"
 	GetJob         Method[*apiv1.GetJobRequest, *apiv1.GetJobResponse]                 = "JobService/GetJob"
@@ -70,7 +70,7 @@ const (
 	CreateLink Method[*apiv1.CreateLinkRequest, *apiv1.CreateLinkResponse] = "WebService/CreateLink"
 )
 
-// Ask makes the call with one coordinator after the other until the answer is
+// Ask makes the call with one coordinator after another until the answer is
 // definite; see Call.
 func (m Method[Q, A]) Ask(ctx context.Context, c *Client, eff effect, req Q) (a A, err error) {
 	err = c.Call(ctx, eff, func(ctx context.Context, on *wire.Conn) error {
@@ -95,24 +95,24 @@ func empty[A proto.Message]() A {
 	return none.ProtoReflect().New().Interface().(A)
 }
 
-// answers are those of a call of many.
+// answers are those of a streaming call.
 type answers[A proto.Message] struct{ *wire.Stream }
 
-// Recv returns the next one; io.EOF is the end.
+// Recv returns the next answer; io.EOF is the end.
 func (s answers[A]) Recv() (A, error) {
 	a := empty[A]()
 	err := s.Stream.Recv(a)
 	return a, err
 }
 
-// follow makes a call of one request and many answers.
+// follow makes a call with one request and a stream of answers.
 func follow[A proto.Message](ctx context.Context, on *wire.Conn, method string, req proto.Message) (answers[A], error) {
 	s, err := on.Stream(ctx, usersAPI+method)
 	if err != nil {
 		return answers[A]{}, err
 	}
 	if s.Send(req) == nil {
-		_ = s.CloseSend() // whoever receives learns of what is wrong
+		_ = s.CloseSend() // the receiver learns of any error
 	}
 	return answers[A]{s}, nil
 }

@@ -16,17 +16,17 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// ackEvery is how many bytes of output are taken before the node is told.
+// ackEvery is how many bytes of output are read before the node is told.
 const ackEvery = 32 << 10
 
-// Session is a command inside of a job that its node keeps when the connection
-// breaks: it is taken up again where it was, and no byte of input or output is
-// lost or doubled. One goroutine may receive while others send.
+// Session is a command inside a job that its node keeps alive when the
+// connection breaks: it is resumed where it was, and no byte of input or
+// output is lost or duplicated. One goroutine may receive while others send.
 type Session struct {
 	c    *Client
 	ctx  context.Context
 	open *apiv1.AttachOpen
-	// Patience is how long to go on asking once the connection broke.
+	// patience is how long to keep trying after the connection broke.
 	patience time.Duration
 	// onBreak and onResume are told of a break; they may be nil.
 	onBreak  func(error)
@@ -35,8 +35,8 @@ type Session struct {
 	// sending is held while a frame is sent, and while the stream is replaced.
 	sending sync.Mutex
 	a       *Attachment
-	// unsure are bytes of input that the node may not have; sent is how many were
-	// sent in all, taken how many the command was given.
+	// unsure holds bytes of input that the node may not have; sent is how many
+	// were sent in all, taken how many the command was given.
 	unsure      []byte
 	sent, taken uint64
 	inputEnded  bool
@@ -50,16 +50,16 @@ type Session struct {
 
 // SessionConfig says how a Session behaves.
 type SessionConfig struct {
-	// Keep is how long the node keeps the command while nobody is there, Patience
-	// how long this end tries to come back.
+	// Keep is how long the node keeps the command while no client is connected,
+	// Patience how long this end tries to reconnect.
 	Keep, Patience time.Duration
 	// OnBreak is told why the connection broke, OnResume that it is back.
 	OnBreak  func(error)
 	OnResume func()
 }
 
-// OpenSession begins, or takes up, what open says. What it begins is run once,
-// also when the answer is lost.
+// OpenSession begins or resumes what open says. A command that it begins runs
+// once, even if the answer is lost.
 func (c *Client) OpenSession(ctx context.Context, cfg SessionConfig, open *apiv1.AttachOpen) (*Session, error) {
 	open = proto.CloneOf(open)
 	s := &Session{c: c, ctx: ctx, open: open, patience: cfg.Patience, onBreak: cfg.OnBreak, onResume: cfg.OnResume, room: make(chan struct{}, 1)}
@@ -88,10 +88,10 @@ func (c *Client) OpenSession(ctx context.Context, cfg SessionConfig, open *apiv1
 	}
 }
 
-// begin takes the first frame of a stream, which says where it stands.
+// begin receives the first frame of a stream, which gives its position.
 func (s *Session) begin(a *Attachment) error {
 	m, err := a.Recv()
-	for err == nil && m.GetKind() == nil { // a sign of life
+	for err == nil && m.GetKind() == nil { // a heartbeat
 		m, err = a.Recv()
 	}
 	if err != nil {
@@ -108,16 +108,16 @@ func (s *Session) begin(a *Attachment) error {
 	s.a, s.id, s.node = a, o.GetSession(), o.GetNode()
 	s.received, s.acked = o.GetOutput(), o.GetOutput()
 	if s.sent == 0 {
-		s.sent, s.taken = o.GetStdinHad(), o.GetStdinHad() // of who was here before
+		s.sent, s.taken = o.GetStdinHad(), o.GetStdinHad() // from an earlier client
 	}
-	// What the node has need not be sent again.
+	// What the node has received need not be sent again.
 	if had := o.GetStdinHad(); had <= s.sent && s.sent-had <= uint64(len(s.unsure)) {
 		s.unsure = s.unsure[uint64(len(s.unsure))-(s.sent-had):]
 	}
 	for rest := s.unsure; len(rest) > 0; {
 		n := min(len(rest), apiconv.FrameData)
 		if s.put(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Stdin{Stdin: rest[:n]}}) != nil {
-			return nil // it broke again, of which Recv hears
+			return nil // it broke again; Recv reports that
 		}
 		rest = rest[n:]
 	}
@@ -130,16 +130,16 @@ func (s *Session) begin(a *Attachment) error {
 	return nil
 }
 
-// put sends a frame on the present stream. The caller holds s.sending.
+// put sends a frame on the current stream. The caller holds s.sending.
 func (s *Session) put(m *apiv1.AttachRequest) error { return s.a.stream.Send(m) }
 
-// ID is the session's name on its node, "" where nodes keep none.
+// ID returns the session's name on its node, "" where nodes keep none.
 func (s *Session) ID() string { return s.id }
 
-// Node is the node that the command runs on.
+// Node returns the node that the command runs on.
 func (s *Session) Node() string { return s.node }
 
-// Recv returns the next frame of the command: of output, a notice or its end.
+// Recv returns the next frame of the command: output, a notice or its end.
 // When the connection breaks it waits until there is another one.
 func (s *Session) Recv() (*apiv1.AttachResponse, error) {
 	for {
@@ -169,13 +169,13 @@ func (s *Session) Recv() (*apiv1.AttachResponse, error) {
 			s.takenTo(k.StdinTaken)
 			continue
 		case *apiv1.AttachResponse_Ended:
-			s.ack(s.received + 1) // so that the node need not keep it
+			s.ack(s.received + 1) // so that the node can discard it
 		}
 		return m, nil
 	}
 }
 
-// resume takes the session up again.
+// resume reconnects the session.
 func (s *Session) resume(why error) error {
 	if s.onBreak != nil {
 		s.onBreak(why)
@@ -225,7 +225,7 @@ func (s *Session) ack(n uint64) {
 	s.send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Received{Received: n}})
 }
 
-// send sends one frame; who receives learns of a stream that broke.
+// send sends one frame; the receiver learns of a broken stream.
 func (s *Session) send(m *apiv1.AttachRequest) {
 	s.sending.Lock()
 	defer s.sending.Unlock()
@@ -247,7 +247,7 @@ func (s *Session) takenTo(n uint64) {
 	}
 }
 
-// Write gives the command input, as fast as it takes it.
+// Write gives the command input, as fast as the command reads it.
 func (s *Session) Write(data []byte) (int, error) {
 	total := len(data)
 	for len(data) > 0 {
@@ -264,14 +264,14 @@ func (s *Session) Write(data []byte) (int, error) {
 		}
 		part := append([]byte(nil), data[:n]...)
 		s.unsure, s.sent = append(s.unsure, part...), s.sent+uint64(n)
-		_ = s.put(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Stdin{Stdin: part}}) // a broken one is mended by Recv
+		_ = s.put(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Stdin{Stdin: part}}) // Recv repairs a broken stream
 		s.sending.Unlock()
 		data = data[n:]
 	}
 	return total, nil
 }
 
-// CloseInput says that no more input comes.
+// CloseInput signals the end of the input.
 func (s *Session) CloseInput() {
 	s.sending.Lock()
 	defer s.sending.Unlock()
@@ -279,12 +279,12 @@ func (s *Session) CloseInput() {
 	_ = s.put(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_StdinEnd{StdinEnd: &apiv1.StdinEnd{}}}) // as in Write
 }
 
-// Signal passes a signal on, ahead of input.
+// Signal forwards a signal, ahead of input.
 func (s *Session) Signal(sig syscall.Signal) {
 	s.send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Signal{Signal: uint32(sig)}})
 }
 
-// Resize tells the size of the terminal.
+// Resize reports the size of the terminal.
 func (s *Session) Resize(w *apiv1.WindowSize) {
 	s.sending.Lock()
 	defer s.sending.Unlock()
@@ -292,25 +292,25 @@ func (s *Session) Resize(w *apiv1.WindowSize) {
 	_ = s.put(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Resize{Resize: w}}) // as in Write
 }
 
-// Detach leaves the command, which goes on for as long as it is kept.
+// Detach leaves the command, which continues for as long as it is kept.
 func (s *Session) Detach() {
 	s.send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Detach{Detach: &apiv1.Detach{}}})
 }
 
-// End ends the command, whose end Recv returns.
+// End ends the command; Recv returns its end.
 func (s *Session) End() {
 	s.send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Detach{Detach: &apiv1.Detach{End: true}}})
 }
 
-// Close lets go of the connection.
+// Close closes the connection.
 func (s *Session) Close() {
 	s.sending.Lock()
 	defer s.sending.Unlock()
 	s.a.Close()
 }
 
-// Output is what the command writes to standard output, for who reads nothing
-// else of it: notices and standard error go to other.
+// Output returns what the command writes to standard output, for callers that
+// read nothing else of it: notices and standard error go to other.
 func (s *Session) Output(other func(*apiv1.AttachResponse)) io.Reader {
 	return &sessionReader{s: s, other: other}
 }
@@ -321,7 +321,7 @@ type sessionReader struct {
 	rest  []byte
 }
 
-// Read implements io.Reader; the command's end is io.EOF.
+// Read implements io.Reader; it returns io.EOF when the command ends.
 func (r *sessionReader) Read(b []byte) (int, error) {
 	for len(r.rest) == 0 {
 		m, err := r.s.Recv()

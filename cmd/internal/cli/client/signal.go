@@ -16,7 +16,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// maxSignal is the highest signal that there is.
+// maxSignal is the highest signal number.
 const maxSignal = 64
 
 // ParseSignal reads a signal for jobs: a name, with or without SIG, or a number.
@@ -35,8 +35,8 @@ func ParseSignal(text string) (syscall.Signal, error) {
 	return sig, nil
 }
 
-// Signal sends a signal to the processes of a running job, on each of its nodes once,
-// however often the coordinators have to be asked.
+// Signal sends a signal to the processes of a running job, once on each of
+// its nodes, however often the coordinators have to be asked.
 func (c *Client) Signal(ctx context.Context, j *apiv1.Job, what *apiv1.AttachSignal) error {
 	nodes, err := slurm.Unfold(j.GetNodeList())
 	if err != nil || len(nodes) == 0 {
@@ -52,7 +52,7 @@ func (c *Client) Signal(ctx context.Context, j *apiv1.Job, what *apiv1.AttachSig
 	return nil
 }
 
-// untilDone asks for something that is done once until it is known to be done.
+// untilDone repeats a request that is carried out once until it is known to be done.
 func (c *Client) untilDone(ctx context.Context, open *apiv1.AttachOpen) error {
 	patience := min(AttachPatience, c.Timeout)
 	deadline := time.Now().Add(patience)

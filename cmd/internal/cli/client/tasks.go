@@ -13,7 +13,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// ArrayTasks is tasks of arrays as requests hold them.
+// ArrayTasks returns tasks of arrays as requests hold them.
 func ArrayTasks(refs []console.TaskRef) []*apiv1.ArrayTasks {
 	var out []*apiv1.ArrayTasks
 	for _, r := range refs {
@@ -22,8 +22,8 @@ func ArrayTasks(refs []console.TaskRef) []*apiv1.ArrayTasks {
 	return out
 }
 
-// JobLabel is what people call a job: 17, 1234_7, or 1234_[8-99] for tasks that are
-// listed as one.
+// JobLabel returns a job's name for users: 17, 1234_7, or 1234_[8-99] for
+// tasks that are listed as one.
 func JobLabel(j *apiv1.Job) string {
 	array := strconv.FormatUint(j.GetArrayJobId(), 10)
 	switch {
@@ -35,8 +35,8 @@ func JobLabel(j *apiv1.Job) string {
 	return array + "_" + strconv.FormatUint(uint64(j.GetArrayTaskId()), 10)
 }
 
-// Labels returns how a list of some of these jobs is written: tasks of arrays as 12_3,
-// and by their numbers those that cannot be asked about.
+// Labels returns a function that writes a list of some of these jobs: tasks
+// of arrays as 12_3, and by id those that could not be looked up.
 func Labels(ctx context.Context, c *Client, ids []uint64) func([]uint64) string {
 	label := map[uint64]string{}
 	for some := range slices.Chunk(ids, console.MaxIDs) {
@@ -57,7 +57,8 @@ func Labels(ctx context.Context, c *Client, ids []uint64) func([]uint64) string 
 	}
 }
 
-// TasksOf are the tasks of its array that j is, or stands for; "" for a job by itself.
+// TasksOf returns the tasks of its array that j is, or stands for; "" for a
+// job by itself.
 func TasksOf(j *apiv1.Job) string {
 	if j.GetArrayTasks() != "" || j.ArrayTaskId == nil {
 		return j.GetArrayTasks()
@@ -65,8 +66,8 @@ func TasksOf(j *apiv1.Job) string {
 	return strconv.FormatUint(uint64(j.GetArrayTaskId()), 10)
 }
 
-// Named is how a request names just these jobs: a task by its array, since the id of
-// the first task is the whole array's.
+// Named returns how a request names exactly these jobs: a task by its array,
+// since the id of the first task is the whole array's.
 func Named(jobs []*apiv1.Job) (ids []uint64, tasks []console.TaskRef) {
 	for _, j := range jobs {
 		if of := j.GetArrayJobId(); of != 0 {
@@ -78,15 +79,15 @@ func Named(jobs []*apiv1.Job) (ids []uint64, tasks []console.TaskRef) {
 	return ids, tasks
 }
 
-// JobRef is what was typed for jobs: a job or a whole array by its id, or one task
-// of an array. The first task of an array has its array's id.
+// JobRef is a reference to jobs as typed: a job or a whole array by its id,
+// or one task of an array. The first task of an array has its array's id.
 type JobRef struct {
 	ID    uint64 // of the job, the array or the task
 	Array uint64 // 0 unless it is a task
 	Task  uint32
 }
 
-// String is the job as it is typed.
+// String returns the job as it is typed.
 func (r JobRef) String() string {
 	if r.Array == 0 {
 		return strconv.FormatUint(r.ID, 10)
@@ -94,9 +95,9 @@ func (r JobRef) String() string {
 	return fmt.Sprintf("%d_%d", r.Array, r.Task)
 }
 
-// Of reports whether j, of a listing, is the job, of the array, or stands for the
-// task beside others. A job id that is a task's own is taken for any of those that
-// are listed as one around it.
+// Of reports whether j, from a listing, is the job, belongs to the array, or
+// stands for the task among others. A job id that is a task's own matches any
+// of those that are listed as one around it.
 func (r JobRef) Of(j *apiv1.Job) bool {
 	array := j.GetArrayJobId()
 	switch {
@@ -116,10 +117,10 @@ func (r JobRef) Of(j *apiv1.Job) bool {
 	return err == nil && ok
 }
 
-// JobRefs is jobs, arrays and tasks of them in the order in which they were given.
+// JobRefs are jobs, arrays and tasks in the order in which they were given.
 type JobRefs []JobRef
 
-// IDs are the ids to ask for.
+// IDs returns the ids to ask for.
 func (rs JobRefs) IDs() []uint64 {
 	var ids []uint64
 	for _, r := range rs {
@@ -128,8 +129,8 @@ func (rs JobRefs) IDs() []uint64 {
 	return ids
 }
 
-// Keep leaves those of the jobs that were asked for: who asks for the first task of
-// an array by its id is sent all of the array.
+// Keep filters jobs down to those that were requested: a request for the
+// first task of an array by its id returns the whole array.
 func (rs JobRefs) Keep(jobs []*apiv1.Job) []*apiv1.Job {
 	if !slices.ContainsFunc(rs, func(r JobRef) bool { return r.Array == r.ID }) {
 		return jobs
@@ -139,7 +140,7 @@ func (rs JobRefs) Keep(jobs []*apiv1.Job) []*apiv1.Job {
 	})
 }
 
-// Missing says which of those asked for are not among the jobs.
+// Missing reports which of those requested are not among the jobs.
 func (rs JobRefs) Missing(jobs []*apiv1.Job) error {
 	var gone JobRefs
 	for _, r := range rs {
@@ -153,7 +154,7 @@ func (rs JobRefs) Missing(jobs []*apiv1.Job) error {
 	return cluster.Errorf(cluster.CodeNotFound, "no such job: %s", gone)
 }
 
-// String is all of them, as they are typed.
+// String returns all of them, as they are typed.
 func (rs JobRefs) String() string {
 	var ids []uint64
 	var tasks []string
@@ -170,8 +171,8 @@ func (rs JobRefs) String() string {
 	return strings.Join(tasks, ",")
 }
 
-// ParseJobRefs reads what console.ParseJobs does, ids before tasks. Which ids tasks
-// have is asked of the coordinator.
+// ParseJobRefs reads what console.ParseJobs does, ids before tasks. It asks
+// the coordinator for the ids of tasks.
 func ParseJobRefs(ctx context.Context, c *Client, args []string) (JobRefs, error) {
 	ids, tasks, err := console.ParseJobs(args)
 	if err != nil {
@@ -193,7 +194,7 @@ func ParseJobRefs(ctx context.Context, c *Client, args []string) (JobRefs, error
 	return out, nil
 }
 
-// taskRefs gives tasks the ids that follow the array's in their order.
+// taskRefs gives tasks the ids that follow the array's, in order.
 func taskRefs(ctx context.Context, c *Client, r console.TaskRef) (JobRefs, error) {
 	some, err := cluster.ParseTasks(r.Tasks)
 	if err != nil {
@@ -222,8 +223,8 @@ func taskRefs(ctx context.Context, c *Client, r console.TaskRef) (JobRefs, error
 	return out, nil
 }
 
-// OneJob reads the job, or the task, that an argument such as 12 or 12_7 names. An
-// array has to have but one, since what is asked for is of one job.
+// OneJob reads the job, or the task, named by an argument such as 12 or 12_7.
+// An array must have exactly one task, since the request is about one job.
 func OneJob(ctx context.Context, c *Client, arg string) (*apiv1.Job, error) {
 	id, task, err := console.ParseTask(arg)
 	if err != nil {
@@ -240,7 +241,7 @@ func OneJob(ctx context.Context, c *Client, arg string) (*apiv1.Job, error) {
 	return job, nil
 }
 
-// Again reads a job, or a task, as it is now.
+// Again rereads a job or a task.
 func Again(ctx context.Context, c *Client, j *apiv1.Job) (*apiv1.Job, error) {
 	if j.GetArrayJobId() == 0 {
 		return c.GetJob(ctx, j.GetId())
@@ -249,7 +250,7 @@ func Again(ctx context.Context, c *Client, j *apiv1.Job) (*apiv1.Job, error) {
 	return c.GetTask(ctx, j.GetArrayJobId(), &task)
 }
 
-// RefTo names a job that was read.
+// RefTo returns the reference to a job that was read.
 func RefTo(j *apiv1.Job) JobRef {
 	return JobRef{ID: j.GetId(), Array: j.GetArrayJobId(), Task: j.GetArrayTaskId()}
 }

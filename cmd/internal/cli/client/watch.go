@@ -10,24 +10,25 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// streamFor bounds one watch stream. A stream on which nothing happens looks
-// like one to a process that hangs, so each is left after this time and another
-// coordinator goes on from the same index.
+// streamFor bounds one watch stream. A stream without events looks like a
+// stream to a hung process, so each is left after this time and another
+// coordinator continues from the same index.
 //
-// The bound is no deadline of the call: gRPC tells the server of a deadline, and when
-// the server's timer fires first its end of the stream looks like a failure.
+// The bound is not a deadline of the call: gRPC tells the server of a
+// deadline, and when the server's timer fires first its end of the stream
+// looks like a failure.
 const streamFor = time.Minute
 
 // WatchJobs calls see with jobs as they are now and on each change, until see
-// returns true. It outlives coordinators: it goes on with the next one from
-// the last index, and gives up when none answered for the client's time-out,
-// counted from the first failure.
+// returns true. It survives coordinators: it continues with the next one from
+// the last index, and gives up when none has answered for the client's
+// timeout, counted from the first failure.
 func (c *Client) WatchJobs(ctx context.Context, ids []uint64, see func([]*apiv1.Job) bool) error {
 	return c.watchJobs(ctx, &watcher{ids: ids, see: see})
 }
 
-// WatchBrief is WatchJobs of jobs as listings have them, which makes the changes of
-// large arrays cheap.
+// WatchBrief is WatchJobs for jobs as listings have them, which makes the
+// changes of large arrays cheap.
 func (c *Client) WatchBrief(ctx context.Context, ids []uint64, see func([]*apiv1.Job) bool) error {
 	return c.watchJobs(ctx, &watcher{ids: ids, see: see, brief: true})
 }
@@ -50,7 +51,7 @@ func (c *Client) watchJobs(ctx context.Context, w *watcher) error {
 			continue
 		case !Indefinite(err):
 			return err
-		case errors.Is(err, errQuietStream), !w.progress && time.Since(w.opened) > firstTry: // longer than it takes to find nobody there
+		case errors.Is(err, errQuietStream), !w.progress && time.Since(w.opened) > firstTry: // longer than it takes to find that nothing listens
 			done, lerr := c.look(ctx, w)
 			if done || lerr != nil {
 				return lerr
@@ -74,8 +75,8 @@ func (c *Client) watchJobs(ctx context.Context, w *watcher) error {
 // errQuietStream marks a stream that lived for streamFor.
 var errQuietStream = errors.New("no news for the whole life of a stream")
 
-// look asks for the jobs in the ordinary way after a stream that was quiet for long,
-// which shows whether any coordinator lives.
+// look asks for the jobs with an ordinary call after a stream that was quiet
+// for long, which shows whether any coordinator is alive.
 func (c *Client) look(ctx context.Context, w *watcher) (done bool, err error) {
 	jobs, err := ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: w.ids, Finished: true, Brief: true})
 	if err != nil {
@@ -84,15 +85,15 @@ func (c *Client) look(ctx context.Context, w *watcher) (done bool, err error) {
 	return w.see(jobs), nil
 }
 
-// watcher is where a watch stands.
+// watcher is the state of a watch.
 type watcher struct {
 	ids      []uint64
 	brief    bool
 	see      func([]*apiv1.Job) bool
 	index    uint64
-	opened   time.Time // the last stream was
-	progress bool      // the last stream was of use
-	// failing is since when nothing but failures came, zero if not at all.
+	opened   time.Time // when the last stream was opened
+	progress bool      // whether the last stream was useful
+	// failing is when the current run of failures began, zero if there is none.
 	failing time.Time
 }
 
@@ -113,7 +114,7 @@ func (w *watcher) stream(ctx context.Context, cn *conn) *cluster.Error {
 			}
 		}
 	}
-	if errors.Is(err, io.EOF) { // an orderly end, for example of a server that stops
+	if errors.Is(err, io.EOF) { // an orderly end, for example when a server stops
 		return &cluster.Error{Code: cluster.CodeUnavailable, Msg: "the coordinator ended the stream"}
 	}
 	if errors.Is(context.Cause(ctx), errQuietStream) {
