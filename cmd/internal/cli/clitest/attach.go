@@ -14,7 +14,7 @@ import (
 // AttachEnd is the coordinator's end of a stream to a job.
 type AttachEnd = grpc.BidiStreamingServer[apiv1.AttachRequest, apiv1.AttachResponse]
 
-// Streams answers streams to jobs by a function of a test's.
+// Streams answers streams to jobs with a test's function.
 type Streams struct {
 	apirpc.UnimplementedAttachServiceServer
 	answer func(open *apiv1.AttachOpen, s AttachEnd) error
@@ -57,22 +57,22 @@ func Say(s AttachEnd, ms ...*apiv1.AttachResponse) error {
 	return nil
 }
 
-// Opened says that a stream is there.
+// Opened reports that a stream is open.
 func Opened(attempt uint32, offset int64) *apiv1.AttachResponse {
 	return &apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Opened{Opened: &apiv1.AttachOpened{Attempt: attempt, Node: "n1", Offset: offset}}}
 }
 
-// Chunk is a piece of a job's output.
+// Chunk returns a piece of a job's output.
 func Chunk(offset int64, data string) *apiv1.AttachResponse {
 	return &apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Log{Log: &apiv1.LogChunk{Offset: offset, Data: []byte(data)}}}
 }
 
-// EndedBy says that a stream is at its end.
+// EndedBy reports the end of a stream.
 func EndedBy(e *apiv1.AttachEnded) *apiv1.AttachResponse {
 	return &apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Ended{Ended: e}}
 }
 
-// Refuse is an error as coordinators send it.
+// Refuse returns an error as coordinators send it.
 func Refuse(code cluster.Code, msg string) error {
 	return apiconv.Status(cluster.Errorf(code, "%s", msg)).Err()
 }

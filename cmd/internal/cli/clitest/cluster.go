@@ -97,14 +97,14 @@ func (f *Fake) ResumeNode(ctx context.Context, r *apiv1.ResumeNodeRequest) (*api
 	return &apiv1.ResumeNodeResponse{Node: &apiv1.Node{Id: r.GetId(), State: "ready"}}, nil
 }
 
-// Parted is a Fake whose cluster has partitions. Set is the last that was set.
+// Parted is a Fake whose cluster has partitions. Set is the last one that was set.
 type Parted struct {
 	*Fake
 	Parts []*apiv1.Partition
 	Set   *apiv1.SetPartitionRequest
 }
 
-// NewParted makes one with the partitions debug and gpu.
+// NewParted returns one with the partitions debug and gpu.
 func NewParted() *Parted {
 	p := &Parted{Fake: NewFake(), Parts: []*apiv1.Partition{
 		{Name: "debug", Nodes: "n1", MaxTime: durationpb.New(30 * time.Minute), Policy: "slot+fifo", NodesTotal: 1, NodesReady: 1, GpusTotal: 1, GpusUsed: 1, JobsRunning: 1},

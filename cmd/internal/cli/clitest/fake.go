@@ -22,9 +22,9 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// Fake stands in for the coordinators: it holds jobs and nodes, answers as they
-// do, and records what it is asked. A test may set the fields before anything
-// asks it; later it changes them with Change, and reads them under Mu.
+// Fake stands in for the coordinators: it holds jobs and nodes, answers as
+// they do, and records requests. A test may set the fields before the first
+// request; later it changes them with Change, and reads them under Mu.
 type Fake struct {
 	apirpc.UnimplementedJobServiceServer
 	apirpc.UnimplementedClusterServiceServer
@@ -37,27 +37,27 @@ type Fake struct {
 	Nodes []*apiv1.Node
 	// Unwell are the leader's warnings, Warnings those of submits.
 	Unwell []string
-	// Hook, when set, is called before each method by its name, and may answer
+	// Hook, if set, is called before each method with its name, and may answer
 	// the call with an error instead.
 	Hook func(ctx context.Context, method string) error
-	// Hidden jobs are in the history alone.
+	// Hidden jobs are only in the history.
 	Hidden []*apiv1.Job
-	// Arrays are known as a whole, by id.
+	// Arrays are whole arrays, by id.
 	Arrays map[uint64]*apiv1.ArrayInfo
 	// Warnings come with every answer to a submit.
 	Warnings []string
-	// Incomplete, Behind and LeaderIndex are what it says of its history.
+	// Incomplete, Behind and LeaderIndex are what it reports about its history.
 	Incomplete bool
 	Behind     bool
-	// Admin lets the caller end everybody's jobs.
+	// Admin lets the caller end anyone's jobs.
 	Admin       bool
 	LeaderIndex uint64
 
-	// Ahead is how many jobs are before one, by its id, in answers to ListForecasts.
+	// Ahead is how many jobs precede one, by its id, in answers to ListForecasts.
 	Ahead map[uint64]uint32
 
-	// Requests, Updates, Cancelled, Imported and LastList are what it was asked; Submitted
-	// are the ids that each request was given.
+	// Requests, Updates, Cancelled, Imported and LastList are the recorded
+	// requests; Submitted are the ids that each request was given.
 	Requests       []*apiv1.SubmitJobsRequest
 	Updates        []*apiv1.UpdateJobRequest
 	Cancelled      []uint64
@@ -66,19 +66,19 @@ type Fake struct {
 	LastList       *apiv1.ListJobsRequest
 	Submitted      map[string][]uint64
 
-	// Unshared is where sharing is switched off, Denied whose certificates are revoked.
+	// Unshared is where sharing is off, Denied whose certificates are revoked.
 	Unshared []*apiv1.SharingOff
 	Denied   []*apiv1.Denied
 
 	changed chan struct{} // closed and replaced on each change
 }
 
-// NewFake makes one with SampleJobs and SampleNodes.
+// NewFake returns one with SampleJobs and SampleNodes.
 func NewFake() *Fake {
 	return &Fake{Submitted: map[string][]uint64{}, changed: make(chan struct{}), Jobs: SampleJobs(), Nodes: SampleNodes()}
 }
 
-// Enter lets Hook answer instead of a method; fakes that embed this one call it.
+// Enter lets Hook answer in place of a method; fakes that embed this one call it.
 func (f *Fake) Enter(ctx context.Context, method string) error {
 	f.Mu.Lock()
 	hook := f.Hook
@@ -127,8 +127,8 @@ func (f *Fake) record(r *apiv1.SubmitJobsRequest) (ids []uint64, seen bool) {
 	return ids, false
 }
 
-// findTask is the job that stands for a task, and without one for the array as a
-// whole, where an id is that of an array.
+// findTask returns the job that stands for a task, and without one for the
+// whole array if id is that of an array.
 func (f *Fake) findTask(id uint64, task *uint32) *apiv1.Job {
 	if task == nil && f.Arrays[id] == nil {
 		j := f.find(id)
@@ -201,7 +201,7 @@ func (f *Fake) ListJobs(ctx context.Context, r *apiv1.ListJobsRequest) (*apiv1.L
 		}
 		out = append(out, proto.CloneOf(j))
 	}
-	// By id, as coordinators list; two jobs a page.
+	// By id, as coordinators list; two jobs per page.
 	at := 0
 	if r.GetPageToken() != "" {
 		at = len(r.GetPageToken())
@@ -328,7 +328,7 @@ func (f *Fake) ImportRuns(ctx context.Context, r *apiv1.ImportRunsRequest) (*api
 	return &apiv1.ImportRunsResponse{Jobs: 3}, nil
 }
 
-// UpdateJob notes what is asked; jobs of others may not be changed.
+// UpdateJob records the request; jobs of others may not be changed.
 func (f *Fake) UpdateJob(ctx context.Context, r *apiv1.UpdateJobRequest) (*apiv1.UpdateJobResponse, error) {
 	if err := f.Enter(ctx, "UpdateJob"); err != nil {
 		return nil, err
@@ -348,8 +348,8 @@ func (f *Fake) UpdateJob(ctx context.Context, r *apiv1.UpdateJobRequest) (*apiv1
 	return &apiv1.UpdateJobResponse{Job: j}, nil
 }
 
-// ListStanding answers with a tree of accounts, parents first and else in no
-// order, and who used how much.
+// ListStanding answers with a tree of accounts, parents first and otherwise
+// unordered, and everyone's usage.
 func (f *Fake) ListStanding(ctx context.Context, r *apiv1.ListStandingRequest) (*apiv1.ListStandingResponse, error) {
 	if err := f.Enter(ctx, "ListStanding"); err != nil {
 		return nil, err
@@ -369,7 +369,7 @@ func (f *Fake) ListStanding(ctx context.Context, r *apiv1.ListStandingRequest) (
 	}, nil
 }
 
-// ListForecasts knows of a range for even jobs, and of none for others.
+// ListForecasts knows a range for even job ids, and none for others.
 func (f *Fake) ListForecasts(_ context.Context, r *apiv1.ListForecastsRequest) (*apiv1.ListForecastsResponse, error) {
 	resp := &apiv1.ListForecastsResponse{}
 	for _, id := range r.GetIds() {

@@ -14,7 +14,7 @@ import (
 )
 
 // ListHistory answers from the same jobs as the rest of the fake, in pages of
-// two, and breaks off now and then as a coordinator that goes away does.
+// two, and breaks off now and then as a departing coordinator does.
 func (f *Fake) ListHistory(r *apiv1.ListHistoryRequest, s grpc.ServerStreamingServer[apiv1.ListHistoryResponse]) error {
 	if err := f.Enter(s.Context(), "ListHistory"); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (f *Fake) GetReport(ctx context.Context, r *apiv1.GetReportRequest) (*apiv1
 	return &apiv1.GetReportResponse{Lines: []*apiv1.ReportLine{ann, bob}, Total: total, Index: 900, Incomplete: f.Incomplete, Behind: f.Behind, LeaderIndex: f.LeaderIndex}, nil
 }
 
-// PastJobs are jobs that ended, some of an array.
+// PastJobs returns jobs that ended, some of an array.
 func PastJobs() []*apiv1.Job {
 	zero, one := int32(0), int32(1)
 	gpu := []*apiv1.GPUShare{{Uuid: "GPU-1a", Type: "A100-SXM4-80GB", Share: &apiv1.Share{MemMib: 40960, Milli: 1000, Exclusive: true}}}
@@ -129,7 +129,7 @@ func PastJobs() []*apiv1.Job {
 	return append(append([]*apiv1.Job{train, failed}, tasks...), rest)
 }
 
-// NewPast makes a Fake that knows PastJobs, too.
+// NewPast returns a Fake that also knows PastJobs.
 func NewPast() *Fake {
 	f := NewFake()
 	f.Jobs = append(PastJobs(), f.Jobs...)

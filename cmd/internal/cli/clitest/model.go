@@ -10,14 +10,14 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// SampleSHA is the checksum of the model in use, GoodWeights are weights that
-// can be published; all others are refused.
+// SampleSHA is the checksum of the model in use, GoodWeights are the only
+// weights that can be published.
 const (
 	SampleSHA   = "9c1185a5c5e9fc54612808977ee8f548b2258d31d1f5c2e8e8a1a0fd2cbb1e36"
 	GoodWeights = "BWGT good"
 )
 
-// SampleModels are the versions that a Fake knows.
+// SampleModels returns the versions that a Fake knows.
 func SampleModels() []*apiv1.Model {
 	admin := uint32(2000)
 	return []*apiv1.Model{

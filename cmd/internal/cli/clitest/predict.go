@@ -28,7 +28,7 @@ func (f *Fake) Predict(ctx context.Context, r *apiv1.PredictRequest) (*apiv1.Pre
 	return resp, nil
 }
 
-// sampleSharing is how the jobs of a request get on with each other.
+// sampleSharing returns how the jobs of a request share a GPU.
 func sampleSharing(r *apiv1.PredictRequest) []*apiv1.Sharing {
 	ids := r.GetBeside()
 	if r.GetSpec() != nil {
@@ -45,13 +45,13 @@ func sampleSharing(r *apiv1.PredictRequest) []*apiv1.Sharing {
 	return []*apiv1.Sharing{a100, t4}
 }
 
-// SamplePredictionOnCores is what is predicted of one on cores.
+// SamplePredictionOnCores returns the prediction for a job on cores.
 func SamplePredictionOnCores() *apiv1.Prediction {
 	return &apiv1.Prediction{GpuType: "cpu", Seconds: 2100, HostMemMib: 5000, CpuMilli: 16_000, PowerW: 96, Confidence: 0.3, Source: "catalogue",
 		Parts: []*apiv1.PredictionPart{{Name: "process", Mib: 2560}, {Name: "activations", Mib: 1286}, {Name: "margin", Mib: 1154}}}
 }
 
-// SamplePrediction is what is predicted of a job on a type of GPU.
+// SamplePrediction returns the prediction for a job on a GPU type.
 func SamplePrediction(typ string) *apiv1.Prediction {
 	return &apiv1.Prediction{
 		GpuType: typ, GpuMemMib: 11468, GpuMemP95Mib: 12083, GpuUtilMilli: 620, Seconds: 7530, HostMemMib: 6144, CpuMilli: 2000, PowerW: 260,

@@ -9,11 +9,11 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// Ago is a time before Now.
+// Ago returns a time before Now.
 func Ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(Now.Add(-d)) }
 
-// SampleJobs are jobs in every state that tables show: 12 and 13 run, 14 and 15
-// wait, 16 failed.
+// SampleJobs returns jobs in every state that tables show: 12 and 13 run, 14
+// and 15 wait, 16 failed.
 func SampleJobs() []*apiv1.Job {
 	five := int32(5)
 	spec := &apiv1.JobSpec{
@@ -54,7 +54,7 @@ func SampleJobs() []*apiv1.Job {
 	}
 }
 
-// SampleNodes are the nodes n2, n1 and n3, in this order; n3 is unreachable.
+// SampleNodes returns the nodes n2, n1 and n3, in this order; n3 is unreachable.
 func SampleNodes() []*apiv1.Node {
 	return []*apiv1.Node{
 		{

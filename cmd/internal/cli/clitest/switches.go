@@ -12,8 +12,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// SetSharing implements apirpc.ClusterServiceServer: places are remembered as they are
-// named.
+// SetSharing implements apirpc.ClusterServiceServer: it records places as named.
 func (f *Fake) SetSharing(ctx context.Context, r *apiv1.SetSharingRequest) (*apiv1.SetSharingResponse, error) {
 	if err := f.Enter(ctx, "SetSharing"); err != nil {
 		return nil, err

@@ -28,8 +28,8 @@ import (
 // Now is what clocks show in tests.
 var Now = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
 
-// World is one test's surroundings: sockets with servers, variables, and what a
-// command wrote.
+// World is one test's environment: sockets with servers, variables, and what
+// a command wrote.
 type World struct {
 	T       testing.TB
 	Env     *console.Env
@@ -37,12 +37,13 @@ type World struct {
 	Errs    bytes.Buffer
 	Vars    map[string]string
 	Sockets map[string]*bufconn.Listener
-	// More are commands beside those of berth.
+	// More are commands in addition to those of berth.
 	More []frame.Command
 }
 
-// NewWorld makes the surroundings of ann on a login host, where nothing listens
-// yet; BERTH_SOCKET is /a. more are commands of other programs than berth.
+// NewWorld returns the environment of ann on a login host, where nothing
+// listens yet; BERTH_SOCKET is /a. more are commands of programs other than
+// berth.
 func NewWorld(t testing.TB, more ...frame.Command) *World {
 	w := &World{T: t, More: more, Vars: map[string]string{"USER": "ann", "BERTH_SOCKET": "/a"}, Sockets: map[string]*bufconn.Listener{}}
 	w.Env = &console.Env{
@@ -69,7 +70,7 @@ func NewWorld(t testing.TB, more ...frame.Command) *World {
 	return w
 }
 
-// filter is what the program berth-jq does, without a process.
+// filter does what the program berth-jq does, without a process.
 func filter(expr string, terminal bool, to io.Writer) (*console.Filtered, error) {
 	f, err := jq.New(expr)
 	if err != nil {
@@ -86,8 +87,8 @@ func filter(expr string, terminal bool, to io.Writer) (*console.Filtered, error)
 	return &console.Filtered{In: in, End: func() error { return <-done }}, nil
 }
 
-// Accounts are those of a machine with no more than any has: root, daemon and
-// nobody, and a group each.
+// Accounts returns those of a minimal machine: root, daemon and nobody, and a
+// group each.
 func Accounts() console.Accounts {
 	ids := map[string]string{"root": "0", "daemon": "1", "nobody": "65534"}
 	byID := func(id string) (*user.User, error) {
@@ -125,7 +126,7 @@ func (w *World) Serve(socket string, f *Fake) { w.ServeWith(socket, f, f) }
 // ServeParted is Serve for a cluster with partitions.
 func (w *World) ServeParted(socket string, p *Parted) { w.ServeWith(socket, p.Fake, p) }
 
-// ServeWith is Serve with another one that answers for the cluster.
+// ServeWith is Serve with another server for the cluster service.
 func (w *World) ServeWith(socket string, f *Fake, c apirpc.ClusterServiceServer) {
 	w.ServeGRPC(socket, func(s *grpc.Server) {
 		apirpc.RegisterJobServiceServer(s, f)
@@ -136,7 +137,7 @@ func (w *World) ServeWith(socket string, f *Fake, c apirpc.ClusterServiceServer)
 	})
 }
 
-// ServeGRPC serves what register says behind a socket until the test ends.
+// ServeGRPC serves what register registers behind a socket until the test ends.
 func (w *World) ServeGRPC(socket string, register func(*grpc.Server)) {
 	l, s := bufconn.Listen(1<<20), grpc.NewServer()
 	register(s)
@@ -159,7 +160,7 @@ func (w *World) RunCtx(ctx context.Context, args ...string) int {
 	return frame.Execute(ctx, args, w.Env, p)
 }
 
-// Transcript is a run as a user would see it.
+// Transcript returns a run as a user would see it.
 func (w *World) Transcript(args ...string) string {
 	code := w.Run(args...)
 	var b strings.Builder
