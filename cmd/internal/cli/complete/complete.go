@@ -1,7 +1,7 @@
-// Package complete says what may stand where the cursor is: jobs, nodes, GPU types,
-// partitions and the rest as the coordinators know them now, by which option or
-// command asks for it. The shells' scripts are here, too; they ask through cobra's
-// hidden command __complete, which sees the whole tree of commands.
+// Package complete proposes words at the cursor: jobs, nodes, GPU types,
+// partitions and others as the coordinators know them now, depending on the
+// option or command. It also holds the shells' scripts, which ask through
+// cobra's hidden command __complete, which sees the whole tree of commands.
 package complete
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// patience bounds the wait for a coordinator: without one, or with a slow one, nothing
-// is proposed.
+// patience bounds the wait for a coordinator: without one, or with a slow
+// one, nothing is proposed.
 const patience = time.Second
 
-// byOption names what an option takes, in whatever command it stands. Those that take
+// byOption names what an option takes, in any command. Options that take
 // lists are completed item by item.
 var byOption = map[string]source{
 	"gpu-type": gpuTypes, "partition": partitions, "account": accounts, "qos": qos, "reservation": reservations,
@@ -31,20 +31,21 @@ var byOption = map[string]source{
 	"job": jobs, "jobs": jobs, "jobid": jobs, "array-job": jobs, "user": nil,
 }
 
-// byLetter are those of Slurm's commands by their letters.
+// byLetter are the short options of Slurm's commands.
 var byLetter = map[string]string{"-p": "partition", "-A": "account", "-q": "qos", "-w": "nodelist", "-x": "exclude", "-t": "states", "-j": "jobs"}
 
-// words are a source that no coordinator is asked for.
+// words returns a source that asks no coordinator.
 func words(of ...string) source {
 	return func(context.Context, *console.Env, *client.Client) []string { return slices.Clone(of) }
 }
 
-// listedWords matches the words that the help of an option lists: output `FORMAT`: table, json.
+// listedWords matches the words listed in an option's help: output `FORMAT`:
+// table, json.
 var listedWords = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile("`[A-Z]+`: ([a-z0-9-]+(?:, [a-z0-9-]+)+)(?:$|[;. (])")
 })
 
-// wordsOf are those that the help of an option lists, nil for none.
+// wordsOf returns the words listed in an option's help, nil for none.
 func wordsOf(f *pflag.Flag) source {
 	if m := listedWords().FindStringSubmatch(f.Usage); m != nil {
 		return words(slices.DeleteFunc(strings.Split(m[1], ", "), func(w string) bool { return w == "or" })...)
@@ -65,14 +66,15 @@ var byCommand = map[string]source{
 	"completion": words(Shells()...),
 }
 
-// byWord names what comes right after words of commands that know words, and nowhere later.
+// byWord names what directly follows certain commands, and nothing further.
 var byWord = map[string]source{
 	"scontrol":      words("show", "hold", "release", "requeue", "requeuehold", "update", "create", "delete", "ping", "top", "wait_job", "version"),
 	"scontrol show": words("config", "hostlist", "hostlistsorted", "hostnames", "job", "node", "partition", "reservation", "topology"),
 }
 
-// Attach lets the commands below root be completed. options are those of commands
-// that read their options by themselves and say them nowhere else, by name.
+// Attach enables completion of the commands below root. options are those of
+// commands that parse their options themselves and declare them nowhere else,
+// by name.
 func Attach(root *cobra.Command, e *console.Env, c *client.Client, options map[string]func() []string) {
 	timeout := c.Timeout
 	ask := func(s source, word string) ([]string, cobra.ShellCompDirective) {
@@ -116,8 +118,8 @@ func Attach(root *cobra.Command, e *console.Env, c *client.Client, options map[s
 	attach(root)
 }
 
-// slurmWord completes a word of one of Slurm's commands, whose options are written
-// as --name=value, --name value or -n value.
+// slurmWord completes a word of one of Slurm's commands, whose options are
+// written as --name=value, --name value or -n value.
 func slurmWord(command string, options func() []string, args []string, word string, ask func(source, string) ([]string, cobra.ShellCompDirective)) ([]string, cobra.ShellCompDirective) {
 	if name, val, ok := strings.Cut(word, "="); ok && strings.HasPrefix(name, "--") {
 		s := byOption[name[2:]]
@@ -160,7 +162,7 @@ func slurmWord(command string, options func() []string, args []string, word stri
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// listed puts what stands before the last comma of word before each of found.
+// listed prefixes each of found with what precedes the last comma of word.
 func listed(found []string, word string) []string {
 	i := strings.LastIndexByte(word, ',') + 1
 	found = asArrays(found, word[i:])
@@ -175,8 +177,8 @@ func listed(found []string, word string) []string {
 	return found
 }
 
-// asArrays leaves the tasks of arrays out, 12_3, where the array is there as a whole, until
-// one begins to type a task.
+// asArrays leaves out the tasks of arrays, 12_3, if the whole array is
+// listed, until the user begins to type a task.
 func asArrays(found []string, word string) []string {
 	if strings.Contains(word, "_") {
 		return found
@@ -191,7 +193,7 @@ func asArrays(found []string, word string) []string {
 	})
 }
 
-// value is a proposal without its description.
+// value returns a proposal without its description.
 func value(line string) string {
 	v, _, _ := strings.Cut(line, "\t")
 	return v

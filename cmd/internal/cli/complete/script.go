@@ -15,11 +15,12 @@ var (
 	fish string
 )
 
-// Shells are those that there is a script for.
+// Shells returns the shells for which a script exists.
 func Shells() []string { return []string{"bash", "zsh", "fish"} }
 
-// Script is what makes a shell complete berth, and those of links, Slurm's commands,
-// that lead to it; false for another shell. It needs nothing else installed.
+// Script returns the script that makes a shell complete berth, and links,
+// Slurm's commands that lead to it; false for another shell. It needs nothing
+// else installed.
 func Script(shell string, links []string) (string, bool) {
 	i := slices.Index(Shells(), shell)
 	if i < 0 {

@@ -13,14 +13,14 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// source lists what there is of a kind, each perhaps with a tab and a description;
-// nothing where the coordinators do not say.
+// source lists the items of a kind, each perhaps with a tab and a
+// description; nothing if the coordinators do not answer.
 type source func(ctx context.Context, e *console.Env, c *client.Client) []string
 
 // mostJobs bounds how many jobs are proposed.
 const mostJobs = 500
 
-// jobs are the caller's that have not ended.
+// jobs returns the caller's jobs that have not ended.
 func jobs(ctx context.Context, e *console.Env, c *client.Client) (out []string) {
 	req := &apiv1.ListJobsRequest{Users: []string{e.User()}, Brief: true, PageSize: mostJobs}
 	resp, _ := client.PageOfJobs.Ask(ctx, c, client.Reads, req)
