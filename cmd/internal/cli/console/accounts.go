@@ -14,8 +14,9 @@ import (
 // getentTime is how long a name service may take.
 const getentTime = 10 * time.Second
 
-// SystemAccounts are those of this machine. The program is static: what does not
-// stand in the machine's files, but in LDAP or the like, it asks getent for.
+// SystemAccounts returns the accounts of this machine. The program is static:
+// it asks getent for those that are not in the machine's files but in LDAP or
+// the like.
 func SystemAccounts() Accounts {
 	a := &accounts{ask: getent, known: map[string][]string{}}
 	return Accounts{
@@ -45,8 +46,8 @@ func SystemAccounts() Accounts {
 	}
 }
 
-// Unknown returns the first of some users, by name or number, that this machine does
-// not know, "" when it knows all.
+// Unknown returns the first of some users, by name or number, that this
+// machine does not know, "" when it knows all.
 func (a Accounts) Unknown(users []string) string {
 	for _, u := range users {
 		if _, err := strconv.ParseUint(u, 10, 32); err == nil {
@@ -59,15 +60,16 @@ func (a Accounts) Unknown(users []string) string {
 	return ""
 }
 
-// WarnUnknown says on stderr which of users this machine does not know, for a list that
-// came out empty: of users of other machines, and of those that left, there are jobs.
+// WarnUnknown names on stderr the users that this machine does not know, for
+// a list that came out empty: users of other machines and former users have
+// jobs.
 func (e *Env) WarnUnknown(users []string) {
 	if u := e.Accounts.Unknown(users); u != "" {
 		e.Warnf("there is no user %s, nor any job of theirs", ShortQuote(u))
 	}
 }
 
-// accounts remembers what the name service said, that there is none included.
+// accounts caches the name service's answers, negative ones included.
 type accounts struct {
 	ask func(database, key string) string
 
@@ -75,7 +77,7 @@ type accounts struct {
 	known map[string][]string
 }
 
-// user asks for the account key, which is must agree to, or returns unknown.
+// user looks up the account key, which must satisfy is, or returns unknown.
 func (a *accounts) user(key string, is func(*user.User) bool, unknown error) (*user.User, error) {
 	f := a.entry("passwd", key)
 	if len(f) < 6 {
@@ -88,7 +90,7 @@ func (a *accounts) user(key string, is func(*user.User) bool, unknown error) (*u
 	return u, nil
 }
 
-// entry is the line of one key, as fields.
+// entry returns the fields of the line of one key.
 func (a *accounts) entry(database, key string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,7 +103,8 @@ func (a *accounts) entry(database, key string) []string {
 	return a.known[at]
 }
 
-// getent asks the C library's name service; "" is that it knows none, or is none.
+// getent asks the C library's name service; "" means that it knows none, or
+// does not exist.
 func getent(database, key string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), getentTime)
 	defer cancel()

@@ -2,7 +2,7 @@ package console
 
 import "github.com/spf13/cobra"
 
-// noArgs, someArgs and oneArg say what is missing in the user's words.
+// NoArgs refuses arguments.
 func NoArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usagef("takes no arguments, got %q", args[0])

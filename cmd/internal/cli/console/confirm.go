@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Confirm asks on a terminal and returns nil for yes; elsewhere it wants the
-// flag --yes.
+// Confirm asks on a terminal and returns nil for yes; elsewhere it requires
+// the flag --yes.
 func Confirm(e *Env, yes bool, question string) error {
 	if yes {
 		return nil
@@ -18,7 +18,7 @@ func Confirm(e *Env, yes bool, question string) error {
 	if _, err := fmt.Fprintf(e.Stderr, "%s [y/N] ", Escape(question)); err != nil {
 		return err
 	}
-	answer, _ := bufio.NewReader(e.Stdin).ReadString('\n') // no answer is a no
+	answer, _ := bufio.NewReader(e.Stdin).ReadString('\n') // no answer means no
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return nil

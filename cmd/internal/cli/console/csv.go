@@ -13,8 +13,8 @@ const FormatCSV Format = "csv"
 // Cells says how the cells of comma-separated values are written.
 type Cells uint8
 
-// Cells for people: control characters are shown by their codes, and what a
-// spreadsheet takes for a formula has a ' before it. Cells as they are.
+// CellsGuarded shows control characters by their codes, and puts a ' before
+// what a spreadsheet takes for a formula. CellsRaw changes nothing.
 const (
 	CellsGuarded Cells = iota
 	CellsRaw
@@ -41,17 +41,18 @@ func (c *CSV) Write(line []string) error {
 	return c.w.Write(out)
 }
 
-// Flush writes what was held back.
+// Flush writes any buffered data.
 func (c *CSV) Flush() error {
 	c.w.Flush()
 	return c.w.Error()
 }
 
-// formulas are what a cell begins with that a spreadsheet computes, the wide
-// forms of East Asian keyboards included. A tab or line end is escaped before.
+// formulas are the first characters of cells that a spreadsheet computes, the
+// wide forms of East Asian keyboards included. A tab or line end is escaped
+// before.
 const formulas = "=+-@＝＋－＠"
 
-// GuardCell makes a text safe to open in a spreadsheet and to print.
+// GuardCell makes a text safe to print and to open in a spreadsheet.
 func GuardCell(s string) string {
 	s = Escape(s)
 	if r, n := utf8.DecodeRuneInString(s); n > 0 && strings.ContainsRune(formulas, r) {

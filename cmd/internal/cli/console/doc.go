@@ -1,3 +1,3 @@
-// Package console is the outside world of a command: streams, environment, clock,
-// exit codes, and how results are laid out as tables, JSON and YAML.
+// Package console is a command's outside world: streams, environment, clock,
+// exit codes, and the layout of results as tables, JSON and YAML.
 package console

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/jsonout"
 )
 
-// printJSON writes v with two spaces of indent. HTML is not escaped, what
+// printJSON writes v indented by two spaces. HTML is not escaped; whatever
 // could steer a terminal is, and bytes that are not UTF-8 become U+FFFD.
 func printJSON(e *Env, v any) error {
 	text, err := jsonout.NewEncoder(0).Append(nil, v)
@@ -23,7 +23,7 @@ func printJSON(e *Env, v any) error {
 }
 
 // printYAML writes the same names in the same order as printJSON: JSON is
-// YAML, so it is read back as nodes and printed in block style.
+// YAML, so it is parsed into nodes and printed in block style.
 func printYAML(e *Env, v any) error {
 	raw, err := jsonout.Marshal(v)
 	if err != nil {
@@ -47,10 +47,11 @@ func printYAML(e *Env, v any) error {
 	return nil
 }
 
-// block drops the flow style and needless quotes; the encoder quotes again
-// what would read as something else than text. Text with characters to be
-// escaped keeps the double quotes in which escapes mean something; line ends
-// are among them, since the encoder's block literals do not always read back.
+// block drops the flow style and needless quotes; the encoder again quotes
+// anything that would read as something other than text. Text with characters
+// to be escaped keeps the double quotes in which escapes have meaning; line
+// ends are among them, since the encoder's block literals do not always read
+// back.
 func block(n *yaml.Node) {
 	n.Style = 0
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && strings.ContainsFunc(n.Value, func(r rune) bool { return !escape.Shown(r) }) {
@@ -61,5 +62,5 @@ func block(n *yaml.Node) {
 	}
 }
 
-// long32 is YAML's way for characters beyond 16 bits.
+// long32 is YAML's escape for characters beyond 16 bits.
 func long32(r rune) string { return fmt.Sprintf(`\U%08x`, r) }

@@ -24,7 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/tty"
 )
 
-// DefaultSocket is where a coordinator or the agent of a node listens for the
+// DefaultSocket is where a coordinator or a node's agent listens for the
 // users of its machine.
 const DefaultSocket = devnote.DefaultSocket
 
@@ -33,11 +33,12 @@ const DefaultSocket = devnote.DefaultSocket
 type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// IsTerminal reports whether Stdout is one; Width is its width in columns,
-	// 0 when unknown.
+	// IsTerminal reports whether Stdout is a terminal; Width is its width in
+	// columns, 0 when unknown.
 	IsTerminal bool
 	Width      func() int
-	// Height is how many lines the terminal shows, 0 when unknown; nil is never.
+	// Height returns how many lines the terminal shows, 0 when unknown, which a
+	// nil Height means too.
 	Height func() int
 	// StderrTerminal reports whether Stderr is one.
 	StderrTerminal bool
@@ -50,34 +51,34 @@ type Env struct {
 	User     func() string
 	// Accounts knows the users and groups of this machine.
 	Accounts Accounts
-	// Now is for what is displayed, never for time-outs.
+	// Now is for display, never for timeouts.
 	Now func() time.Time
-	// DevSockets are those of a cluster that `berth dev` runs here for the user;
-	// none if there is none.
+	// DevSockets returns the sockets of a cluster that `berth dev` runs here for
+	// the user, if there is one.
 	DevSockets func() []string
 	// Dial opens a connection to a unix socket.
 	Dial func(ctx context.Context, path string) (net.Conn, error)
-	// Become starts another of Berth's programs in this one's place. It returns only
-	// if it cannot.
+	// Become replaces this process with another of Berth's programs. It returns
+	// only on failure.
 	Become func(program string, args []string) error
-	// Filter sends what a command prints to a writer through an expression of jq.
+	// Filter passes what a command prints to a writer through a jq expression.
 	Filter func(expr string, terminal bool, to io.Writer) (*Filtered, error)
 	// RequestID makes a fresh id of 16–64 characters.
 	RequestID func() string
 
-	// Interrupted is done at the first signal that ends the command; nil is never.
+	// Interrupted is done at the first signal that ends the command; nil means never.
 	Interrupted context.Context
 
-	Prog string        // what messages begin with; "" is berth
+	Prog string        // the prefix of messages; "" is berth
 	Out  *bufio.Writer // over Stdout; flushed by Main and by commands that follow
 
 	filtered *Filtered // nil when Out goes to Stdout as it is
 }
 
-// envKey is of the Env in the context of commands.
+// envKey is the key of the Env in the context of commands.
 type envKey struct{}
 
-// With has commands find e where they have nothing but their context.
+// With returns a context in which commands find e.
 func (e *Env) With(ctx context.Context) context.Context { return context.WithValue(ctx, envKey{}, e) }
 
 func envOf(ctx context.Context) *Env {
@@ -85,8 +86,8 @@ func envOf(ctx context.Context) *Env {
 	return e
 }
 
-// Filtered is what stands between a command and its output: what it prints goes in, and End
-// returns once all of it was dealt with.
+// Filtered sits between a command and its output: the command's output goes
+// in, and End returns once all of it has been processed.
 type Filtered struct {
 	In  io.WriteCloser
 	End func() error
@@ -95,8 +96,8 @@ type Filtered struct {
 // maxExpr is the longest expression, in bytes.
 const maxExpr = 64 << 10
 
-// startFilter starts the program berth-jq. Expressions that it does not understand are
-// errors before anything is printed.
+// startFilter starts the program berth-jq. Invalid expressions are errors
+// before anything is printed.
 func startFilter(expr string, terminal bool, to io.Writer) (*Filtered, error) {
 	if len(expr) > maxExpr {
 		return nil, fmt.Errorf("the expression has %d bytes, at most %d are read", len(expr), maxExpr)
@@ -146,7 +147,7 @@ func startFilter(expr string, terminal bool, to io.Writer) (*Filtered, error) {
 	return &Filtered{In: in, End: end}, nil
 }
 
-// filter sends what is printed from now on through an expression of jq.
+// filter passes what is printed from now on through a jq expression.
 func (e *Env) filter(expr string) (err error) {
 	if e.filtered, err = e.Filter(expr, e.IsTerminal, e.Stdout); err == nil {
 		e.Out.Reset(e.filtered.In)
@@ -154,8 +155,8 @@ func (e *Env) filter(expr string) (err error) {
 	return err
 }
 
-// End flushes what a command printed, for the last time, and returns what came of it all:
-// err is what the command itself says.
+// End flushes the command's output for the last time and returns the overall
+// result; err is the command's own.
 func (e *Env) End(err error) error {
 	ferr := e.Flush()
 	if f := e.filtered; f != nil {
@@ -166,7 +167,7 @@ func (e *Env) End(err error) error {
 		case jerr != nil && (err == nil || quiet):
 			return fmt.Errorf("--jq: %w", jerr)
 		case quiet:
-			return nil // the expression had enough
+			return nil // the expression stopped reading
 		case errors.Is(ferr, ErrQuiet):
 			return err
 		}
@@ -177,23 +178,22 @@ func (e *Env) End(err error) error {
 	return err
 }
 
-// Accounts looks users and groups up as os/user does, by name or by the text of
-// a number. Tests fill it in: what an account is called differs from one machine
-// to the next.
+// Accounts looks up users and groups as os/user does, by name or by the text
+// of a number. Tests fill it in: account names differ between machines.
 type Accounts struct {
 	User    func(name string) (*user.User, error)
 	UserID  func(uid string) (*user.User, error)
 	GroupID func(gid string) (*user.Group, error)
 }
 
-// SystemEnv is the Env of this process.
+// SystemEnv returns the Env of this process.
 func SystemEnv() *Env {
 	return &Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		IsTerminal: tty.Is(os.Stdout),
 		Width:      terminalWidth, Height: terminalHeight, StderrTerminal: tty.Is(os.Stderr),
 		Getenv: os.Getenv, Environ: os.Environ, Getwd: os.Getwd, Hostname: os.Hostname,
-		// The number, since $USER is whatever somebody set and names may need LDAP.
+		// The number, since users can set $USER to anything and names may need LDAP.
 		User:       func() string { return strconv.Itoa(os.Getuid()) },
 		Accounts:   SystemAccounts(),
 		Now:        time.Now,
@@ -216,7 +216,7 @@ func terminalHeight() int {
 	return h
 }
 
-// terminalWidth asks $COLUMNS, then the terminal. A width that cannot hold a
+// terminalWidth asks $COLUMNS, then the terminal. A width too small for a
 // table counts as unknown.
 func terminalWidth() int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 20 {
@@ -235,7 +235,7 @@ func newRequestID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Start makes e ready for a command; it is called once before anything is printed.
+// Start prepares e for a command; it is called once before anything is printed.
 func (e *Env) Start() {
 	e.Prog = ""
 	if e.Out == nil {
@@ -243,7 +243,7 @@ func (e *Env) Start() {
 	}
 }
 
-// Printf writes to standard output; errors stay until flush.
+// Printf writes to standard output; errors stay until Flush.
 func (e *Env) Printf(format string, args ...any) { fmt.Fprintf(e.Out, format, args...) }
 
 // Warnf writes one line to standard error.
@@ -251,11 +251,11 @@ func (e *Env) Warnf(format string, args ...any) {
 	fmt.Fprintf(e.Stderr, e.Name()+": "+format+"\n", args...)
 }
 
-// Name is what messages begin with.
+// Name returns the prefix of messages.
 func (e *Env) Name() string { return cmp.Or(e.Prog, "berth") }
 
-// Fail prints the error that ends the command; Slurm's commands say so in each
-// line.
+// Fail prints the error that ends the command; Slurm's commands prefix each
+// line with "error".
 func (e *Env) Fail(msg string) {
 	if e.Prog == "" {
 		fmt.Fprintln(e.Stderr, "berth: "+EscapeLines(msg))
@@ -269,8 +269,8 @@ func (e *Env) Fail(msg string) {
 // ErrQuiet ends a command without a message: its reader went away.
 var ErrQuiet = errors.New("standard output was closed")
 
-// Flush writes out what printf left. A reader that has gone (EPIPE) is not
-// worth a message, anything else is.
+// Flush writes buffered output. A reader that has gone (EPIPE) is not
+// worth a message, any other error is.
 func (e *Env) Flush() error {
 	err := e.Out.Flush()
 	switch {
@@ -283,14 +283,16 @@ func (e *Env) Flush() error {
 	}
 }
 
-// Sockets lists where coordinators are sought, in order: as BERTH_SOCKET has it, else
-// where a machine's daemon listens, and where none does at a cluster of `berth dev`.
+// Sockets lists where to look for coordinators, in order: BERTH_SOCKET, else
+// where a machine's daemon listens and, if none does, a cluster of `berth
+// dev`.
 func (e *Env) Sockets() []string {
 	return devnote.Sockets(e.Getenv("BERTH_SOCKET"), e.DevSockets)
 }
 
-// TypedIn reads standard input for who needs all of it before anything else happens:
-// the first signal ends it with an Interruption, though a terminal has said nothing.
+// TypedIn reads standard input for callers that need all of it before
+// anything else happens: the first signal ends it with an Interruption, even
+// if a terminal sent nothing.
 func (e *Env) TypedIn() io.Reader {
 	if e.Interrupted == nil {
 		return e.Stdin
@@ -303,7 +305,7 @@ type typedIn struct {
 	from io.Reader
 }
 
-// Read leaves a read behind that the process's end ends.
+// Read may leave a blocked read behind, which ends with the process.
 func (t *typedIn) Read(b []byte) (n int, err error) {
 	own, done := make([]byte, len(b)), make(chan struct{})
 	go func() {

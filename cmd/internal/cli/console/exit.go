@@ -41,7 +41,7 @@ func (e *ExitError) Error() string {
 // Unwrap returns the cause.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// UsageError is what was typed wrongly, and the command it was meant for.
+// UsageError is a usage mistake, and the command it was meant for.
 type UsageError struct {
 	Cmd string // "berth submit"
 	Err error
@@ -53,8 +53,7 @@ func (u *UsageError) Error() string { return u.Err.Error() }
 // Unwrap returns the cause.
 func (u *UsageError) Unwrap() error { return u.Err }
 
-// Usagef makes an error of exit code ExitUsage. The message says what is
-// allowed.
+// Usagef returns an error with exit code ExitUsage. The message says what is allowed.
 func Usagef(format string, args ...any) error {
 	return &UsageError{Err: fmt.Errorf(format, args...)}
 }
@@ -65,15 +64,14 @@ type Interruption struct{ Sig syscall.Signal }
 // Error implements error.
 func (i *Interruption) Error() string { return "interrupted" }
 
-// Interrupted reports whether an error is that a signal ended the command, of which
-// nothing has to be said.
+// Interrupted reports whether err only says that a signal ended the command,
+// which needs no message.
 func Interrupted(err error) bool {
 	_, ok := errors.AsType[*Interruption](err)
 	return ok
 }
 
-// exitCodes turns the class of an error into an exit code; what is not in it
-// is ExitFailed.
+// exitCodes maps the class of an error to an exit code; any other is ExitFailed.
 var exitCodes = map[cluster.Code]int{
 	cluster.CodeInvalid:     ExitUsage,
 	cluster.CodeNotFound:    ExitNotFound,
@@ -129,7 +127,7 @@ func EscapeLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// UnknownChange adds to an error of unknown outcome what to do.
+// UnknownChange adds advice to an error of unknown outcome.
 func UnknownChange(err error, advice string) error {
 	ce, ok := err.(*cluster.Error)
 	if !ok || ce.Code != cluster.CodeUnknown {

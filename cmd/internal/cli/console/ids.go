@@ -10,10 +10,10 @@ import (
 
 // How many jobs one command may name.
 const (
-	// MaxIDs is what the server allows in one request, and how long a range may
-	// be: a mistyped one is stopped before it does harm.
+	// MaxIDs is what the server allows in one request, and the longest range: a
+	// mistyped one is stopped before it does harm.
 	MaxIDs = 1000
-	// MaxNamed is for commands that ask several times, as for what xargs passes on.
+	// MaxNamed is for commands that send several requests, as for xargs.
 	MaxNamed = 100_000
 )
 
@@ -70,7 +70,7 @@ func parseRange(s string) (lo, hi uint64, err error) {
 // maxID keeps arithmetic on ranges far from overflow.
 const maxID = 1 << 62
 
-// ParseID reads one id of a job, 1 to 2^62.
+// ParseID reads one job id, 1 to 2^62.
 func ParseID(s string) (uint64, error) {
 	id, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || id == 0 || id > maxID || strconv.FormatUint(id, 10) != s {
@@ -79,10 +79,10 @@ func ParseID(s string) (uint64, error) {
 	return id, nil
 }
 
-// ShortQuote quotes what was typed on one short line.
+// ShortQuote quotes typed text on one short line.
 func ShortQuote(s string) string { return escape.Quote(s) }
 
-// IDRanges writes ids as cancel reads them: 3-5,9.
+// IDRanges formats ids as cancel reads them: 3-5,9.
 func IDRanges(ids []uint64) string {
 	out := ""
 	for i := 0; i < len(ids); {
@@ -102,7 +102,7 @@ func IDRanges(ids []uint64) string {
 	return out
 }
 
-// IDList prints ids with commas between.
+// IDList formats ids separated by commas.
 func IDList(ids []uint64) string {
 	var out []string
 	for _, id := range ids {

@@ -6,8 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/jsonout"
 )
 
-// FormatJSONLines is one JSON object a line, for what is read while it is
-// written.
+// FormatJSONLines is one JSON object per line, for output that is read
+// while it is written.
 const FormatJSONLines Format = "jsonl"
 
 // PrintJSONLine writes v as one line, with the escapes of -o json.
@@ -20,8 +20,9 @@ func PrintJSONLine(e *Env, v any) error {
 	return nil
 }
 
-// JSONList writes a list of any length as -o json does, element by element. With a
-// Member it is the last member, of that name, of an object whose others are Of's.
+// JSONList writes a list of any length as -o json does, element by element.
+// With a Member it is the last member, of that name, of an object whose
+// others are Of's.
 type JSONList struct {
 	Of     any
 	Member string
@@ -34,8 +35,8 @@ type JSONList struct {
 // listChunk is how much of a list is written at once, in bytes.
 const listChunk = 64 << 10
 
-// Add writes one element. What its fields with the tag keep:"" lead to is not changed until
-// the list is closed.
+// Add writes one element. What its fields tagged keep:"" point to must not
+// change until the list is closed.
 func (l *JSONList) Add(e *Env, v any) error {
 	if l.enc == nil {
 		l.enc, l.text = jsonout.NewEncoder(l.depth()), make([]byte, 0, listChunk+listChunk/4)
@@ -61,10 +62,10 @@ func (l *JSONList) Add(e *Env, v any) error {
 	return nil
 }
 
-// newline is a line's end and the indent of the next one, up to that of an element.
+// newline is a line end and the indentation of an element.
 const newline = "\n    "
 
-// depth is how many levels an element stands within.
+// depth returns the nesting depth of an element.
 func (l *JSONList) depth() int {
 	if l.Member == "" {
 		return 1
@@ -72,7 +73,7 @@ func (l *JSONList) depth() int {
 	return 2
 }
 
-// open writes what stands before the list.
+// open writes what precedes the list.
 func (l *JSONList) open() error {
 	if l.Member == "" {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Format is what -o takes.
+// Format is a value of -o.
 type Format string
 
 const (
@@ -20,7 +20,7 @@ const (
 	FormatJSON Format = "json"
 	// FormatYAML is YAML.
 	FormatYAML Format = "yaml"
-	// FormatName is ids or names alone, a line each.
+	// FormatName is ids or names alone, one per line.
 	FormatName Format = "name"
 )
 
@@ -41,7 +41,7 @@ func AddFormat(cmd *cobra.Command, p *string, known ...Format) {
 	}
 }
 
-// Formatted is cmd with -o, of which run is given the format.
+// Formatted returns cmd with -o, whose value run receives.
 func Formatted(cmd *cobra.Command, run func(ctx context.Context, f Format, args []string) error, known ...Format) *cobra.Command {
 	var output string
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), Format(output), args) }
@@ -49,14 +49,14 @@ func Formatted(cmd *cobra.Command, run func(ctx context.Context, f Format, args 
 	return cmd
 }
 
-// AddFilter registers --jq where one of the formats that the flag named takes is JSON.
+// AddFilter registers --jq if one of the formats that the named flag takes is JSON.
 func AddFilter(cmd *cobra.Command, p *string, flag string, known ...Format) {
 	if !slices.Contains(known, FormatJSON) {
 		return
 	}
 	var expr string
 	cmd.Flags().StringVar(&expr, "jq", "", "filter the JSON with this jq `EXPRESSION` and print strings raw")
-	_ = cmd.RegisterFlagCompletionFunc("jq", cobra.NoFileCompletions) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("jq", cobra.NoFileCompletions) // the flag exists
 	check := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("jq") {
@@ -85,7 +85,7 @@ func formatError(got string, known []Format) error {
 	return Usagef("-o %s: want one of %s%s", ShortQuote(got), Joined(known), DidYouMean(got, names))
 }
 
-// PrintList prints views as JSON or YAML; false when f is neither.
+// PrintList prints views as JSON or YAML; it reports false when f is neither.
 func PrintList(e *Env, f Format, v any) (bool, error) {
 	switch f {
 	case FormatJSON:
@@ -97,7 +97,7 @@ func PrintList(e *Env, f Format, v any) (bool, error) {
 	}
 }
 
-// PrintRows is PrintList that prints the names of rows as well, one a line.
+// PrintRows is PrintList that also prints the names of rows, one per line.
 func PrintRows[T any](e *Env, f Format, rows []T, name func(T) string) (bool, error) {
 	if f != FormatName {
 		return PrintList(e, f, rows)
@@ -108,8 +108,7 @@ func PrintRows[T any](e *Env, f Format, rows []T, name func(T) string) (bool, er
 	return true, nil
 }
 
-// KeyValues prints "key  value" lines, keys of one width; empty values are
-// left out.
+// KeyValues prints "key  value" lines with aligned values; empty values are left out.
 func KeyValues(e *Env, indent string, kv ...string) {
 	width := 0
 	for i := 0; i+1 < len(kv); i += 2 {

@@ -9,22 +9,23 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Shape is which columns of a table are printed, and by which its rows are sorted, as -o
-// cols=… and --sort say.
+// Shape is which columns of a table are printed and which its rows are sorted
+// by, as given by -o cols=… and --sort.
 type Shape struct {
-	// Narrow says that the wide table has other rows, so that columns are those of the
-	// plain one.
+	// Narrow says that the wide table has other rows, so that the columns are
+	// those of the plain one.
 	Narrow bool
 
 	cols []string
 	sort string
 }
 
-// colsPrefix begins a format that is a choice of columns.
+// colsPrefix is the prefix of a format that selects columns.
 const colsPrefix = "cols="
 
-// AddShape registers -o as AddFormat does, with a choice of columns beside the formats,
-// and --sort. The columns are those of the widest table of the command with a row for each.
+// AddShape registers -o as AddFormat does, with a choice of columns as well
+// as the formats, and --sort. The columns are those of the command's widest
+// table with one row per item.
 func AddShape(cmd *cobra.Command, p *string, s *Shape, known ...Format) {
 	AddFormat(cmd, p, known...)
 	cmd.Flags().Lookup("output").Usage += ", or cols=A,B: these columns"
@@ -51,7 +52,7 @@ func (s *Shape) Shows(head string) bool {
 	return len(s.cols) == 0 || slices.ContainsFunc(s.cols, same) || same(s.sort)
 }
 
-// Print prints a table in its shape.
+// Print prints a table in this shape.
 func (s *Shape) Print(e *Env, t *Table) error {
 	if name, last := strings.CutPrefix(s.sort, "-"); s.sort != "" {
 		i, err := t.column("--sort", name)
@@ -74,7 +75,7 @@ func (s *Shape) Print(e *Env, t *Table) error {
 				return err
 			}
 			from, chosen.Cols = append(from, i), append(chosen.Cols, t.Cols[i])
-			chosen.Cols[len(chosen.Cols)-1].Drop = 0 // what was asked for stays
+			chosen.Cols[len(chosen.Cols)-1].Drop = 0 // requested columns stay
 		}
 		for _, r := range t.Rows {
 			row := make([]string, len(from))
@@ -89,7 +90,7 @@ func (s *Shape) Print(e *Env, t *Table) error {
 	return nil
 }
 
-// column finds a column by its head, in any case; what stands in brackets may be left out.
+// column finds a column by its head, in any case; a part in brackets may be left out.
 func (t *Table) column(flag, name string) (int, error) {
 	var heads []string
 	for i, c := range t.Cols {
@@ -102,8 +103,8 @@ func (t *Table) column(flag, name string) (int, error) {
 	return 0, Usagef("%s: no column %s; want some of %s%s", flag, ShortQuote(name), strings.Join(heads, ", "), DidYouMean(strings.ToUpper(name), heads))
 }
 
-// compareCells compares amounts as amounts, ids and names with numbers in them by those
-// numbers, and puts what is not known last.
+// compareCells compares amounts as amounts, and ids and names with numbers in
+// them by those numbers, and sorts unknown values last.
 func compareCells(a, b string) int {
 	if unknown := cmp.Compare(orderOfUnknown(a), orderOfUnknown(b)); unknown != 0 {
 		return unknown
@@ -138,7 +139,7 @@ func orderOfUnknown(s string) int {
 	return 0
 }
 
-// digits is how many digits s begins with.
+// digits returns how many digits s begins with.
 func digits(s string) int {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
@@ -148,11 +149,11 @@ func digits(s string) int {
 	return len(s)
 }
 
-// unitFactors are of what tables have behind a number.
+// unitFactors are those of the units that follow numbers in tables.
 var unitFactors = map[string]float64{"": 1, "%": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
-// amount reads a number with a unit, or a time as 1-02:03:04 or 0:58. Of two, as in
-// "12.0/78.0G", the first counts.
+// amount reads a number with a unit, or a time such as 1-02:03:04 or 0:58. Of
+// two, as in "12.0/78.0G", the first counts.
 func amount(s string) (float64, bool) {
 	first, _, _ := strings.Cut(s, "/")
 	if strings.Contains(first, ":") {

@@ -14,8 +14,8 @@ func DidYouMean(typed string, known []string) string {
 }
 
 // nearest returns the name that typed most likely stands for, or "": one that
-// begins with it, or differs in at most a third of its letters, rounded up. Slurm's names
-// for the same thing count as near.
+// begins with it, or differs in at most a third of its letters, rounded up.
+// Slurm's names for the same thing also count as near.
 func nearest(typed string, known []string) string {
 	typed = strings.ToLower(typed)
 	if len(typed) > 40 || typed == "" {
@@ -43,14 +43,14 @@ func nearest(typed string, known []string) string {
 		case d < least:
 			best, least = k, d
 		case d == least && d > 0 && len(typed) < 5:
-			best = "" // either of two: fp12 is as near to fp16 as to fp32
+			best = "" // ambiguous: fp12 is as near to fp16 as to fp32
 		}
 	}
 	return best
 }
 
-// distance counts the insertions, removals, changes and swaps of neighbours
-// that turn a into b (optimal string alignment).
+// distance counts the insertions, deletions, substitutions and swaps of
+// neighbours that turn a into b (optimal string alignment).
 func distance(a, b string) int {
 	prev2, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range prev {

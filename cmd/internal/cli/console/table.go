@@ -13,26 +13,26 @@ import (
 type Column struct {
 	Head  string
 	Right bool // numbers
-	// Shrink marks the column that gives way when the terminal is narrow.
+	// Shrink marks the column that is shortened when the terminal is narrow.
 	Shrink bool
-	// Drop says that a terminal which is narrower still does without the column: the
-	// one with the highest number goes first, those with 0 never.
+	// Drop says that an even narrower terminal omits the column: the one with the
+	// highest number goes first, those with 0 never.
 	Drop int
-	// Paint colours a cell on terminals that show colours; nil is none.
+	// Paint colours a cell on terminals that show colours; nil means none.
 	Paint func(cell string) Colour
 }
 
 // Colour is one of a terminal's own 16, by its SGR number in ECMA-48; 0 is none.
 type Colour int
 
-// Red is for what failed, Green for what runs, Yellow for what waits or takes no jobs.
+// Red is for failures, Green for what runs, Yellow for what waits or takes no jobs.
 const (
 	Red    Colour = 31
 	Green  Colour = 32
 	Yellow Colour = 33
 )
 
-// StateColour is that of a job's state code.
+// StateColour returns the colour of a job's state code.
 func StateColour(code string) Colour {
 	switch code {
 	case "R", "CG", "CF":
@@ -45,7 +45,7 @@ func StateColour(code string) Colour {
 	return 0
 }
 
-// HealthColour is that of a card or node: what is ok or ready, and what is not.
+// HealthColour returns the colour of the state of a GPU or node.
 func HealthColour(state string) Colour {
 	switch state {
 	case "ok", "ready":
@@ -58,8 +58,8 @@ func HealthColour(state string) Colour {
 	return Yellow
 }
 
-// Colours reports whether standard output shows colours: a terminal that can, of a user
-// who has not set NO_COLOR (no-color.org).
+// Colours reports whether standard output shows colours: it is a capable
+// terminal, and the user has not set NO_COLOR (no-color.org).
 func (e *Env) Colours() bool {
 	term := e.Getenv("TERM")
 	return e.IsTerminal && term != "" && term != "dumb" && e.Getenv("NO_COLOR") == ""
@@ -73,7 +73,7 @@ type Table struct {
 	NoHead bool
 }
 
-// Add appends a row; it has as many cells as there are columns.
+// Add appends a row, which has as many cells as there are columns.
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
 // minShrunk is the width below which a column is not squeezed.
@@ -117,8 +117,8 @@ func (t *Table) Print(e *Env) {
 	}
 }
 
-// drop takes out the column that matters least, and its width; it reports whether there
-// was one that may go.
+// drop removes the least important column and its width; it reports whether
+// there was one to remove.
 func (t *Table) drop(widths *[]int) bool {
 	least := -1
 	for i, c := range t.Cols {
@@ -137,8 +137,8 @@ func (t *Table) drop(widths *[]int) bool {
 	return true
 }
 
-// squeeze takes from the shrinking columns what the terminal lacks; it reports whether
-// that is not enough.
+// squeeze shortens the shrinking columns by what the terminal lacks; it
+// reports whether that is not enough.
 func (t *Table) squeeze(widths []int, limit int) bool {
 	if limit == 0 {
 		return false
@@ -162,7 +162,7 @@ func (t *Table) squeeze(widths []int, limit int) bool {
 	return false
 }
 
-// line is a row in the colours of cols, nil for none.
+// line formats a row in the colours of cols, nil for none.
 func (t *Table) line(r []string, widths []int, cols []Column) string {
 	var b strings.Builder
 	for i, cell := range r {
@@ -185,7 +185,7 @@ func (t *Table) line(r []string, widths []int, cols []Column) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// Cut shortens s to width columns, ending in "…"; 0 is no limit.
+// Cut shortens s to width columns, ending in "…"; 0 means no limit.
 func Cut(s string, width int) string {
 	if width <= 0 || TextWidth(s) <= width {
 		return s
@@ -200,7 +200,7 @@ func Cut(s string, width int) string {
 	return s
 }
 
-// TextWidth is how many columns a terminal takes for s.
+// TextWidth returns how many columns a terminal needs for s.
 func TextWidth(s string) int {
 	w := 0
 	for _, r := range s {
@@ -209,8 +209,8 @@ func TextWidth(s string) int {
 	return w
 }
 
-// runeWidth is how many columns a terminal takes for r: 0 for what combines, 2
-// for the East Asian wide blocks and emoji, 1 for all else.
+// runeWidth returns how many columns a terminal needs for r: 0 for combining
+// characters, 2 for the East Asian wide blocks and emoji, 1 for all others.
 func runeWidth(r rune) int {
 	switch {
 	case r < 0x300:
@@ -225,5 +225,5 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// Escape makes what could steer a terminal visible; see escape.Text.
+// Escape makes characters that could steer a terminal visible; see escape.Text.
 func Escape(s string) string { return escape.Text(s) }

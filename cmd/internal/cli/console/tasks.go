@@ -13,7 +13,7 @@ type TaskRef struct {
 	Tasks string
 }
 
-// String is the tasks as they are typed: 1234_7 or 1234_[3-9].
+// String returns the tasks as they are typed: 1234_7 or 1234_[3-9].
 func (r TaskRef) String() string {
 	id := IDRanges([]uint64{r.Array})
 	if strings.ContainsAny(r.Tasks, "-,:") {
@@ -22,7 +22,7 @@ func (r TaskRef) String() string {
 	return id + "_" + r.Tasks
 }
 
-// JobOrTasks is a job, or tasks of an array, as they are typed.
+// JobOrTasks formats a job, or tasks of an array, as they are typed.
 func JobOrTasks(id uint64, tasks string) string {
 	if tasks == "" {
 		return strconv.FormatUint(id, 10)
@@ -46,18 +46,19 @@ func ParseTask(arg string) (id uint64, task *uint32, err error) {
 }
 
 // ParseJobs reads job ids as ParseIDs does, and tasks of arrays: 1234_7,
-// 1234_[3-9], 1234_[1-9:2]. The id of an array alone is all of it.
+// 1234_[3-9], 1234_[1-9:2]. The id of an array alone means the whole
+// array.
 func ParseJobs(args []string) (ids []uint64, tasks []TaskRef, err error) {
 	return parseJobs(args, MaxIDs)
 }
 
-// ParseManyJobs is ParseJobs for a command that asks for them in Batches.
+// ParseManyJobs is ParseJobs for a command that sends them in Batches.
 func ParseManyJobs(args []string) (ids []uint64, tasks []TaskRef, err error) {
 	return parseJobs(args, MaxNamed)
 }
 
-// Batches calls do with no more jobs and tasks at once than a coordinator takes
-// in one request, until it fails: first with the jobs, then with the tasks.
+// Batches calls do with no more jobs and tasks than a coordinator takes in
+// one request, until it fails: first with the jobs, then with the tasks.
 func Batches(ids []uint64, tasks []TaskRef, do func([]uint64, []TaskRef) error) error {
 	for len(ids)+len(tasks) > 0 {
 		i := min(len(ids), MaxIDs)
@@ -105,7 +106,7 @@ func parseJobs(args []string, most int) (ids []uint64, tasks []TaskRef, err erro
 	return ids, tasks, nil
 }
 
-// SplitOutside splits at commas that stand in no brackets.
+// SplitOutside splits at commas outside brackets.
 func SplitOutside(s string) []string {
 	var out []string
 	depth, from := 0, 0

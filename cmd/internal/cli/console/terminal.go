@@ -12,9 +12,10 @@ import (
 	"syscall"
 )
 
-// Page sends what a command prints from now on through the user's pager: that of
-// BERTH_PAGER, else of PAGER, where standard output is a terminal and one of them is set
-// and is not cat. The function that it returns waits until the user has left the pager.
+// Page sends what a command prints from now on through the user's pager, from
+// BERTH_PAGER or else PAGER, if standard output is a terminal and the pager
+// is set and is not cat. The returned function waits until the user leaves
+// the pager.
 func Page(e *Env) (done func()) {
 	command := cmp.Or(e.Getenv("BERTH_PAGER"), e.Getenv("PAGER"))
 	if !e.IsTerminal || strings.TrimSpace(command) == "" || strings.TrimSpace(command) == "cat" {
@@ -24,15 +25,14 @@ func Page(e *Env) (done func()) {
 	before := e.Out
 	e.Out = bufio.NewWriter(p)
 	return func() {
-		// Whoever has left a pager wants to see no more.
+		// A user who has left the pager wants to see no more.
 		_ = e.Out.Flush()
 		p.wait()
 		e.Out = before
 	}
 }
 
-// pager is started by the first thing that is written to it; a command that says
-// nothing shows none.
+// pager is started by the first write to it; a command without output starts none.
 type pager struct {
 	e       *Env
 	command string
@@ -60,7 +60,7 @@ func (p *pager) start() error {
 	p.cmd.Stdout, p.cmd.Stderr = p.e.Stdout, p.e.Stderr
 	p.cmd.Env = p.e.Environ()
 	if !slices.ContainsFunc(p.cmd.Env, func(v string) bool { return strings.HasPrefix(v, "LESS=") }) {
-		p.cmd.Env = append(p.cmd.Env, "LESS=FRX") // ends by itself when all fits the screen
+		p.cmd.Env = append(p.cmd.Env, "LESS=FRX") // quit by itself if all fits the screen
 	}
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *pager) wait() {
 	}
 	_ = p.in.Close()
 	if p.cmd != nil && p.cmd.Process != nil {
-		_ = p.cmd.Wait() // how a pager ends says nothing of the command
+		_ = p.cmd.Wait() // the pager's exit status says nothing about the command
 	}
 }
 
@@ -85,9 +85,9 @@ type nopCloser struct{ io.Writer }
 // Close implements io.Closer.
 func (nopCloser) Close() error { return nil }
 
-// Progress is one line on standard error that says how something stands while a command
-// waits, and goes away when the wait is over. Off a terminal, and for Slurm's
-// commands, it is nowhere.
+// Progress is one status line on standard error that is shown while a command
+// waits and removed afterwards. It is never shown off a terminal or for
+// Slurm's commands.
 type Progress struct {
 	e    *Env
 	last string
@@ -96,10 +96,10 @@ type Progress struct {
 // NewProgress returns a line that is not shown yet.
 func NewProgress(e *Env) *Progress { return &Progress{e: e} }
 
-// Shown reports whether somebody sees the line.
+// Shown reports whether the line is visible.
 func (p *Progress) Shown() bool { return p.e.StderrTerminal && p.e.Prog == "" }
 
-// Say shows text in the place of what was there, cut to the width of the terminal.
+// Say replaces the line with text, cut to the width of the terminal.
 func (p *Progress) Say(text string) {
 	text = Escape(text)
 	if !p.Shown() || text == p.last {
@@ -110,7 +110,7 @@ func (p *Progress) Say(text string) {
 	fmt.Fprintf(p.e.Stderr, "\r\x1b[K%s", Cut(text, width-1))
 }
 
-// Clear takes the line away, before something else is written.
+// Clear removes the line, before anything else is written.
 func (p *Progress) Clear() {
 	if p.last != "" {
 		p.last = ""

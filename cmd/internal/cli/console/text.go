@@ -14,8 +14,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// StateCode is the two-letter code of a state's long name; a state that this
-// client does not know stays as it came.
+// StateCode returns the two-letter code of a state's long name; a state
+// unknown to this client is returned unchanged.
 func StateCode(name string) string {
 	s, err := cluster.ParseJobState(name)
 	if err != nil {
@@ -36,8 +36,8 @@ func Waiting(state string) bool {
 	return err == nil && s.Waiting()
 }
 
-// Elapsed is how long a job has run, as squeue shows it: 5:03, 1:02:03,
-// 2-03:04:05.
+// Elapsed returns how long a job has run, as squeue shows it: 5:03,
+// 1:02:03, 2-03:04:05.
 func Elapsed(e *Env, j *apiv1.Job) string {
 	if j.GetStarted() == nil || Waiting(j.GetState()) {
 		return "0:00"
@@ -49,7 +49,7 @@ func Elapsed(e *Env, j *apiv1.Job) string {
 	return Clock(end.Sub(j.GetStarted().AsTime()))
 }
 
-// Clock prints a duration as Slurm does: 1-02:03:04, 2:03:04, 3:04.
+// Clock formats a duration as Slurm does: 1-02:03:04, 2:03:04, 3:04.
 func Clock(d time.Duration) string {
 	s := int64(max(0, d) / time.Second)
 	switch {
@@ -62,7 +62,7 @@ func Clock(d time.Duration) string {
 	}
 }
 
-// CardsOf lists a job's cards, or says that it runs on cores in their place.
+// CardsOf lists a job's GPUs, or says that it runs on cores instead.
 func CardsOf(j *apiv1.Job) string {
 	if OnCores(j) {
 		return cluster.CPUType
@@ -70,7 +70,7 @@ func CardsOf(j *apiv1.Job) string {
 	return GpuNames(j.GetGpus())
 }
 
-// GpuNames lists cards as type:index, grouped by type: A100-SXM4-80GB:0,1.
+// GpuNames lists GPUs as type:index, grouped by type: A100-SXM4-80GB:0,1.
 func GpuNames(gpus []*apiv1.GPUShare) string {
 	var b strings.Builder
 	last := ""
@@ -93,8 +93,9 @@ func GpuNames(gpus []*apiv1.GPUShare) string {
 	return OrDash(b.String())
 }
 
-// ShareText says how much of each card a job holds: "12.0 GiB, 30%", "4.0 GiB, 30%,
-// cut from 12.0 GiB" where its share was cut to what it uses, or "whole GPU".
+// ShareText says how much of each GPU a job holds: "12.0 GiB, 30%", "4.0 GiB,
+// 30%, cut from 12.0 GiB" if its share was cut to what it uses, or "whole
+// GPU".
 func ShareText(gpus []*apiv1.GPUShare) string {
 	if len(gpus) == 0 {
 		return "-"
@@ -110,15 +111,15 @@ func ShareText(gpus []*apiv1.GPUShare) string {
 	return text
 }
 
-// PercentOf prints part of whole in per cent.
+// PercentOf formats thousandths as per cent.
 func PercentOf(milli int64) string { return strconv.FormatInt((milli+5)/10, 10) + "%" }
 
-// OrDash is s, or "-" when there is nothing.
+// OrDash returns s, or "-" if it is empty.
 func OrDash(s string) string {
 	return cmp.Or(s, "-")
 }
 
-// NodesOf are all nodes of a job as a host list, "" for none.
+// NodesOf returns all nodes of a job as a host list, "" for none.
 func NodesOf(j *apiv1.Job) string {
 	if list := j.GetNodeList(); list != "" {
 		return list
@@ -126,13 +127,13 @@ func NodesOf(j *apiv1.Job) string {
 	return j.GetNode()
 }
 
-// Pulling reports whether the node of a job is fetching its image.
+// Pulling reports whether a job's node is fetching its image.
 func Pulling(j *apiv1.Job) bool {
 	return j.GetState() == cluster.JobStarting.String() && j.GetReason() == string(cluster.ReasonPulling)
 }
 
-// Where is the node, or for a job without one the reason in brackets; both while its node
-// fetches its image.
+// Where returns the node, or the reason in brackets for a job without one;
+// both while its node fetches its image.
 func Where(j *apiv1.Job) string {
 	switch {
 	case Pulling(j):
@@ -146,12 +147,12 @@ func Where(j *apiv1.Job) string {
 	}
 }
 
-// OrNone is s, or "none" when there is nothing.
+// OrNone returns s, or "none" if it is empty.
 func OrNone(s string) string {
 	return cmp.Or(s, "None")
 }
 
-// When shows an instant in the local time zone, "" for none.
+// When formats an instant in the local time zone, "" for none.
 func When(e *Env, t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
@@ -159,7 +160,7 @@ func When(e *Env, t *timestamppb.Timestamp) string {
 	return t.AsTime().In(e.Now().Location()).Format("2006-01-02 15:04:05")
 }
 
-// ReasonText is "Code: detail", "" for none.
+// ReasonText returns "Code: detail", "" for none.
 func ReasonText(code, detail string) string {
 	if code == "" || code == string(cluster.ReasonNone) {
 		return detail
@@ -167,12 +168,12 @@ func ReasonText(code, detail string) string {
 	return cluster.Reason{Code: cluster.ReasonCode(code), Detail: detail}.String()
 }
 
-// Cores prints thousandths of a core as a decimal without needless zeros.
+// Cores formats thousandths of a core as a decimal without trailing zeros.
 func Cores(milli int64) string {
 	return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64)
 }
 
-// CoresText is thousandths of a core in words, such as 1 core or 2.5 cores.
+// CoresText formats thousandths of a core in words, such as 1 core or 2.5 cores.
 func CoresText(milli int64) string {
 	if milli == 1000 {
 		return "1 core"
@@ -180,7 +181,7 @@ func CoresText(milli int64) string {
 	return Cores(milli) + " cores"
 }
 
-// MemOrDash prints MiB as people do, or "-" for none.
+// MemOrDash formats MiB for people, or "-" for none.
 func MemOrDash(mib int64) string {
 	if mib <= 0 {
 		return "-"
@@ -188,7 +189,7 @@ func MemOrDash(mib int64) string {
 	return units.HumanMiB(mib)
 }
 
-// SecondsText prints seconds as people read them.
+// SecondsText formats seconds for people.
 func SecondsText(s float64) string {
 	if s <= 0 {
 		return "-"
@@ -196,8 +197,8 @@ func SecondsText(s float64) string {
 	return units.HumanDuration(time.Duration(s * float64(time.Second)))
 }
 
-// TimeText prints the run time that is predicted, and where that is known apart from the
-// rest what nine in ten runs take at most.
+// TimeText formats the predicted run time and, where it is known separately,
+// what nine in ten runs take at most.
 func TimeText(p *apiv1.Prediction) string {
 	s, sure := p.GetSeconds(), p.GetTimeConfidence()
 	if s <= 0 || sure <= 0 {
@@ -206,7 +207,7 @@ func TimeText(p *apiv1.Prediction) string {
 	return SecondsText(s) + " (90%: " + SecondsText(s*(3-1.5*min(1, sure))) + ")"
 }
 
-// Plural prints n with the word, in the plural unless n is 1.
+// Plural formats n with the word, in the plural unless n is 1.
 func Plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -214,7 +215,7 @@ func Plural(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// Joined prints the elements with commas between.
+// Joined joins the elements with commas.
 func Joined[T ~string](in []T) string {
 	var b strings.Builder
 	for i, s := range in {
@@ -226,13 +227,13 @@ func Joined[T ~string](in []T) string {
 	return b.String()
 }
 
-// OnCores tells of a job that asked for GPUs that it was placed without.
+// OnCores reports whether a job that requested GPUs was placed without them.
 func OnCores(j *apiv1.Job) bool {
 	return j.GetGpusWanted() > 0 && j.GetNode() != "" && len(j.GetGpus()) == 0 && !Waiting(j.GetState()) &&
 		(j.GetSpec() == nil || j.GetSpec().GetOrCpu())
 }
 
-// BytesText rounds up to whole MiB, so that little does not look like nothing.
+// BytesText rounds up to whole MiB, so that a small size does not look like none.
 func BytesText(b int64) string {
 	if b == 0 {
 		return "0"
@@ -240,7 +241,7 @@ func BytesText(b int64) string {
 	return units.HumanMiB((b + 1<<20 - 1) >> 20)
 }
 
-// Items are what a list names, separated by commas.
+// Items returns the comma-separated elements of a list.
 func Items(list string) []string {
 	var out []string
 	for item := range strings.SplitSeq(list, ",") {

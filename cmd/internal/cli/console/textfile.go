@@ -25,7 +25,7 @@ func OpenRegular(name string) (*os.File, error) {
 	return f, nil
 }
 
-// ReadBounded reads a regular file up to one byte more than most.
+// ReadBounded reads at most one byte more than most from a regular file.
 func ReadBounded(name string, most int64) ([]byte, error) {
 	f, err := OpenRegular(name)
 	if err != nil {

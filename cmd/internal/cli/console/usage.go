@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FlagError names the nearest flag for one that does not exist. pflag's errors
-// carry what was typed.
+// FlagError suggests the nearest flag for one that does not exist. pflag's
+// errors carry what was typed.
 func FlagError(cmd *cobra.Command, err error) error {
-	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // the flag is of a command that does not exist
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // the flag belongs to a command that does not exist
 		return UnknownCommand(cmd, cmd.Flags().Arg(0))
 	}
 	var none *pflag.NotExistError
@@ -42,7 +42,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return &UsageError{Cmd: cmd.CommandPath(), Err: fmt.Errorf("unknown flag --%s%s", typed, hint)}
 }
 
-// UnknownCommand is the error of a word that is no command of group.
+// UnknownCommand returns the error for a word that is not a command of group.
 func UnknownCommand(group *cobra.Command, typed string) error {
 	of := ""
 	if group.HasParent() {
@@ -51,7 +51,7 @@ func UnknownCommand(group *cobra.Command, typed string) error {
 	return &UsageError{Cmd: group.CommandPath(), Err: fmt.Errorf("unknown command %q%s%s", typed, of, cmp.Or(DidYouMean(typed, Verbs(group)), DidYouMean(typed, hidden(group))))}
 }
 
-// hidden lists the names of the other commands, which are Slurm's.
+// hidden lists the names of the hidden commands, which are Slurm's.
 func hidden(cmd *cobra.Command) []string {
 	var out []string
 	for _, c := range cmd.Commands() {

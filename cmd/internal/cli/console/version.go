@@ -14,7 +14,7 @@ type versionView struct {
 	Platform string `json:"platform"`
 }
 
-// Version says which release this program is, and what the Go tool wrote into it.
+// Version returns this program's release, and what the Go tool recorded in it.
 func Version() versionView {
 	b := build.Info()
 	return versionView{Version: b.Version, Revision: b.Revision, Modified: b.Modified, Go: b.Go, Platform: runtime.GOOS + "/" + runtime.GOARCH}
