@@ -1,2 +1,2 @@
-// Package enter has the commands that reach into a job: exec, shell and logs.
+// Package enter implements the commands that reach into a job: exec, shell and logs.
 package enter

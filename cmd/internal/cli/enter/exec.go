@@ -14,7 +14,7 @@ import (
 
 type execOptions struct {
 	terminal, noInput bool
-	// node is which one of a job on several, "" is the first.
+	// node selects a node of a job on several; "" is the first.
 	node string
 }
 
@@ -48,15 +48,14 @@ func NewExecCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.SetInterspersed(false) // what follows the job is the command's
+	fs.SetInterspersed(false) // what follows the job belongs to the command
 	fs.BoolVarP(&o.terminal, "tty", "t", false, "give the command a terminal")
 	fs.StringVar(&o.node, "node", "", "node to use if the job has several; by default the first")
 	fs.BoolVarP(&o.noInput, "no-input", "n", false, "do not read standard input, for use in loops that read it themselves")
 	return cmd
 }
 
-// commandOf is what follows the job; "--" before it is for people who are used
-// to it.
+// commandOf returns what follows the job; a "--" before it is accepted out of habit.
 func commandOf(args []string) []string {
 	args = args[1:]
 	if len(args) > 0 && args[0] == "--" {

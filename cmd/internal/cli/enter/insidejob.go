@@ -21,9 +21,9 @@ import (
 
 const (
 	// patienceSignals is how many signals a user sends to a command that does
-	// not end before the program ends without it.
+	// not end before this program ends without it.
 	patienceSignals = 3
-	// comeBack is how long a broken connection to a kept command is tried again.
+	// comeBack is how long a broken connection to a kept command is retried.
 	comeBack = 10 * time.Minute
 )
 
@@ -32,20 +32,20 @@ type InsideJob struct {
 	Open    *apiv1.AttachOpen
 	NoInput bool
 	// Keep is how long the node keeps the command when the connection breaks; 0
-	// ends it. Only with it a user may leave it by a key.
+	// ends it. A user may only leave it by a key if it is kept.
 	Keep time.Duration
 
 	e    *console.Env
 	s    *client.Session
-	ctx  context.Context // of the stream; ends with run
+	ctx  context.Context // the stream's; ends with run
 	stop context.CancelCauseFunc
 }
 
-// ErrLeft says that the user left a command that goes on.
+// ErrLeft reports that the user left a command that continues.
 var ErrLeft = errors.New("the user left")
 
-// runInJob runs what in.Open says and ends as that does: an *ExitError has the
-// command's code.
+// runInJob runs what in.Open says and ends as that does: an *ExitError has
+// the command's code.
 func runInJob(ctx context.Context, e *console.Env, c *client.Client, in *InsideJob) error {
 	ended, err := in.Run(ctx, e, c)
 	switch {
@@ -63,11 +63,11 @@ func runInJob(ctx context.Context, e *console.Env, c *client.Client, in *InsideJ
 	return nil
 }
 
-// Run runs the command at this terminal, or at these files, and returns how it
-// ended; ErrLeft when it did not and the user left it.
+// Run runs the command at this terminal, or with these files, and returns how
+// it ended; ErrLeft if it did not and the user left it.
 func (in *InsideJob) Run(ctx context.Context, e *console.Env, c *client.Client) (*apiv1.AttachEnded, error) {
 	in.e = e
-	// An interrupt is the command's once there is one.
+	// An interrupt goes to the command once there is one.
 	sctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	in.ctx, in.stop = sctx, stop
@@ -105,7 +105,7 @@ func (in *InsideJob) Run(ctx context.Context, e *console.Env, c *client.Client) 
 	return ended, nil
 }
 
-// line prints what is for people while the terminal passes on every key.
+// line prints a message while the terminal is in raw mode.
 func (in *InsideJob) line(format string, args ...any) {
 	end := ""
 	if in.terminal() {
@@ -138,7 +138,7 @@ func (in *InsideJob) explain(err error) error {
 
 func (in *InsideJob) terminal() bool { return in.Open.GetExec().GetTerminal() }
 
-// raw has the user's terminal pass on every key; the function undoes it.
+// raw puts the user's terminal into raw mode; restore undoes it.
 func (in *InsideJob) raw() (restore func(), err error) {
 	f, is := in.e.StdinTerminal()
 	if !in.terminal() || !is || in.NoInput {
@@ -150,7 +150,7 @@ func (in *InsideJob) raw() (restore func(), err error) {
 	return restore, nil
 }
 
-// window is the size of the user's terminal; nil when there is none.
+// window returns the size of the user's terminal; nil if there is none.
 func (in *InsideJob) window() *apiv1.WindowSize {
 	for _, f := range []any{in.e.Stdin, in.e.Stdout} {
 		if f, ok := f.(*os.File); ok {
@@ -162,8 +162,8 @@ func (in *InsideJob) window() *apiv1.WindowSize {
 	return nil
 }
 
-// run carries everything both ways until the command has ended. The goroutine
-// that reads standard input may stay behind: nothing can end that read.
+// run carries data both ways until the command has ended. The goroutine that
+// reads standard input may stay behind: nothing can end that read.
 func (in *InsideJob) run() (*apiv1.AttachEnded, error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
@@ -195,7 +195,7 @@ func (in *InsideJob) run() (*apiv1.AttachEnded, error) {
 		}
 		if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
 			in.s.End()
-			return nil, console.ErrQuiet // as for any program in a pipe, its command ends
+			return nil, console.ErrQuiet // as for any program in a pipe, the command ends
 		}
 		if err != nil {
 			return nil, fmt.Errorf("write the command's output: %w", err)
@@ -203,7 +203,7 @@ func (in *InsideJob) run() (*apiv1.AttachEnded, error) {
 	}
 }
 
-// input passes on standard input, as fast as the command takes it.
+// input passes on standard input, as fast as the command reads it.
 func (in *InsideJob) input() {
 	buf, keys := make([]byte, apiconv.FrameData), escapes{on: in.terminal() && in.Keep > 0, fresh: true}
 	for {
@@ -225,13 +225,13 @@ func (in *InsideJob) input() {
 	}
 }
 
-// escapes finds ~d at the beginning of a line, by which a user leaves; ~~ is one
-// ~, as ssh has it.
+// escapes finds ~d at the beginning of a line, by which a user leaves; ~~ is
+// one ~, as in ssh.
 type escapes struct {
 	on, fresh, tilde bool
 }
 
-// pass returns what of data is for the command, and whether the user leaves.
+// pass returns the part of data that is for the command, and whether the user leaves.
 func (k *escapes) pass(data []byte) (out []byte, leave bool) {
 	if !k.on {
 		return data, false
@@ -257,7 +257,7 @@ func (k *escapes) pass(data []byte) (out []byte, leave bool) {
 	return out, false
 }
 
-// signals passes on what the user sends to this program.
+// signals forwards the signals sent to this program.
 func (in *InsideJob) signals(from <-chan os.Signal, done <-chan struct{}) {
 	left := patienceSignals
 	for {
@@ -272,7 +272,7 @@ func (in *InsideJob) signals(from <-chan os.Signal, done <-chan struct{}) {
 				if w := in.window(); w != nil && in.terminal() {
 					in.s.Resize(w)
 				}
-			case sig == syscall.SIGHUP: // our terminal is gone, and with it the command that is not kept
+			case sig == syscall.SIGHUP: // our terminal is gone, and with it an unkept command
 				in.stop(&console.Interruption{Sig: sig})
 			default:
 				in.s.Signal(sig)

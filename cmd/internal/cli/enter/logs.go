@@ -103,8 +103,8 @@ func runLogs(ctx context.Context, e *console.Env, c *client.Client, o logsOption
 	return l.here(ctx)
 }
 
-// awaitStart returns the job once it has a node, and its image is there; without --follow it says why
-// there is nothing to read.
+// awaitStart returns the job once it has a node and its image is pulled;
+// without --follow it says why there is nothing to read.
 func awaitStart(ctx context.Context, e *console.Env, c *client.Client, o logsOptions, job *apiv1.Job) (*apiv1.Job, error) {
 	if console.Terminal(job.GetState()) {
 		return nil, cluster.Errorf(cluster.CodeConflict, "job %s never started (%s), so it wrote nothing", client.JobLabel(job), job.GetState())

@@ -64,7 +64,7 @@ func (l *logReader) here(ctx context.Context) error {
 	return l.copy()
 }
 
-// cut begins again when the file became shorter than what was read of it.
+// cut starts again when the file became shorter than what was read of it.
 func (l *logReader) cut() error {
 	st, err := l.file.Stat()
 	if err != nil {
@@ -85,7 +85,7 @@ func (l *logReader) close() {
 	}
 }
 
-// copy writes what is there and not yet written.
+// copy writes what is available and not yet written.
 func (l *logReader) copy() error {
 	if _, err := io.Copy(l.env.Out, l.file); err != nil {
 		if ferr := l.env.Flush(); ferr != nil {
@@ -96,14 +96,14 @@ func (l *logReader) copy() error {
 	return l.env.Flush()
 }
 
-// How often a followed file and its job are looked at.
+// How often a followed file and its job are polled.
 const (
 	fileEvery = 200 * time.Millisecond
 	jobEvery  = 2 * time.Second
 )
 
-// followFile copies until the job has ended. The job is asked first and the
-// file read after, so that its last lines are not missed.
+// followFile copies until the job has ended. It queries the job before it
+// reads the file, so that the last lines are not missed.
 func (l *logReader) followFile(ctx context.Context) error {
 	asked := time.Time{}
 	for {

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// remote shows the file as the agent of the job's node sends it.
+// remote shows the file as sent by the agent of the job's node.
 func (l *logReader) remote(ctx context.Context) error {
 	r := &remoteLog{logReader: l, off: l.o.offset, ask: &apiv1.AttachLogs{Stderr: l.o.stderr, Follow: l.o.follow}}
 	if l.o.tail >= 0 {
@@ -39,25 +39,25 @@ func (l *logReader) remote(ctx context.Context) error {
 	}
 }
 
-// remoteLog is where the reading stands.
+// remoteLog is the position of the reading.
 type remoteLog struct {
 	*logReader
 	ask *apiv1.AttachLogs
-	// off is the offset of the next byte, and tail what came right before it:
-	// by that the node knows whether its file is the one that was read.
+	// off is the offset of the next byte, and tail the bytes right before it:
+	// by those the node knows whether its file is the one that was read.
 	off   int64
 	tail  []byte
 	began bool
-	no    uint32 // the attempt that was shown last
+	no    uint32 // the last attempt that was shown
 }
 
-// unreachable reports whether the node, and not the file, is what is missing.
+// unreachable reports whether the node is missing rather than the file.
 func (r *remoteLog) unreachable(err error) bool {
 	var ce *cluster.Error
 	return errors.As(err, &ce) && (client.Indefinite(ce) || ce.Code == cluster.CodeExhausted)
 }
 
-// attempt shows what one attempt writes, over as many streams as that takes.
+// attempt shows the output of one attempt, over as many streams as that takes.
 func (r *remoteLog) attempt(ctx context.Context) (complete bool, err error) {
 	patience := client.AttachPatience
 	for {
@@ -85,7 +85,7 @@ func (r *remoteLog) attempt(ctx context.Context) (complete bool, err error) {
 		if !errors.As(err, &ce) || !client.Indefinite(ce) {
 			return false, err
 		}
-		// It goes on at the same byte with the next leader.
+		// The next leader continues at the same byte.
 		if !client.Sleep(ctx, client.FirstWait) {
 			return false, context.Cause(ctx)
 		}
@@ -115,7 +115,7 @@ func (r *remoteLog) read(a *client.Attachment) (*apiv1.AttachEnded, error) {
 	}
 }
 
-// take writes a chunk out and remembers how far that is.
+// take writes a chunk and remembers the position.
 func (r *remoteLog) take(k *apiv1.LogChunk) error {
 	data := k.GetData()
 	if _, err := r.env.Out.Write(data); err != nil {
@@ -131,7 +131,7 @@ func (r *remoteLog) take(k *apiv1.LogChunk) error {
 	return nil
 }
 
-// seek is where the node goes on.
+// seek sets where the node continues.
 func (r *remoteLog) seek(off int64) {
 	if off != r.off {
 		r.off, r.tail = off, nil

@@ -78,13 +78,13 @@ func runShell(ctx context.Context, e *console.Env, c *client.Client, o *shellOpt
 	err = runInJob(ctx, e, c, job)
 	var ce *cluster.Error
 	if x.GetSession() != "" && o.session == "" && errors.As(err, &ce) && ce.Code == cluster.CodeNotFound {
-		x.Session = "" // it ended just now
+		x.Session = "" // it has just ended
 		return runInJob(ctx, e, c, job)
 	}
 	return err
 }
 
-// leftShell is the newest shell that nobody is at.
+// leftShell returns the newest shell that no user is connected to.
 func leftShell(ctx context.Context, e *console.Env, c *client.Client, o *shellOptions, id uint64) (string, error) {
 	all, err := sessions(ctx, c, o, id)
 	if err != nil {
@@ -99,8 +99,8 @@ func leftShell(ctx context.Context, e *console.Env, c *client.Client, o *shellOp
 	return "", nil
 }
 
-// sessions asks the node what it keeps for a job; one that knows nothing of that
-// keeps nothing.
+// sessions asks the node what it keeps for a job; a node that does not know
+// sessions keeps none.
 func sessions(ctx context.Context, c *client.Client, o *shellOptions, id uint64) ([]*apiv1.Session, error) {
 	open := &apiv1.AttachOpen{Job: id, Node: o.node, What: &apiv1.AttachOpen_Sessions{Sessions: &apiv1.AttachSessions{}}}
 	a, err := c.Attach(ctx, client.Reads, min(client.AttachPatience, c.Timeout), open)

@@ -48,8 +48,7 @@ func NewSignalCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// runSignal signals one job after the other; one that cannot be does not keep the
-// others from it.
+// runSignal signals one job after another; a failure does not stop it.
 func runSignal(ctx context.Context, e *console.Env, c *client.Client, what *apiv1.AttachSignal, args []string) error {
 	for _, arg := range args {
 		if _, _, err := console.ParseTask(arg); err != nil {
