@@ -86,7 +86,7 @@ func runModelFit(e *console.Env, o *fitOptions) error {
 	return nil
 }
 
-// pickSets keeps the data sets that only names.
+// pickSets keeps only the named data sets.
 func pickSets(sets []eval.Set, only []string) ([]eval.Set, error) {
 	if len(only) == 0 {
 		return sets, nil

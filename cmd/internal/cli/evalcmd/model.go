@@ -1,5 +1,5 @@
-// Package evalcmd has the commands that evaluate and fit the predictor on data sets
-// of measured runs.
+// Package evalcmd implements the commands that evaluate and fit the predictor
+// on data sets of measured runs.
 package evalcmd
 
 import (
