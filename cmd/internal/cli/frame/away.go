@@ -9,11 +9,12 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// awayKey is the annotation of a command that another program has.
+// awayKey is the annotation of a command that another program provides.
 const awayKey = "berth/program"
 
-// Away is a command, of one or more words, that another program has. It is listed
-// with what is said of it there, and started there with all its arguments.
+// Away returns a command, of one or more words, that another program
+// provides. It is listed with that program's short help, and started there
+// with all its arguments.
 func Away(program, path, short string) Command {
 	words := strings.Fields(path)
 	return Command{Name: words[0], New: func(e *console.Env, _ *client.Client) *cobra.Command {
@@ -33,11 +34,11 @@ func Away(program, path, short string) Command {
 	}}
 }
 
-// Awaits returns the program that has the command, "" for this one.
+// Awaits returns the program that provides the command, "" for this one.
 func Awaits(cmd *cobra.Command) string { return cmd.Annotations[awayKey] }
 
-// asked returns the program that has the command of which args want the help or
-// a completion.
+// asked returns the program that provides the command whose help or
+// completion args request.
 func asked(root *cobra.Command, args []string) (program string, ok bool) {
 	if len(args) < 2 {
 		return "", false
@@ -57,10 +58,10 @@ func asked(root *cobra.Command, args []string) (program string, ok bool) {
 	return Awaits(cmd), true
 }
 
-// merge adds x to a command, or its verbs when a command of that name is there
-// already, so that "cluster init" and "cluster status" may come from two sides. What
-// another program has gives way to a command that is at hand, in either order, and
-// of two that are the first stays.
+// merge adds x to a command, or its subcommands if a command of that name
+// exists already, so that "cluster init" and "cluster status" may come from
+// two places. A command of another program gives way to a local one, in
+// either order, and the first of two such commands stays.
 func merge(to, x *cobra.Command) {
 	for _, have := range to.Commands() {
 		switch {

@@ -1,5 +1,5 @@
-// Package frame is what Berth's programs have in common as command lines: a root
-// command that builds of its commands the one that is asked for, what is said of
-// words that are no command, and how a process ends. A command that another
-// program has is started there.
+// Package frame is the command-line frame that Berth's programs share: a root
+// command that builds only the requested command, the errors for unknown
+// words, and how a process ends. A command that another program provides is
+// started there.
 package frame

@@ -17,21 +17,21 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
 )
 
-// Program is one of Berth's as a command line.
+// Program is one of Berth's programs as a command line.
 type Program struct {
-	// Name is what messages call it, Example a command of it.
+	// Name is what messages call it, Example an example command.
 	Name, Example string
 	Commands      []Command
-	// Groups are what help lists the commands under, in order.
+	// Groups are the groups under which help lists the commands, in order.
 	Groups []cobra.Group
-	// Bare is what is done when nothing else was typed; nil is to say what is missing.
+	// Bare runs when nothing else was typed; nil means to say what is missing.
 	Bare func(context.Context, *console.Env, *client.Client) error
-	// Complete lets shells complete the commands below root; nil is not at all.
+	// Complete sets up shell completion of the commands below root; nil means none.
 	Complete func(root *cobra.Command, e *console.Env, c *client.Client)
 }
 
-// CalledAs is p under the name by which its process was started: whoever types
-// berth, and is served by another program, reads of berth.
+// CalledAs returns p under the name by which its process was started: a user
+// who types berth, and is served by another program, reads of berth.
 func (p Program) CalledAs(argv0 string) Program {
 	if filepath.Base(argv0) != p.Name {
 		p.Name = programs.Users
@@ -39,12 +39,12 @@ func (p Program) CalledAs(argv0 string) Program {
 	return p
 }
 
-// Command is one of those at the top, or a part of one: what is at hand of the
-// same name becomes one command with all their verbs.
+// Command is a top-level command, or a part of one: those of the same name
+// become one command with all their subcommands.
 type Command struct {
 	Name string
 	New  Constructor
-	// Group is the id of one of the program's groups; "" is none.
+	// Group is the id of one of the program's groups; "" means none.
 	Group string
 }
 
@@ -59,14 +59,14 @@ func In(group string, commands ...Command) []Command {
 // Constructor builds a command, which asks coordinators through c.
 type Constructor func(e *console.Env, c *client.Client) *cobra.Command
 
-// Local is the constructor of a command that asks no coordinator.
+// Local returns the constructor of a command that asks no coordinator.
 func Local(build func(*console.Env) *cobra.Command) Constructor {
 	return func(e *console.Env, _ *client.Client) *cobra.Command { return build(e) }
 }
 
 // Main runs the command that args name (without the program's name) and
-// returns the exit code. The context that commands see ends with the first SIGINT
-// or SIGTERM; a second one kills the process as if nobody listened.
+// returns the exit code. The context of commands ends with the first SIGINT
+// or SIGTERM; a second one kills the process by default.
 func Main(args []string, env *console.Env, p Program) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -99,7 +99,7 @@ func Execute(ctx context.Context, args []string, env *console.Env, p Program) in
 	return code
 }
 
-// Again runs a command for another one, asking through its client.
+// Again runs a command on behalf of another one, through its client.
 func Again(ctx context.Context, args []string, env *console.Env, c *client.Client, p Program) error {
 	if len(args) == 0 && p.Bare != nil {
 		return p.Bare(ctx, env, c)
@@ -119,7 +119,7 @@ func Again(ctx context.Context, args []string, env *console.Env, c *client.Clien
 	return root.ExecuteContext(env.With(ctx))
 }
 
-// unknown is the error of args that want the help of a command that is not there.
+// unknown returns the error for args that request help on an unknown command.
 func unknown(root *cobra.Command, args []string) error {
 	if len(args) < 2 || args[0] != "help" {
 		return nil
@@ -134,8 +134,8 @@ func unknown(root *cobra.Command, args []string) error {
 	return console.UnknownCommand(cmd, rest[0])
 }
 
-// Tree is the whole tree of commands, that of p and those of others, which take the
-// place of what p only knows to be theirs.
+// Tree returns the whole tree of commands, that of p and those of others,
+// which replace what p only knows to be theirs.
 func Tree(env *console.Env, c *client.Client, p Program, others ...Program) *cobra.Command {
 	for _, o := range others {
 		p.Commands = append(slices.Clone(p.Commands), o.Commands...)
@@ -143,8 +143,8 @@ func Tree(env *console.Env, c *client.Client, p Program, others ...Program) *cob
 	return newRoot(env, c, p, nil)
 }
 
-// newRoot returns the root command, with those of p's commands that args can mean.
-// Commands report what was typed wrongly with Usagef.
+// newRoot returns the root command, with those of p's commands that args can
+// mean. Commands report usage mistakes with Usagef.
 func newRoot(env *console.Env, c *client.Client, p Program, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   p.Name,
@@ -188,8 +188,9 @@ func newRoot(env *console.Env, c *client.Client, p Program, args []string) *cobr
 	return root
 }
 
-// meant are the commands that args can mean: all but where the first word is a
-// command's name. What looks at other commands is of Whole's name.
+// meant returns the commands that args can mean: all, unless the first word
+// is a command's name. The names of commands that look at the others are in
+// whole.
 func meant(all []Command, args []string) []Command {
 	if len(args) == 0 || slices.Contains(whole, args[0]) {
 		return all
@@ -206,5 +207,5 @@ func meant(all []Command, args []string) []Command {
 	return out
 }
 
-// whole are commands that look at the others.
+// whole are the names of commands that look at the others.
 var whole = []string{"help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}

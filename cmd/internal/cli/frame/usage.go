@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// WrapUsage tells usage errors of every command which command they are of, and
-// makes groups such as "node" refuse what they do not know.
+// WrapUsage adds the command's name to the usage errors of every command, and
+// makes groups such as "node" refuse unknown words.
 func WrapUsage(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		WrapUsage(sub)
@@ -37,7 +37,7 @@ func WrapUsage(cmd *cobra.Command) {
 	}
 }
 
-// argFault says in the user's words what cobra says of a number of arguments.
+// argFault rephrases cobra's error about a number of arguments for users.
 func argFault(cmd *cobra.Command, args []string, err error) error {
 	var u *console.UsageError
 	if err == nil || errors.As(err, &u) {
