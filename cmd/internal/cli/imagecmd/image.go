@@ -1,5 +1,5 @@
-// Package imagecmd has the commands that look after the container images of the
-// node they run on.
+// Package imagecmd implements the commands that manage the container images
+// of the node they run on.
 package imagecmd
 
 import (
@@ -27,7 +27,7 @@ type ImageStore interface {
 	Close() error
 }
 
-// imageOptions are of every image command.
+// imageOptions are shared by all image commands.
 type imageOptions struct {
 	socket, namespace string
 	open              func(context.Context, containerdrt.ImagesConfig) (ImageStore, error)
@@ -40,7 +40,7 @@ func NewCommand(e *console.Env) *cobra.Command {
 	})
 }
 
-// NewCommandOn is NewCommand with the store that open gives.
+// NewCommandOn is NewCommand with the store returned by open.
 func NewCommandOn(e *console.Env, open func(context.Context, containerdrt.ImagesConfig) (ImageStore, error)) *cobra.Command {
 	o := &imageOptions{open: open}
 	cmd := &cobra.Command{
@@ -55,7 +55,7 @@ func NewCommandOn(e *console.Env, open func(context.Context, containerdrt.Images
 	return cmd
 }
 
-// on runs f on the images and gives what went wrong its exit code.
+// on runs f on the images and gives any error its exit code.
 func (o *imageOptions) on(ctx context.Context, f func(ImageStore) error) error {
 	s, err := o.open(ctx, containerdrt.ImagesConfig{Address: o.socket, Namespace: o.namespace})
 	if errors.Is(err, containerdrt.ErrNoContainerd) {
@@ -65,7 +65,7 @@ func (o *imageOptions) on(ctx context.Context, f func(ImageStore) error) error {
 		return err
 	}
 	err = errors.Join(f(s), s.Close())
-	// Its reason is for a job's record.
+	// Its reason is meant for a job's record.
 	if le, ok := errors.AsType[*launch.Error](err); ok {
 		return le.Err
 	}
@@ -116,7 +116,7 @@ func printImages(e *console.Env, f console.Format, list []containerdrt.Image) er
 	return nil
 }
 
-// shortDigest is enough of a digest to tell images apart by eye.
+// shortDigest returns enough of a digest to tell images apart by eye.
 func shortDigest(d string) string {
 	const n = len("sha256:") + 12
 	return d[:min(n, len(d))]
