@@ -1,3 +1,2 @@
-// Package importcmd has the commands that take over what another scheduler was
-// set up with.
+// Package importcmd implements the commands that import another scheduler's setup.
 package importcmd

@@ -12,7 +12,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// maxRuns is how many runs are taken: what coordinators take at once.
+// maxRuns is how many runs are imported: the most that coordinators accept at once.
 const maxRuns = 1024
 
 // historyView is the JSON of a history.
@@ -42,7 +42,7 @@ func viewHistory(file string, h *slurmconf.History) *historyView {
 	return v
 }
 
-// readHistory reads the file of --sacct, nil where there is none.
+// readHistory reads the file of --sacct, nil if there is none.
 func readHistory(file string) (*slurmconf.History, error) {
 	if file == "" {
 		return nil, nil
@@ -74,20 +74,20 @@ func printHistory(e *console.Env, file string, h *slurmconf.History) {
 	}
 }
 
-// learner finds what runs are in the cluster's terms.
+// learner translates runs into the cluster's terms.
 type learner struct {
 	c        *client.Client
 	accounts console.Accounts
 	gpuType  string
 	types    map[string]string
-	users    map[string]int64 // -1 for one that is not known
-	// strangers are runs of users that are not known, such as stranger; untyped
-	// those whose GPUs are not.
+	users    map[string]int64 // -1 if unknown
+	// strangers counts runs of unknown users, one of whom is stranger; untyped
+	// those with unknown GPUs.
 	strangers, untyped int
 	stranger           string
 }
 
-// printDropped says what of the history was not sent.
+// printDropped reports what of the history was not sent.
 func (l *learner) printDropped(e *console.Env) {
 	if l.strangers > 0 {
 		e.Printf("  skipped, user not known on this machine, such as %s: %d\n", console.Escape(l.stranger), l.strangers)
@@ -125,7 +125,7 @@ func learn(ctx context.Context, e *console.Env, c *client.Client, h *slurmconf.H
 	return nil
 }
 
-// run is what a coordinator is told of one run, nil when it cannot be.
+// run converts one run for a coordinator, nil if that is impossible.
 func (l *learner) run(ctx context.Context, r *slurmconf.Run) (*apiv1.PastRun, error) {
 	uid := l.uid(r.User)
 	if uid < 0 {
@@ -146,7 +146,7 @@ func (l *learner) run(ctx context.Context, r *slurmconf.Run) (*apiv1.PastRun, er
 		HostMemMib: r.HostMiB, CpuMilli: r.CPUMilli, GpuMemMib: r.GPUMiB, GpuUtilMilli: r.GPUUtilMilli}, nil
 }
 
-// uid is a user's number, -1 when nobody has the name.
+// uid returns a user's number, -1 if nobody has the name.
 func (l *learner) uid(name string) int64 {
 	if id, ok := l.users[name]; ok {
 		return id
@@ -163,8 +163,9 @@ func (l *learner) uid(name string) int64 {
 	return id
 }
 
-// typeOf is the cluster's type that a name of Slurm's means, "" when there is
-// none; without a name it is the one that was given, or the cluster's only one.
+// typeOf returns the cluster's type that a name of Slurm's means, "" if there
+// is none; without a name it is the one that was given, or the cluster's only
+// one.
 func (l *learner) typeOf(ctx context.Context, asked string) (string, error) {
 	if typ, ok := l.types[asked]; ok {
 		return typ, nil

@@ -138,8 +138,8 @@ func readSite(o *slurmOptions) (*slurmconf.Site, error) {
 	return s, nil
 }
 
-// apply runs the commands, and goes on behind those that need a node which has
-// not joined yet.
+// apply runs the commands, and continues after those that need a node which
+// has not joined yet.
 func apply(ctx context.Context, e *console.Env, steps []slurmconf.Step, run Runner) error {
 	e.Printf("\n")
 	failed := 0

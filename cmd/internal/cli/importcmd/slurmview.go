@@ -41,7 +41,7 @@ type partitionView struct {
 	Nodes   string `json:"nodes"`
 	Default bool   `json:"default"`
 	Down    bool   `json:"down"`
-	// 0 is no limit.
+	// 0 means no limit.
 	MaxSeconds     float64 `json:"max_seconds"`
 	DefaultSeconds float64 `json:"default_seconds"`
 }
@@ -93,7 +93,7 @@ func viewSite(s *slurmconf.Site, steps []slurmconf.Step, h *historyView) *siteVi
 	return v
 }
 
-// printSite says what was taken and what not, the commands, and the settings.
+// printSite reports what was imported and what not, the commands, and the settings.
 func printSite(e *console.Env, s *slurmconf.Site, steps []slurmconf.Step, o *slurmOptions) {
 	count := map[slurmconf.Fate]int{}
 	t := &console.Table{Cols: []console.Column{{Head: "WHERE"}, {Head: "OF", Shrink: true}, {Head: "KEY", Shrink: true}, {Head: "OUTCOME"}, {Head: "WHY", Shrink: true}}}
