@@ -36,8 +36,8 @@ func NewCancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// runCancel ends what is named or chosen. The exit code is ExitFailed when one may
-// not be cancelled, otherwise ExitNotFound when one is not there.
+// runCancel ends the named or chosen jobs. The exit code is ExitFailed when
+// one may not be cancelled, otherwise ExitNotFound when one does not exist.
 func runCancel(ctx context.Context, e *console.Env, c *client.Client, o *cancelOptions, args []string) error {
 	switch chooses := o.chooses(); {
 	case len(args) == 0 && !chooses:
@@ -72,7 +72,7 @@ func cancelBatch(ctx context.Context, e *console.Env, c *client.Client, ids []ui
 	return resp.GetResults(), err
 }
 
-// printCancelled prints one line for each job, in the order given, and returns the
+// printCancelled prints one line per job, in the order given, and returns the
 // exit code.
 func printCancelled(e *console.Env, results []*apiv1.CancelResult) int {
 	code := console.ExitDone

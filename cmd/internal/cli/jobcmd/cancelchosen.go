@@ -14,7 +14,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// cancelOptions choose jobs to end.
+// cancelOptions select jobs to end.
 type cancelOptions struct {
 	me, all, yes              bool
 	names, states, partitions string
@@ -24,7 +24,7 @@ func (o *cancelOptions) chooses() bool {
 	return o.me || o.all || o.names != "" || o.states != "" || o.partitions != ""
 }
 
-// request lists the jobs that are chosen: those of me, unless all are meant.
+// request returns the listing of the selected jobs: those of me, unless all are meant.
 func (o *cancelOptions) request(me string) (*apiv1.ListJobsRequest, error) {
 	if o.me && o.all {
 		return nil, console.Usagef("--me and --all: give only one of them")
@@ -46,16 +46,16 @@ func (o *cancelOptions) request(me string) (*apiv1.ListJobsRequest, error) {
 	return req, nil
 }
 
-// words splits at commas and leaves out what is empty.
+// words splits at commas and drops empty words.
 func words(list string) []string {
 	return slices.DeleteFunc(strings.Split(list, ","), func(s string) bool { return s == "" })
 }
 
-// mostLines is how many jobs are told one by one.
+// mostLines is how many jobs are reported one by one.
 const mostLines = 20
 
-// cancelChosen ends the jobs that o chooses. With those of others among them, theirs
-// come first: who may not end them ends none.
+// cancelChosen ends the jobs that o selects. Jobs of other users come first,
+// so that a user who may not end them ends none.
 func cancelChosen(ctx context.Context, e *console.Env, c *client.Client, o *cancelOptions) error {
 	me := e.User()
 	req, err := o.request(me)
@@ -101,7 +101,7 @@ func cancelChosen(ctx context.Context, e *console.Env, c *client.Client, o *canc
 	return nil
 }
 
-// countOf counts tasks that are listed as one each.
+// countOf counts tasks that are listed as one individually.
 func countOf(jobs []*apiv1.Job) int {
 	n := 0
 	for _, j := range jobs {
@@ -110,15 +110,15 @@ func countOf(jobs []*apiv1.Job) int {
 	return n
 }
 
-// tally is what became of jobs that were chosen.
+// tally counts what became of the selected jobs.
 type tally struct {
-	each  bool // each is told, not only those that were not ended
+	each  bool // report each job, not only those that were not ended
 	ended int
 	code  int
 }
 
-// end ends jobs, of which some stand for several tasks of an array. It goes no
-// further where not one may be ended.
+// end ends jobs, some of which stand for several tasks of an array. It stops
+// if none may be ended.
 func (t *tally) end(ctx context.Context, e *console.Env, c *client.Client, jobs []*apiv1.Job) error {
 	ids, tasks := client.Named(jobs)
 	return console.Batches(ids, tasks, func(ids []uint64, tasks []console.TaskRef) error {

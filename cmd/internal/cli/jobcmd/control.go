@@ -72,8 +72,7 @@ var done = map[apiv1.JobAction]string{
 	apiv1.JobAction_JOB_ACTION_REQUEUE: "requeued", apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD: "requeued, held",
 }
 
-// runControl prints a line for each id in the order given, with exit codes as
-// those of cancel.
+// runControl prints a line per id in the order given, with the exit codes of cancel.
 func runControl(ctx context.Context, e *console.Env, c *client.Client, args []string, action apiv1.JobAction, asUser bool) error {
 	ids, tasks, err := console.ParseManyJobs(args)
 	if err != nil {
@@ -94,7 +93,7 @@ func runControl(ctx context.Context, e *console.Env, c *client.Client, args []st
 	return nil
 }
 
-// printControlled returns the exit code.
+// printControlled prints the results and returns the exit code.
 func printControlled(e *console.Env, results []*apiv1.ControlResult, action apiv1.JobAction) int {
 	code := console.ExitDone
 	for _, r := range results {
@@ -121,8 +120,8 @@ func printControlled(e *console.Env, results []*apiv1.ControlResult, action apiv
 	return code
 }
 
-// worse is the exit code of two requests: one job that may not be touched counts for
-// more than one that is not there.
+// worse returns the exit code of two requests: a job that may not be touched
+// counts for more than one that does not exist.
 func worse(a, b int) int {
 	if a == console.ExitDone || b == console.ExitFailed {
 		return b
@@ -130,7 +129,7 @@ func worse(a, b int) int {
 	return a
 }
 
-// briefly is what was typed, where that is not much.
+// briefly returns what was typed, if it is short.
 func briefly(args []string) string {
 	if len(args) > 8 {
 		return strings.Join(args[:8], " ") + " …"

@@ -1,3 +1,3 @@
-// Package jobcmd has the commands of every day: submit, queue, show, why, cancel,
-// hold, release, requeue and wait.
+// Package jobcmd implements the everyday commands: submit, queue, show, why,
+// cancel, hold, release, requeue and wait.
 package jobcmd

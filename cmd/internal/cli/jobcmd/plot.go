@@ -17,14 +17,14 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// A plot is so many characters wide and high; each has two by four dots.
+// The size of a plot in characters, each of two by four dots.
 const (
 	plotWidth = 60
 	plotRows  = 4
 )
 
-// plotJobs draws what jobs said of their metrics, and what their GPUs showed over the last
-// week at most.
+// plotJobs draws what jobs reported of their metrics, and what their GPUs
+// showed over at most the last week.
 func plotJobs(ctx context.Context, e *console.Env, c *client.Client, wanted []oneShown) error {
 	for _, w := range wanted {
 		resp, err := client.GetSeries.Ask(ctx, c, client.Reads, &apiv1.GetSeriesRequest{Id: w.id, Task: w.task})
@@ -44,7 +44,7 @@ func plotJobs(ctx context.Context, e *console.Env, c *client.Client, wanted []on
 	return nil
 }
 
-// plotMetric draws what a job said of its metric over its steps.
+// plotMetric draws what a job reported of its metric over its steps.
 func plotMetric(e *console.Env, resp *apiv1.GetSeriesResponse) {
 	const parts = 1000
 	steps, values := resp.GetSteps(), resp.GetValues()
@@ -60,7 +60,7 @@ func plotMetric(e *console.Env, resp *apiv1.GetSeriesResponse) {
 	Plot(e, fmt.Sprintf("%.5g", low), steps, scaled, parts, func(int64) string { return fmt.Sprintf("%.5g", high) })
 }
 
-// plotGPU draws one GPU, others on it included.
+// plotGPU draws one GPU, co-located jobs included.
 func plotGPU(e *console.Env, g *apiv1.GPUSeries) {
 	at := g.GetAt()
 	if n := len(at); n == 0 || len(g.GetUsedMib()) != n || len(g.GetUtilMilli()) != n || len(g.GetPowerW()) != n {
@@ -78,8 +78,8 @@ func plotGPU(e *console.Env, g *apiv1.GPUSeries) {
 	}
 }
 
-// span says from when to when, in seconds since 1970: with the dates, unless both are of
-// today.
+// span formats a period, given in seconds since 1970: with the dates, unless
+// both are today.
 func span(now time.Time, from, to int64) string {
 	const day, clock = "2006-01-02", "15:04:05"
 	a, b := time.Unix(from, 0).In(now.Location()), time.Unix(to, 0).In(now.Location())
@@ -93,7 +93,8 @@ func span(now time.Time, from, to int64) string {
 	return a.Format(first) + " to " + b.Format(last)
 }
 
-// Plot draws values of at least 0 over times, which rise, beside most as text and name.
+// Plot draws values of at least 0 over ascending times, with most as text and
+// name next to them.
 func Plot(e *console.Env, name string, at, values []int64, most int64, text func(int64) string) {
 	for i, row := range braille(at, values, most) {
 		head := ""
@@ -107,8 +108,8 @@ func Plot(e *console.Env, name string, at, values []int64, most int64, text func
 	}
 }
 
-// braille draws values over time as dots, from 0 to most; values below 0 are unknown.
-// Times rise. Where several meet the highest is drawn.
+// braille draws values over time as dots, from 0 to most; values below 0 are
+// unknown. Times ascend. Where several meet, the highest is drawn.
 func braille(at, values []int64, most int64) []string {
 	const wide, high = 2 * plotWidth, 4 * plotRows
 	cells := make([][]rune, plotRows)
@@ -122,7 +123,7 @@ func braille(at, values []int64, most int64) []string {
 		}
 		x := int(min(wide-1, max(0, at[i]-at[0])*(wide-1)/span))
 		y := high - 1 - int(min(v, most)*(high-1)/most)
-		// The dots of a character by column and row, as Unicode numbers them.
+		// The dots of a character by column and row, in Unicode's numbering.
 		bit := [2][4]rune{{0x01, 0x02, 0x04, 0x40}, {0x08, 0x10, 0x20, 0x80}}[x%2][y%4]
 		cells[y/4][x/2] |= bit
 	}
@@ -133,7 +134,8 @@ func braille(at, values []int64, most int64) []string {
 	return out
 }
 
-// What --plot draws beside characters; the program that has the library for it does.
+// What --plot can draw other than characters; that takes the program that
+// links the library.
 const (
 	formatSVG console.Format = "svg"
 	formatPNG console.Format = "png"
@@ -141,7 +143,7 @@ const (
 
 func drawn(f console.Format) bool { return f == formatSVG || f == formatPNG }
 
-// plotsIn refuses plots beside what programs read, and drawings of nothing.
+// plotsIn refuses plots together with machine-readable output, and plots of nothing.
 func plotsIn(e *console.Env, f console.Format, plots bool, jobs int) error {
 	switch {
 	case drawn(f) && !plots:
@@ -156,7 +158,7 @@ func plotsIn(e *console.Env, f console.Format, plots bool, jobs int) error {
 	return nil
 }
 
-// drawElsewhere has berth-lab draw, with the flags that say which cluster is meant.
+// drawElsewhere has berth-lab draw, passing the flags that select the cluster.
 func drawElsewhere(e *console.Env, cmd *cobra.Command, f console.Format, args []string) error {
 	with := []string{"curves", "-o", string(f)}
 	whose := cmd.InheritedFlags()

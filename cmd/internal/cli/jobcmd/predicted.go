@@ -10,13 +10,13 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// unpredicted reports whether nothing is known of a job but what is assumed of all.
+// unpredicted reports whether nothing is known of a job beyond the defaults.
 func unpredicted(p *apiv1.Prediction) bool {
 	return p.GetSource() == "" || p.GetSource() == string(model.SourceNone)
 }
 
-// predictionText is the short form: "11.2 GiB, 30%, 2h05m" of a job for GPUs,
-// "2.0 GiB, 1 core, 2h05m" of one without, in host memory.
+// predictionText returns the short form: "11.2 GiB, 30%, 2h05m" for a job
+// with GPUs, "2.0 GiB, 1 core, 2h05m" for one without, in host memory.
 func predictionText(j *apiv1.Job) string {
 	p := j.GetPredicted()
 	switch {
@@ -28,8 +28,8 @@ func predictionText(j *apiv1.Job) string {
 	return fmt.Sprintf("%s, %s, %s", console.MemOrDash(p.GetGpuMemMib()), console.PercentOf(p.GetGpuUtilMilli()), console.SecondsText(p.GetSeconds()))
 }
 
-// startText is when a job that waits starts, in the words of why; "" where the
-// coordinator was not asked or it does not wait.
+// startText says when a waiting job starts, in the words of why; "" if the
+// coordinator was not asked or the job does not wait.
 func startText(e *console.Env, f *apiv1.JobForecast) string {
 	return client.StartText(e, f.GetForecast(), f.GetCannotSay())
 }

@@ -27,7 +27,7 @@ type QueueOptions struct {
 	Me, all, watch      bool
 	interval            time.Duration
 	noHeader, start     bool
-	each                bool // task of an array
+	each                bool // list each task of an array
 	shape               console.Shape
 }
 
@@ -61,7 +61,7 @@ func NewQueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// RunQueue lists jobs as o says, once or until ctx ends.
+// RunQueue lists jobs as o specifies, once or until ctx ends.
 func RunQueue(ctx context.Context, e *console.Env, c *client.Client, o *QueueOptions, args []string) error {
 	refs, err := client.ParseJobRefs(ctx, c, args)
 	if err != nil {
@@ -96,8 +96,8 @@ func RunQueue(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 	}
 }
 
-// onScreen prints the beginning of what list prints, as much as the terminal shows, and
-// how much more there is.
+// onScreen prints as much of list's output as the terminal shows, and how
+// much more there is.
 func onScreen(e *console.Env, list func() error) error {
 	height := 0
 	if e.IsTerminal && e.Height != nil {
@@ -145,7 +145,7 @@ func (o *QueueOptions) request(e *console.Env, ids []uint64) (req *apiv1.ListJob
 	return req, err
 }
 
-// parseStates reads names and codes in any case.
+// parseStates reads names and codes, in any case.
 func parseStates(list string) ([]string, error) {
 	var out []string
 	for s := range strings.SplitSeq(list, ",") {
@@ -193,12 +193,13 @@ func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 	return refs.Missing(jobs)
 }
 
-// fewStarts is how many waiting jobs are asked about in JSON of jobs that are not named: each
-// is played through, which took 5 ms where 10,000 waited. Of the rest nothing is said.
+// fewStarts is how many waiting jobs are forecast in JSON of jobs that are
+// not named: each is simulated, which took 5 ms where 10,000 waited. The rest
+// have no forecast.
 const fewStarts = 20
 
-// listJSON prints jobs while those that come after them are on their way, and returns
-// those that refs name.
+// listJSON prints jobs while later ones are still arriving, and returns those
+// that refs names.
 func listJSON(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.ListJobsRequest, refs client.JobRefs) (named []*apiv1.Job, err error) {
 	var list console.JSONList
 	var views view.Jobs
@@ -267,7 +268,7 @@ func printJobs(ctx context.Context, e *console.Env, c *client.Client, o *QueueOp
 	return nil
 }
 
-// sums counts the jobs of a listing, each task of an array for itself.
+// sums counts the jobs of a listing, each task of an array separately.
 func sums(jobs []*apiv1.Job) string {
 	var run, wait, ended int
 	cards := map[string]bool{}
@@ -301,8 +302,9 @@ func waitingIDs(jobs []*apiv1.Job) (ids []uint64) {
 	return ids
 }
 
-// jobTable is the table of jobs. Those that wait are expected as starts has it: EST_START
-// is the later end of the range that why says, as squeue --start has it.
+// jobTable returns the table of jobs. EST_START of a waiting job, from
+// starts, is the later end of the range that why prints, as in squeue
+// --start.
 func jobTable(e *console.Env, f console.Format, jobs []*apiv1.Job, starts map[uint64]*apiv1.JobForecast) *console.Table {
 	t := &console.Table{Cols: []console.Column{{Head: "JOBID", Right: true}}}
 	parted := slices.ContainsFunc(jobs, func(j *apiv1.Job) bool { return j.GetPartition() != "" })

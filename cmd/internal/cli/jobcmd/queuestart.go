@@ -21,8 +21,7 @@ type startView struct {
 	CannotSay string         `json:"cannot_say"`
 }
 
-// printStarts lists those of the jobs that wait with when they are expected to
-// start.
+// printStarts lists the waiting jobs among jobs with their expected starts.
 func printStarts(ctx context.Context, e *console.Env, c *client.Client, o *QueueOptions, jobs []*apiv1.Job) error {
 	if console.Format(o.Output) == console.FormatTable {
 		jobs = client.Folded(jobs)
@@ -49,7 +48,7 @@ func printStarts(ctx context.Context, e *console.Env, c *client.Client, o *Queue
 	for _, j := range waiting {
 		f, there := when[j.GetId()]
 		if !there {
-			continue // it has started meanwhile
+			continue // it has started in the meantime
 		}
 		views = append(views, startView{j.GetId(), j.GetName(), j.GetUser(), j.GetState(), view.ForecastOf(f.GetForecast()), f.GetCannotSay()})
 		text := client.StartText(e, f.GetForecast(), f.GetCannotSay())

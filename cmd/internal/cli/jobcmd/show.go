@@ -86,8 +86,8 @@ func shown(args []string) ([]oneShown, error) {
 	return out, nil
 }
 
-// runShow prints every job that is there before it reports those that are
-// not. One job alone is printed as an object, several as a list.
+// runShow prints every job that exists before it reports those that do
+// not. A single job is printed as an object, several as a list.
 func runShow(ctx context.Context, e *console.Env, c *client.Client, f console.Format, args []string) error {
 	wanted, err := shown(args)
 	if err != nil {
@@ -110,7 +110,7 @@ func runShow(ctx context.Context, e *console.Env, c *client.Client, f console.Fo
 	var asked beside
 	if f == console.FormatTable {
 		asked.cards = client.CardsOf(ctx, c, jobs)
-		asked.starts, _ = client.Forecasts(ctx, c, waitingIDs(jobs)) // the rest is shown all the same
+		asked.starts, _ = client.Forecasts(ctx, c, waitingIDs(jobs)) // the rest is shown anyway
 	} else if _, err := client.Expect(ctx, c, jobs, client.MostForecasts); err != nil {
 		return err
 	}
@@ -148,8 +148,8 @@ func printShown(e *console.Env, f console.Format, jobs []*apiv1.Job, single bool
 	return nil
 }
 
-// beside is what is asked of the coordinator beside the jobs that are shown: what their
-// cards are called and show, and when those that wait start.
+// beside is what else is requested for the jobs that are shown: the names and
+// readings of their GPUs, and when waiting jobs start.
 type beside struct {
 	cards  client.Cards
 	starts map[uint64]*apiv1.JobForecast
@@ -216,7 +216,7 @@ func showJob(e *console.Env, j *apiv1.Job, asked beside) {
 	}
 }
 
-// trialKey is what the line is called that says what a job said of its metric.
+// trialKey returns the name of the line with what a job reported of its metric.
 func trialKey(j *apiv1.Job) string {
 	if len(j.GetTrial().GetParams()) > 0 {
 		return "Trial"
@@ -309,7 +309,7 @@ func showAttempt(e *console.Env, a *apiv1.Attempt, s *apiv1.JobSpec) {
 	}
 }
 
-// portText tells where the processes of an attempt meet.
+// portText says where the processes of an attempt meet.
 func portText(a *apiv1.Attempt) string {
 	if a.GetPort() == 0 {
 		return ""
@@ -317,7 +317,7 @@ func portText(a *apiv1.Attempt) string {
 	return fmt.Sprintf("%d on the first node", a.GetPort())
 }
 
-// showPart tells of one node of an attempt on several.
+// showPart describes one node of an attempt on several.
 func showPart(e *console.Env, rank int, p *apiv1.Part) {
 	line := fmt.Sprintf("node %d  %s  %s", rank, p.GetNode(), view.PartText(p))
 	var at []string
@@ -336,7 +336,7 @@ func showPart(e *console.Env, rank int, p *apiv1.Part) {
 	e.Printf("       %s\n", console.Escape(line))
 }
 
-// beginText tells before when a job that waits does not start.
+// beginText says when a waiting job may start at the earliest.
 func beginText(e *console.Env, j *apiv1.Job) string {
 	if !console.Waiting(j.GetState()) {
 		return ""
@@ -344,7 +344,7 @@ func beginText(e *console.Env, j *apiv1.Job) string {
 	return console.When(e, j.GetSpec().GetBegin())
 }
 
-// deadlineText tells when a job should have ended, and whether it will.
+// deadlineText says when a job should have ended, and whether it will.
 func deadlineText(e *console.Env, j *apiv1.Job) string {
 	at := console.When(e, j.GetSpec().GetDeadline())
 	if at == "" || j.GetSlack() == nil {
@@ -357,7 +357,7 @@ func deadlineText(e *console.Env, j *apiv1.Job) string {
 	return at + ", slack " + units.HumanDuration(d)
 }
 
-// checkpointText tells how a job saves its state when it must make room.
+// checkpointText says how a job saves its state when it must make room.
 func checkpointText(j *apiv1.Job) string {
 	s := j.GetSpec()
 	if s.GetCheckpointSignal() == "" {
@@ -378,7 +378,7 @@ func checkpointText(j *apiv1.Job) string {
 	return fmt.Sprintf("%s; it was %d times", text, n)
 }
 
-// slowedText tells what sharing is predicted to cost a job.
+// slowedText says what sharing is predicted to cost a job.
 func slowedText(v float64) string {
 	if v == 0 {
 		return ""
@@ -397,7 +397,7 @@ func exitText(code *int32, signal int32) string {
 	}
 }
 
-// jobShares says what a job has of GPUs, or that it runs on cores instead.
+// jobShares says what a job has of its GPUs, or that it runs on cores instead.
 func jobShares(j *apiv1.Job) string {
 	if console.OnCores(j) {
 		return fmt.Sprintf("none of %d, runs on cores (cpu)", j.GetGpusWanted())
@@ -405,7 +405,7 @@ func jobShares(j *apiv1.Job) string {
 	return sharesText(j.GetGpus(), j.GetGpusWanted())
 }
 
-// hostText says what a job has, or had, of its first node beside GPUs.
+// hostText says what a job has, or had, on its first node other than GPUs.
 func hostText(j *apiv1.Job) string {
 	cpu, mem := view.Host(j)
 	if j.GetNode() == "" || mem == 0 {
@@ -418,8 +418,8 @@ func hostText(j *apiv1.Job) string {
 	return text
 }
 
-// powerText says what was done to the power and clock of a job's GPUs where it runs, or
-// ran last.
+// powerText says how the power and clock of a job's GPUs were set where it
+// runs, or last ran.
 func powerText(j *apiv1.Job) string {
 	as := j.GetAttempts()
 	if console.Waiting(j.GetState()) || len(as) == 0 {
@@ -456,7 +456,7 @@ func runTime(e *console.Env, j *apiv1.Job) string {
 	return console.Elapsed(e, j)
 }
 
-// measuredText says in one line what an older node measured; see showUsed.
+// measuredText summarizes in one line what an older node measured; see showUsed.
 func measuredText(m *apiv1.Measured) string {
 	if m == nil || m.GetProfile() != nil {
 		return ""
@@ -470,7 +470,7 @@ func measuredText(m *apiv1.Measured) string {
 	return text
 }
 
-// QuoteCommand writes a command as a shell would read it.
+// QuoteCommand quotes a command for a shell.
 func QuoteCommand(args []string) string {
 	out := make([]string, len(args))
 	for i, a := range args {

@@ -2,7 +2,7 @@ package jobcmd
 
 import "strconv"
 
-// niceText is "" for most jobs, which step back behind nobody.
+// niceText returns "" for most jobs, which have no nice value.
 func niceText(n int32) string {
 	if n == 0 {
 		return ""

@@ -23,20 +23,20 @@ import (
 // maxCount is how many jobs one request may hold.
 const maxCount = 1000
 
-// maxRequestBytes is a little less than what coordinators accept.
+// maxRequestBytes is slightly less than what coordinators accept.
 const maxRequestBytes = 4<<20 - 4<<10
 
 // SubmitOptions are the flags of submit.
 type SubmitOptions struct {
 	jobspec.SpecArgs
 	Count string
-	// RequestID is what the submit is known by; "" has one made.
+	// RequestID identifies the submit; "" generates one.
 	RequestID string
 	parsable  bool
 	wait      bool
-	// Study tells that there must be one.
+	// Study requires a study.
 	Study bool
-	// Prepare changes what was read before it is submitted, nil does nothing.
+	// Prepare changes what was read before it is submitted; nil changes nothing.
 	Prepare func(*cluster.Spec) error
 }
 
@@ -72,13 +72,13 @@ func NewSubmitCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.BoolVar(&o.parsable, "parsable", false, "print only the job id")
 	fs.BoolVarP(&o.wait, "wait", "W", false, "wait until the job ends and exit with its exit code")
 	jobspec.RegisterSlurm(fs, &o.Slurm)
-	fs.SetInterspersed(false) // what follows a script is the script's
+	fs.SetInterspersed(false) // what follows a script belongs to the script
 	fs.StringVar(&o.RequestID, "request-id", "", "`ID` of 16 to 64 characters; the same id is never submitted twice")
 	helpBySections(e, cmd, &helpAll)
 	return cmd
 }
 
-// RunSubmit submits what o and args describe; dash is the index of "--" in them, or -1.
+// RunSubmit submits what o and args describe; dash is the index of "--" in args, or -1.
 func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitOptions, args []string, dash int) error {
 	var count int64
 	if err := jobspec.Whole("number of jobs", maxCount, func(*jobspec.Request) *int64 { return &count })(nil, o.Count); err != nil {
@@ -131,7 +131,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	return nil
 }
 
-// read reads what is described, and changes it as is wanted of it.
+// read reads the description and applies the requested changes.
 func (o *SubmitOptions) read(e *console.Env, args []string, dash int) error {
 	if err := o.Read(e, args, dash); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (o *SubmitOptions) read(e *console.Env, args []string, dash int) error {
 	return nil
 }
 
-// findType makes a type of GPU of what was typed.
+// findType resolves a typed GPU type.
 func (o *SubmitOptions) findType(ctx context.Context, c *client.Client) (err error) {
 	find := client.GPUType
 	if o.Slurm.Typed && o.Spec.GPUType == o.Slurm.Asked.GPUType {
@@ -155,7 +155,7 @@ func (o *SubmitOptions) findType(ctx context.Context, c *client.Client) (err err
 	return err
 }
 
-// say tells of a submit's surroundings, unless its owner wants to hear nothing.
+// say reports what a submit found around it, unless the user asked for silence.
 func (o *SubmitOptions) say(e *console.Env, said []string) {
 	for _, s := range said {
 		if !o.Slurm.Quiet() {
@@ -164,8 +164,8 @@ func (o *SubmitOptions) say(e *console.Env, said []string) {
 	}
 }
 
-// moreThanOneRequest says how to submit more jobs than fit into one request, which is
-// done as a whole or not at all.
+// moreThanOneRequest says how to submit more jobs than fit into one request,
+// which is carried out as a whole or not at all.
 func moreThanOneRequest(count string) string {
 	n, err := strconv.ParseUint(count, 10, 32)
 	if err != nil || n <= maxCount {
@@ -174,8 +174,8 @@ func moreThanOneRequest(count string) string {
 	return fmt.Sprintf("; none or all of them are submitted; --array 1-%d makes one job with as many tasks", n)
 }
 
-// afterSpec reads the flags that follow a spec file: only a script's
-// arguments are its own.
+// afterSpec reads the flags that follow a spec file: only a script has
+// arguments of its own.
 func afterSpec(cmd *cobra.Command, args []string) (rest []string, dash int, err error) {
 	dash = cmd.ArgsLenAtDash()
 	if dash >= 0 || len(args) < 2 || jobspec.IsScript(args[0]) {
@@ -192,8 +192,7 @@ func afterSpec(cmd *cobra.Command, args []string) (rest []string, dash int, err 
 	return append(args[:1:1], fs.Args()...), dash, nil
 }
 
-// submitError tells how to learn what became of a submit whose outcome is not
-// known.
+// submitError says how to find out what became of a submit of unknown outcome.
 func submitError(err error, requestID string) error {
 	var ce *cluster.Error
 	if errors.As(err, &ce) && ce.Code == cluster.CodeUnknown {
@@ -218,9 +217,9 @@ func checkRequestID(s string) error {
 	return nil
 }
 
-// printSubmitted writes the ids out at once: what follows may fail, and a job
-// whose id nobody saw would be lost to its owner. A cluster that was named is said, as
-// sbatch does.
+// printSubmitted flushes the ids at once: what follows may fail, and a job
+// whose id nobody saw would be lost to its owner. It names the cluster if the
+// user did, as sbatch does.
 func (o *SubmitOptions) printSubmitted(e *console.Env, ids []uint64) error {
 	parsable, after, on := o.parsable, "", ""
 	if a := o.Slurm.Asked; a != nil {

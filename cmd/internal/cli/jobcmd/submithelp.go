@@ -9,13 +9,13 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// section is some flags of submit under a title.
+// section is a group of submit's flags under a title.
 type section struct {
 	title string
-	flags string // by name, in order
+	flags string // names, in order
 }
 
-// usualFlags are what most jobs are submitted with, and all there is to begin with.
+// usualFlags are the flags most jobs use, and all that help shows at first.
 var usualFlags = section{"Common flags", "gpus gpu-type gpu-mem exclusive cpus mem time name partition nodes array dependency image output onnx wait"}
 
 // allFlags holds each flag of submit once.
@@ -32,7 +32,7 @@ var allFlags = []section{
 	{"Submission", "spec count parsable wait strict quiet request-id help-all help"},
 }
 
-// helpBySections makes cmd show its usual flags, and all of them where *all is set.
+// helpBySections makes cmd's help show the usual flags, or all if *all is set.
 func helpBySections(e *console.Env, cmd *cobra.Command, all *bool) {
 	cmd.Flags().BoolVar(all, "help-all", false, "show help with all flags, by section")
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
@@ -56,7 +56,7 @@ func helpBySections(e *console.Env, cmd *cobra.Command, all *bool) {
 	})
 }
 
-// of are the flags of a section, those of fs that are there.
+// of returns the flags of a section that exist in fs.
 func (s *section) of(fs *pflag.FlagSet) *pflag.FlagSet {
 	out := pflag.NewFlagSet(s.title, pflag.ContinueOnError)
 	out.SortFlags = false

@@ -12,7 +12,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// taskCount says of how many tasks of an array something is true.
+// taskCount formats a number of tasks of an array.
 func taskCount(n uint32) string {
 	switch n {
 	case 0:
@@ -23,7 +23,7 @@ func taskCount(n uint32) string {
 	return fmt.Sprintf(" (%d tasks)", n)
 }
 
-// jobLabel is client.JobLabel with %N where only so many of the tasks may run at once.
+// jobLabel is client.JobLabel with %N if only N of the tasks may run at once.
 func jobLabel(j *apiv1.Job) string {
 	label, list := strings.CutSuffix(client.JobLabel(j), "]")
 	if !list {
@@ -35,7 +35,8 @@ func jobLabel(j *apiv1.Job) string {
 	return label + "]"
 }
 
-// cardsOf is console.CardsOf; of tasks that are listed as one only how many of which type.
+// cardsOf is console.CardsOf; for tasks that are listed as one it gives only
+// numbers and types.
 func cardsOf(j *apiv1.Job) string {
 	if j.GetArrayCount() < 2 || len(j.GetGpus()) == 0 {
 		return console.CardsOf(j)
@@ -51,7 +52,7 @@ func cardsOf(j *apiv1.Job) string {
 	return strings.Join(parts, ",")
 }
 
-// arrayText is an array as a whole, of which one task is shown.
+// arrayText describes the whole array of which one task is shown.
 func arrayText(a *apiv1.ArrayInfo) string {
 	if a == nil {
 		return ""
@@ -70,7 +71,7 @@ func tasksText(j *apiv1.Job) string {
 	return text
 }
 
-// numbered is the label of a job, with its id where that is another.
+// numbered returns the label of a job, with its id if that differs.
 func numbered(j *apiv1.Job) string {
 	if j.GetArrayJobId() == 0 {
 		return client.JobLabel(j)
@@ -78,7 +79,7 @@ func numbered(j *apiv1.Job) string {
 	return fmt.Sprintf("%s (job %d)", client.JobLabel(j), j.GetId())
 }
 
-// clip shortens a list of tasks for people.
+// clip shortens a list of tasks for display.
 func clip(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "…"

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// updateFlags are those of berth update, with what they set.
+// updateFlags are the flags of berth update, with what they set.
 var updateFlags = []struct {
 	name, usage string
 	set         func(e *console.Env, r *apiv1.UpdateJobRequest, v string) error
@@ -97,7 +97,7 @@ func NewUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// Update changes what req names, see UpdateRequests, and prints what there is to warn of.
+// Update changes what req names, see UpdateRequests, and prints any warnings.
 func Update(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.UpdateJobRequest, sign int) error {
 	reqs, err := UpdateRequests(ctx, c, req, sign)
 	if err != nil {
@@ -130,7 +130,7 @@ func jobOrTasks(arg string) (id uint64, tasks string, err error) {
 }
 
 // Throttle changes how many tasks of an array may run at once, 0 for any
-// number, and says so.
+// number, and reports it.
 func Throttle(ctx context.Context, e *console.Env, c *client.Client, array uint64, n uint32) error {
 	results, err := client.Control(ctx, e, c, &apiv1.ControlJobsRequest{Ids: []uint64{array}, Action: apiv1.JobAction_JOB_ACTION_THROTTLE, Throttle: n})
 	if err != nil {
@@ -207,7 +207,7 @@ func setUpdateNice(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
 	return nil
 }
 
-// SetUpdateBegin reads when the job may start.
+// SetUpdateBegin reads the earliest start.
 func SetUpdateBegin(e *console.Env, r *apiv1.UpdateJobRequest, v string) error {
 	at, ok := slurm.ParseNext(v, e.Now())
 	if !ok {
@@ -219,7 +219,7 @@ func SetUpdateBegin(e *console.Env, r *apiv1.UpdateJobRequest, v string) error {
 	return nil
 }
 
-// SetUpdateDepends reads for whom the job waits.
+// SetUpdateDepends reads which jobs the job waits for.
 func SetUpdateDepends(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
 	r.SetDepends = true
 	if v == "" {

@@ -15,8 +15,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// Signed cuts the sign off a time limit such as +30 or -10, by which it changes;
-// sign is 0 for one that is meant as it is.
+// Signed cuts the sign off a relative time limit such as +30 or -10; sign is
+// 0 for an absolute one.
 func Signed(v string) (sign int, rest string) {
 	if rest, ok := strings.CutPrefix(v, "+"); ok {
 		return 1, rest
@@ -27,9 +27,10 @@ func Signed(v string) (sign int, rest string) {
 	return 0, v
 }
 
-// UpdateRequests are those that change a job, an array or the tasks that req names as
-// it says. With a sign its time limit is one by which theirs change: what they are to
-// be then is asked first, so that changing again after a lost answer is safe.
+// UpdateRequests returns the requests that change the job, array or tasks
+// named by req. With a sign its time limit is relative to theirs: the
+// resulting limit is computed first, so that repeating the change after a
+// lost answer is safe.
 func UpdateRequests(ctx context.Context, c *client.Client, req *apiv1.UpdateJobRequest, sign int) ([]*apiv1.UpdateJobRequest, error) {
 	if sign == 0 || req.TimeLimit == nil {
 		return []*apiv1.UpdateJobRequest{req}, nil
@@ -72,8 +73,8 @@ func UpdateRequests(ctx context.Context, c *client.Client, req *apiv1.UpdateJobR
 	return out, nil
 }
 
-// tasksOf are those of the tasks that j stands for which req names, "" for none and
-// for a job that is no task.
+// tasksOf returns those of the tasks that j stands for which req names, ""
+// for none and for a job that is no task.
 func tasksOf(req *apiv1.UpdateJobRequest, j *apiv1.Job) (string, error) {
 	if j.GetArrayJobId() == 0 {
 		return "", nil

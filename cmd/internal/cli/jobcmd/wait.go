@@ -57,7 +57,7 @@ func endReason(j *apiv1.Job) string {
 	return ""
 }
 
-// jobExitCode is what a shell would report: 0 only for COMPLETED.
+// jobExitCode returns what a shell would report: 0 only for COMPLETED.
 func jobExitCode(j *apiv1.Job) int {
 	switch {
 	case j.GetSignal() > 0:

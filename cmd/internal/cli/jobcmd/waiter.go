@@ -15,8 +15,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// againAfter is how soon a wait looks again where news and listing disagree, which
-// they do for a moment while an array changes.
+// againAfter is how soon a wait looks again when news and listing disagree,
+// as they do for a moment while an array changes.
 const againAfter = time.Second
 
 // maxBlamed is how many failed tasks of one array are named.
@@ -26,20 +26,20 @@ const maxBlamed = 10
 type waiter struct {
 	env *console.Env
 	c   *client.Client
-	// jobs are awaited; with any, one of them is enough.
+	// jobs are the awaited jobs; with any, one of them is enough.
 	jobs client.JobRefs
 	any  bool
 
-	// entries are the jobs, and the tasks of arrays that are listed as one, by id;
-	// those of arrays also by array, and of these the open ones.
+	// entries are the jobs, and the tasks of arrays that are listed as one, by
+	// id; those of arrays also by array, and the open ones among these.
 	entries map[uint64]*apiv1.Job
 	tasks   map[uint64][]uint64
 	open    map[uint64]map[uint64]struct{}
-	// line says on a terminal how they stand.
+	// line shows their status on a terminal.
 	line *console.Progress
 }
 
-// run waits until all, or one, have ended. A limit of 0 is none.
+// run waits until all, or one, have ended. A limit of 0 means none.
 func (w *waiter) run(ctx context.Context, limit time.Duration) error {
 	w.line = console.NewProgress(w.env)
 	defer w.line.Clear()
@@ -82,7 +82,7 @@ func (w *waiter) run(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// list reads all anew.
+// list rereads everything.
 func (w *waiter) list(ctx context.Context, first bool) error {
 	req := &apiv1.ListJobsRequest{Ids: w.jobs.IDs(), Finished: true, Brief: true}
 	jobs, err := client.ListJobs(ctx, w.c, req)
@@ -123,7 +123,7 @@ func (w *waiter) see(news []*apiv1.Job) bool {
 	return w.enough()
 }
 
-// enough reports whether what is awaited seems to have happened.
+// enough reports whether the awaited end seems to have come.
 func (w *waiter) enough() bool {
 	if w.any {
 		return slices.ContainsFunc(w.jobs, w.seemsOver)
@@ -131,11 +131,12 @@ func (w *waiter) enough() bool {
 	return !slices.ContainsFunc(w.jobs, func(r client.JobRef) bool { return !w.seemsOver(r) })
 }
 
-// all reports whether a job is an array that is waited for as a whole.
+// all reports whether a job is an array that is awaited as a whole.
 func (w *waiter) all(r client.JobRef) bool { return r.Array == 0 && len(w.tasks[r.ID]) > 0 }
 
-// seemsOver reports whether a job or all of an array that is known here has ended. Of
-// the own id of a task that is listed with others it says so too early, never too late.
+// seemsOver reports whether a known job or a whole array has ended. For the
+// own id of a task that is listed with others it may report true too early,
+// never too late.
 func (w *waiter) seemsOver(r client.JobRef) bool {
 	if w.all(r) {
 		return len(w.open[r.ID]) == 0
@@ -143,8 +144,8 @@ func (w *waiter) seemsOver(r client.JobRef) bool {
 	return console.Terminal(w.entry(r).GetState())
 }
 
-// entry is what is known of a job that is no array: by itself, or with others, and
-// then rather of those that have ended.
+// entry returns what is known of a job that is no array: by itself, or with
+// others, preferably those that have ended.
 func (w *waiter) entry(r client.JobRef) (found *apiv1.Job) {
 	if j := w.entries[r.ID]; j != nil && j.GetArrayCount() < 2 {
 		return j
@@ -157,8 +158,8 @@ func (w *waiter) entry(r client.JobRef) (found *apiv1.Job) {
 	return found
 }
 
-// ended are those that have ended without doubt, in the order in which they were
-// given. Their last tasks are known then, too.
+// ended returns the jobs that have certainly ended, in the order given. Their
+// last tasks are known then, too.
 func (w *waiter) ended(ctx context.Context) (out client.JobRefs, err error) {
 	for _, r := range w.jobs {
 		if !w.seemsOver(r) {
@@ -192,7 +193,7 @@ func (w *waiter) surelyOver(ctx context.Context, r client.JobRef) (bool, error) 
 	if a.GetEnded() < a.GetSize() {
 		return false, nil
 	}
-	if w.counted(r.ID) < a.GetSize() { // they changed while they were listed
+	if w.counted(r.ID) < a.GetSize() { // tasks changed while they were listed
 		if err := w.list(ctx, false); err != nil {
 			return false, err
 		}
@@ -207,7 +208,7 @@ func (w *waiter) surelyOver(ctx context.Context, r client.JobRef) (bool, error) 
 	return true, err
 }
 
-// counted is how many tasks of an array are known here.
+// counted returns how many tasks of an array are known here.
 func (w *waiter) counted(array uint64) (n uint32) {
 	for _, id := range w.tasks[array] {
 		n += max(1, w.entries[id].GetArrayCount())
@@ -215,8 +216,8 @@ func (w *waiter) counted(array uint64) (n uint32) {
 	return n
 }
 
-// verdict says which did not end with 0, and returns the exit code of the first
-// of them; that of an array is the highest of its tasks.
+// verdict names the jobs that did not exit with 0, and returns the exit code
+// of the first of them; an array's is the highest of its tasks.
 func (w *waiter) verdict(jobs client.JobRefs) error {
 	code := 0
 	for _, r := range jobs {
@@ -267,7 +268,7 @@ func (w *waiter) blame(name string, j *apiv1.Job) {
 	w.env.Warnf("job %s: %s%s%s", name, j.GetState(), x, console.Escape(endReason(j)))
 }
 
-// failed tells, when the time was up, who has not ended.
+// failed says, when the time was up, which jobs have not ended.
 func (w *waiter) failed(err error, limit time.Duration) error {
 	w.line.Clear()
 	if !errors.Is(err, errWaitTimeout) {

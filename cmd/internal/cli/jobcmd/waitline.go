@@ -12,8 +12,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// show says on a terminal how what is awaited stands: of one job in full, of more how many
-// have ended.
+// show displays the status of the awaited jobs on a terminal: one job in
+// full, otherwise how many have ended.
 func (w *waiter) show(ctx context.Context) {
 	if w.line == nil || !w.line.Shown() {
 		return
@@ -39,7 +39,8 @@ func (w *waiter) show(ctx context.Context) {
 	w.line.Say(fmt.Sprintf("%d of %s ended; %d run, %d wait", ended, console.Plural(ended+run+wait, "job", "jobs"), run, wait))
 }
 
-// standing is a job's state with where, or why not and when it may.
+// standing returns a job's state with where it runs, or why it does not
+// and when it may.
 func (w *waiter) standing(ctx context.Context, j *apiv1.Job) string {
 	st := j.GetState()
 	if !console.Waiting(st) {
@@ -58,7 +59,7 @@ func (w *waiter) standing(ctx context.Context, j *apiv1.Job) string {
 	return client.Waits(ctx, w.env, w.c, j)
 }
 
-// left tells who ends the wait from a terminal what goes on without it.
+// left tells a user who ends the wait on a terminal what continues without it.
 func (w *waiter) left(err error) {
 	var intr *console.Interruption
 	if !w.env.StderrTerminal || !errors.As(err, &intr) {

@@ -117,8 +117,7 @@ func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.For
 	return nil
 }
 
-// printStanding says when quotas have room, and where the job stands by fair
-// shares.
+// printStanding says when quotas have room, and how the job ranks by fair share.
 func printStanding(e *console.Env, r *apiv1.ExplainJobResponse) {
 	if m := r.GetRoom(); m != nil {
 		e.Printf("Room in the quota: %s (as predicted, and 90th percentile), when %s\n",
@@ -147,7 +146,7 @@ func printStanding(e *console.Env, r *apiv1.ExplainJobResponse) {
 	}
 }
 
-// whySentence says where the job stands.
+// whySentence describes the job's situation in a sentence.
 func whySentence(e *console.Env, j *apiv1.Job, cards client.Cards) string {
 	head := fmt.Sprintf("Job %s (%s)", client.JobLabel(j), j.GetName())
 	if a := j.GetArray(); a.GetSize() > 1 {
