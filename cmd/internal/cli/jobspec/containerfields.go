@@ -11,7 +11,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// containerFields are what a job may ask of what it runs in.
+// containerFields returns the fields for a job's container.
 func containerFields() []Field {
 	return []Field{
 		{"image", "", kindText, "run in this container `IMAGE` instead of on the node's file system", text(func(r *Request) *string { return &r.Spec.Image })},
@@ -53,7 +53,7 @@ func setOpenMode(r *Request, v string) error {
 	return nil
 }
 
-// OpenMode is how the output files of a job are opened, "" for the usual way.
+// OpenMode returns how the output files of a job are opened, "" for the default.
 func OpenMode(s *apiv1.JobSpec) string {
 	if s.GetTruncate() {
 		return openTruncate
@@ -61,13 +61,13 @@ func OpenMode(s *apiv1.JobSpec) string {
 	return ""
 }
 
-// WarningOf is a job's warning, as it may be typed again.
+// WarningOf returns a job's warning as it may be typed again.
 func WarningOf(s *apiv1.JobSpec) string {
 	w := s.GetWarning()
 	return cluster.Warning{Signal: w.GetSignal(), Before: w.GetBefore().AsDuration(), First: w.GetFirst()}.String()
 }
 
-// WarningText tells what comes before a job's time limit.
+// WarningText says what signal precedes a job's time limit.
 func WarningText(s *apiv1.JobSpec) string {
 	w := s.GetWarning()
 	if w.GetSignal() == "" {
@@ -80,7 +80,7 @@ func WarningText(s *apiv1.JobSpec) string {
 	return fmt.Sprintf("%s to %s, %s before the time limit", w.GetSignal(), whom, units.HumanDuration(w.GetBefore().AsDuration()))
 }
 
-// MountTexts are a job's mounts, as they may be typed again.
+// MountTexts returns a job's mounts as they may be typed again.
 func MountTexts(s *apiv1.JobSpec) []string {
 	out := []string{}
 	for _, m := range s.GetContainer().GetMounts() {
@@ -89,7 +89,7 @@ func MountTexts(s *apiv1.JobSpec) []string {
 	return out
 }
 
-// ContainerText tells what a job asked of what it runs in, but for mounts.
+// ContainerText describes the container a job requested, except for mounts.
 func ContainerText(s *apiv1.JobSpec) string {
 	c := s.GetContainer()
 	var out []string

@@ -1,3 +1,3 @@
-// Package jobspec turns what was typed (flags, spec files, batch scripts, model
-// files) into the description of a job.
+// Package jobspec turns what the user typed (flags, spec files, batch
+// scripts, model files) into the description of a job.
 package jobspec

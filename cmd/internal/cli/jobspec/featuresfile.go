@@ -13,11 +13,11 @@ import (
 	"github.com/berth-scheduler/berth/model"
 )
 
-// MaxFeaturesFile is many times what berth features prints.
+// MaxFeaturesFile is many times the size of what berth features prints.
 const MaxFeaturesFile = 64 << 10
 
-// readFeatures reads what berth features -o json, or berth features trace -o
-// json, printed: from a file, or from standard input for "-".
+// readFeatures reads the output of berth features -o json, or berth features
+// trace -o json, from a file, or from standard input for "-".
 func readFeatures(e *console.Env, name string) (model.Features, error) {
 	in, from := e.TypedIn(), "standard input"
 	if name != "-" {
@@ -42,8 +42,8 @@ func readFeatures(e *console.Env, name string) (model.Features, error) {
 	return f, nil
 }
 
-// ParseFeatures reads one JSON object of berth features and refuses what is
-// not one, what has keys that it does not have, and numbers out of range.
+// ParseFeatures reads one JSON object of berth features and rejects
+// anything else, unknown keys, and numbers out of range.
 func ParseFeatures(data []byte) (model.Features, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return model.Features{}, errors.New("is empty; want the output of berth features -o json")
@@ -67,7 +67,7 @@ func ParseFeatures(data []byte) (model.Features, error) {
 	return f, nil
 }
 
-// jsonText is a decoder's error in our words.
+// jsonText returns a decoder's error in Berth's words.
 func jsonText(err error) string {
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Sprintf("%s is a JSON %s, want %s", t.Field, t.Value, t.Type)
@@ -78,7 +78,7 @@ func jsonText(err error) string {
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
-// features is newFeaturesView undone. What follows from the rest is left out.
+// features reverses NewFeaturesView. Derived values are left out.
 func (v *FeaturesView) features() model.Features {
 	f := model.Features{
 		Source: model.Source(v.Source), Model: v.Model,
@@ -99,7 +99,7 @@ func (v *FeaturesView) features() model.Features {
 }
 
 // takeFeatures reads the file of --features. Only the number of steps is not
-// in it; flags that contradict it change nothing, which is said.
+// in it; contradicting flags change nothing, and a warning says so.
 func (r *Request) takeFeatures(e *console.Env) (f model.Features, warnings []string, err error) {
 	f, err = readFeatures(e, r.Run.features)
 	if err != nil {

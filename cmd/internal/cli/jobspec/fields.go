@@ -22,11 +22,11 @@ import (
 // both, before it becomes a cluster.Spec.
 type Request struct {
 	batch.Job
-	retries int64 // how often it runs again
+	retries int64 // how often it is retried
 	Run     runFlags
 	Flags   []FlagText
 	Slurm   slurmArgs
-	// slowdown is what a power cap that is found may cost, in percent, nil when left out.
+	// slowdown is what a searched power cap may cost, in percent; nil if not given.
 	slowdown *int
 }
 
@@ -41,13 +41,13 @@ type runFlags struct {
 	inference, checkpointing bool
 }
 
-// FlagText is one flag as it was typed; flags are applied after the file.
+// FlagText is one flag as typed; flags are applied after the file.
 type FlagText struct {
 	F    *Field
 	Text string
 }
 
-// Kind says what a field takes: in a spec file it decides which YAML scalars
+// kind says what a field takes: in a spec file it decides which YAML scalars
 // are accepted.
 type kind int
 
@@ -55,11 +55,11 @@ const (
 	kindText   kind = iota // a string
 	kindAmount             // a number, or a string with a unit
 	KindTruth              // true or false
-	kindList               // several strings; a flag is given again
+	kindList               // several strings; the flag may be repeated
 )
 
-// Field is one thing that can be asked for: a flag, and a key of the spec file
-// with _ for -.
+// Field is one thing that can be requested: a flag, and a key of the spec
+// file with _ for -.
 type Field struct {
 	Name, Short string
 	Kind        kind
@@ -75,7 +75,7 @@ func (f *Field) key() string {
 	return key
 }
 
-// Fields lists them in the order of --help.
+// Fields lists the fields in the order of --help.
 func Fields() []Field {
 	return slices.Concat(jobFields(), standingFields(), whereFields(), tellingFields(), gpuFields(), powerFields(), containerFields(), fileFields(), ModelFields())
 }
@@ -104,7 +104,7 @@ func size(p func(*Request) *int64) func(*Request, string) error {
 	}
 }
 
-// Whole reads a whole number from 1 to most.
+// Whole returns a reader of a whole number from 1 to most.
 func Whole(what string, most int64, p func(*Request) *int64) func(*Request, string) error {
 	return func(r *Request, v string) error {
 		n, err := strconv.ParseInt(v, 10, 64)
@@ -202,7 +202,7 @@ func jobFields() []Field {
 	}
 }
 
-// setDeadline reads a span from now, or a time on this machine's clock.
+// setDeadline reads a duration from now, or a time on this machine's clock.
 func setDeadline(r *Request, v string) error {
 	r.Spec.Deadline, r.Spec.DeadlineIn, r.Deadline = 0, 0, ""
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
@@ -213,7 +213,7 @@ func setDeadline(r *Request, v string) error {
 			return nil
 		}
 	}
-	// 16:00 is a time of day, as for Slurm, 1-06:00 a span.
+	// 16:00 is a time of day, as for Slurm, 1-06:00 a duration.
 	if d, err := units.ParseDuration(v); err == nil && (!strings.Contains(v, ":") || strings.Contains(v, "-")) {
 		r.Spec.DeadlineIn = d
 		return nil
@@ -221,17 +221,17 @@ func setDeadline(r *Request, v string) error {
 	if _, ok := slurm.ParseNext(v, time.Now()); !ok {
 		return fmt.Errorf("deadline %s: want a duration such as 90 (minutes) or 6h, or a time such as %s", console.ShortQuote(v), slurm.TimeForms)
 	}
-	r.Deadline = v // the command's clock says when that is
+	r.Deadline = v // resolved by the command's clock
 	return nil
 }
 
-// setBegin reads a time as Slurm takes it, on this machine's clock. One that has
-// passed is now.
+// setBegin reads a time in Slurm's form, on this machine's clock. A time in
+// the past means now.
 func setBegin(r *Request, v string) error {
 	if _, ok := slurm.ParseNext(v, time.Now()); !ok {
 		return fmt.Errorf("begin %s: want a time such as %s", console.ShortQuote(v), slurm.TimeForms)
 	}
-	r.Begin = v // the command's clock says when that is
+	r.Begin = v // resolved by the command's clock
 	return nil
 }
 
@@ -373,7 +373,7 @@ func ModelFields() []Field {
 	}
 }
 
-// frameworks lists the names that users may give.
+// frameworks lists the accepted names.
 func frameworks() []string { return []string{"pytorch", "tensorflow", "jax"} }
 
 func setWeightBits(r *Request, v string) error {
@@ -400,13 +400,13 @@ func oneOf[T ~string](what string, known []T, p func(*Request) *string) func(*Re
 	}
 }
 
-// FlagValue collects a field's text; it is read once the file has been.
+// FlagValue collects a field's text, which is parsed after the file.
 type FlagValue struct {
 	f *Field
 	r *Request
 }
 
-// NewFlagValue returns the flag of f that r collects.
+// NewFlagValue returns the flag of f, collected by r.
 func NewFlagValue(f *Field, r *Request) *FlagValue { return &FlagValue{f, r} }
 
 // Set implements pflag.Value.
@@ -438,7 +438,7 @@ func addFields(fs *pflag.FlagSet, r *Request) {
 	}
 }
 
-// ApplyFlags reads the flags, over what a file said.
+// ApplyFlags applies the flags on top of the file.
 func (r *Request) ApplyFlags() error {
 	for _, t := range r.Flags {
 		if err := t.F.Set(r, t.Text); err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/berth-scheduler/berth/model/hf"
 )
 
-// named reports whether a model was named, by a file or by its name.
+// named reports whether a model was given, by file or by name.
 func (m *runFlags) named() bool {
 	return m.onnx != "" || m.config != "" || m.Model != "" || m.features != ""
 }
 
 // readModel turns the model flags into the spec's features. A model that
 // cannot be understood is a warning, since prediction must never keep a job
-// from running; a file that is not there is an error.
+// from running; a missing file is an error.
 func (r *Request) readModel(e *console.Env) (warnings []string, err error) {
 	m := &r.Run
 	sources := 0
@@ -79,8 +79,8 @@ func (r *Request) readModel(e *console.Env) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// ModelRun is how the flags say that the model runs; given reports whether any
-// of them was.
+// ModelRun returns how the flags say that the model runs; given reports
+// whether any of them was set.
 func (r *Request) ModelRun() (run model.Run, given bool) {
 	m := &r.Run
 	run = model.Run{
@@ -96,8 +96,8 @@ func (r *Request) ModelRun() (run model.Run, given bool) {
 	return run, given
 }
 
-// ReadFile reads a model file of the caller's, of whichever kind. notes say
-// what was assumed, left out or odd.
+// ReadFile reads a model file of the caller's, of any kind. notes say what
+// was assumed, left out or odd.
 func ReadFile(name string, run model.Run) (f model.Features, notes []string, err error) {
 	if st, err := os.Stat(name); err == nil && st.IsDir() || hf.Reads(name) {
 		return readCheckpoint(name, run)
@@ -136,8 +136,9 @@ func readCheckpoint(name string, run model.Run) (f model.Features, notes []strin
 	return f, notes, err
 }
 
-// FromCatalogue finds a model by its name. What changes a transformer's layers
-// is counted only where its shape is known, so that comes first then.
+// FromCatalogue finds a model by name. Options that change a transformer's
+// layers are counted only if its shape is known, so such models come first
+// then.
 func FromCatalogue(name string, run model.Run) (f model.Features, notes []string, err error) {
 	c, notFound := hf.Lookup(name)
 	changed := uncounted(run)
@@ -158,8 +159,8 @@ func FromCatalogue(name string, run model.Run) (f model.Features, notes []string
 	return f, nil, err
 }
 
-// uncounted tells which flags do not change what is counted of other models
-// than transformers whose shape is known.
+// uncounted says which flags have no effect on models other than
+// transformers of known shape.
 func uncounted(run model.Run) []string {
 	var flags []string
 	if run.LoRARank > 0 {

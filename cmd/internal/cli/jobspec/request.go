@@ -13,15 +13,15 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// defaultOutput is where standard output goes when the user names no file, and
-// defaultTaskOutput where that of the tasks of an array does.
+// defaultOutput is where standard output goes when the user names no file,
+// defaultTaskOutput the same for the tasks of an array.
 const (
 	defaultOutput     = "berth-%j.out"
 	defaultTaskOutput = "berth-%A_%a.out"
 )
 
 // FromArgs reads the spec file, the flags and the command of a submit or
-// predict. dash is where -- stood in args, or -1. A FILE argument ends in
+// predict. dash is the index of -- in args, or -1. A FILE argument ends in
 // .yaml or .yml.
 func (r *Request) FromArgs(e *console.Env, file string, args []string, dash int) error {
 	before, command := args, []string(nil)
@@ -79,8 +79,8 @@ func (r *Request) FromArgs(e *console.Env, file string, args []string, dash int)
 	return nil
 }
 
-// Complete fills what was left open from the caller's surroundings and checks
-// the result as the server will. Warnings are for standard error.
+// Complete fills in what was left open from the caller's environment and
+// checks the result as the server will. Warnings are for standard error.
 func (r *Request) Complete(e *console.Env) (warnings []string, err error) {
 	if warnings, err = r.Fill(e); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (r *Request) Complete(e *console.Env) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// Fill does what Complete does but for the check of the result, which may be a part alone.
+// Fill is Complete without the check, for a result that may be only a part.
 func (r *Request) Fill(e *console.Env) (warnings []string, err error) {
 	s := &r.Spec
 	if len(s.Command) == 0 {
@@ -116,7 +116,7 @@ func (r *Request) Fill(e *console.Env) (warnings []string, err error) {
 	}
 	warnings = append(warnings, more...)
 	for _, f := range [...]struct{ flag, v string }{{"image", s.Image}, {"comment", s.Comment}} {
-		if !utf8.ValidString(f.v) { // the wire cannot carry it
+		if !utf8.ValidString(f.v) { // the wire format cannot carry it
 			return nil, console.Usagef("--%s %s: not valid UTF-8", f.flag, console.ShortQuote(f.v))
 		}
 	}
@@ -132,10 +132,10 @@ func (r *Request) Fill(e *console.Env) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// ImpliedGPUs gives a job one GPU when anything about one was said.
+// ImpliedGPUs gives a job one GPU when any GPU option was given.
 func (r *Request) ImpliedGPUs() { r.Job.ImpliedGPUs(r.Run.named()) }
 
-// caller is e as the package batch knows it.
+// caller returns e in the form that package batch uses.
 func caller(e *console.Env) *batch.Caller {
 	return &batch.Caller{Getwd: e.Getwd, Hostname: e.Hostname, Environ: e.Environ, Now: e.Now}
 }
@@ -148,7 +148,7 @@ func placed(err error) error {
 	return console.Usagef("%w", err)
 }
 
-// defaultName is the program's base name, or "job" when that may not name one.
+// defaultName returns the program's base name, or "job" if that is not a valid name.
 func defaultName(program string) string {
 	name := filepath.Base(program)
 	if cluster.CheckJobName(name) != nil {
@@ -171,7 +171,7 @@ func (a *SpecArgs) Register(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 }
 
-// Read does fromArgs and complete, and prints the warnings.
+// Read calls FromArgs and Complete, and prints the warnings.
 func (a *SpecArgs) Read(e *console.Env, args []string, dash int) error {
 	if err := a.FromArgs(e, a.File, args, dash); err != nil {
 		return err

@@ -14,22 +14,22 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 )
 
-// slurmArgs are options in Slurm's terms, and how strictly they are taken.
+// slurmArgs are options in Slurm's terms, and how strictly they are handled.
 type slurmArgs struct {
 	Set    []sbatch.Setting
 	strict bool
 	quiet  bool
-	// Asked is what script and options came to; nil before.
+	// Asked is what script and options resolved to; nil before.
 	Asked *sbatch.Request
-	// Typed tells that the type of GPU is a name of Slurm's configuration.
+	// Typed says that the GPU type is a name of Slurm's configuration.
 	Typed bool
 }
 
-// Quiet reports whether its owner wants to hear no more of a job than its id.
+// Quiet reports whether the user wants only a job's id.
 func (s *slurmArgs) Quiet() bool { return s.quiet || s.Asked != nil && s.Asked.Quiet }
 
-// RegisterSlurm adds the options of sbatch that are not Berth's own as well.
-// They are not in --help, which would be twice as long for it.
+// RegisterSlurm also adds the options of sbatch that are not Berth's own.
+// They are not in --help, which they would double.
 func RegisterSlurm(fs *pflag.FlagSet, s *slurmArgs) {
 	fs.BoolVar(&s.strict, "strict", false, "refuse Slurm scripts or options that are neither honoured nor mapped")
 	fs.BoolVarP(&s.quiet, "quiet", "Q", false, "do not report how each Slurm option is handled")
@@ -52,7 +52,7 @@ func RegisterSlurm(fs *pflag.FlagSet, s *slurmArgs) {
 	}
 }
 
-// noValue stands for the value of an option that was given without one.
+// noValue stands for the value of an option given without one.
 const noValue = "\x00"
 
 // slurmFlag collects one of Slurm's options.
@@ -81,7 +81,7 @@ func (f *slurmFlag) Type() string {
 	return "text"
 }
 
-// OwnOptions are Berth's flags as the package sbatch knows options.
+// OwnOptions returns Berth's flags as options of package sbatch.
 func OwnOptions() []sbatch.Option {
 	var out []sbatch.Option
 	for _, f := range Fields() {
@@ -97,8 +97,8 @@ func OwnOptions() []sbatch.Option {
 	return out
 }
 
-// fromScript makes the job of a batch script: name is the file, or "-" for
-// standard input; args are the script's own.
+// fromScript builds the job of a batch script: name is the file, or "-"
+// for standard input; args are the script's own.
 func (r *Request) fromScript(e *console.Env, name string, args []string) error {
 	data, path, err := loadScript(e, name)
 	if err != nil {
@@ -122,7 +122,7 @@ func (r *Request) fromScript(e *console.Env, name string, args []string) error {
 	return failedPlace(r.Script(caller(e), r.Slurm.Asked, data, path, args))
 }
 
-// runsIt is a command for a file that does not say itself what runs it.
+// runsIt returns a command for a file that does not name its interpreter.
 func runsIt(name string) string {
 	switch filepath.Ext(name) {
 	case ".py":
@@ -136,7 +136,7 @@ func runsIt(name string) string {
 	return name
 }
 
-// failedPlace gives a caller without a name its exit code; other errors stay.
+// failedPlace gives a batch.PlaceError its exit code; other errors stay.
 func failedPlace(err error) error {
 	if _, ok := errors.AsType[*batch.PlaceError](err); ok {
 		return placed(err)
@@ -162,7 +162,7 @@ func loadScript(e *console.Env, name string) (data []byte, path string, err erro
 }
 
 // resolveSlurm decides what becomes of the options of a script, the
-// environment and the command line, says so, and takes the result over.
+// environment and the command line, reports it, and takes the result over.
 // script may be nil: then only the command line counts.
 func (r *Request) resolveSlurm(e *console.Env, name string, script *sbatch.Script) error {
 	r.typedOwn()
@@ -193,8 +193,8 @@ func (r *Request) resolveSlurm(e *console.Env, name string, script *sbatch.Scrip
 	return nil
 }
 
-// typedOwn makes flags of Berth's own options that stand among Slurm's, as they
-// do on the command lines of sbatch and salloc.
+// typedOwn turns Berth's own options among Slurm's into flags, as on the
+// command lines of sbatch and salloc.
 func (r *Request) typedOwn() {
 	all := Fields()
 	var rest []sbatch.Setting
@@ -209,7 +209,7 @@ func (r *Request) typedOwn() {
 	r.Slurm.Set = rest
 }
 
-// truthOf is the value of a flag that may stand without one.
+// truthOf returns the value of a flag that may be given without one.
 func truthOf(f *Field, v string) string {
 	if f.Kind == KindTruth && v == "" {
 		return "true"
@@ -229,11 +229,11 @@ func (r *Request) OwnFlags(asked *sbatch.Request) {
 	r.Flags = append(before, r.Flags...)
 }
 
-// report says what becomes of each option, and refuses what is refused. Who
-// types an option sees it done; of srun and salloc, whose own output is read by
-// programs, that goes for options that are done by other means, too. So it does for
-// sbatch, which says nothing of what it does: programs take a word on its standard
-// error for a failure. Its -v, and lint, say it.
+// report says what becomes of each option, and fails on refused ones. Options
+// typed on a command line that take effect are not mentioned; nor are, for
+// srun and salloc, whose output programs read, options that are done by other
+// means. sbatch mentions only ignored options, since programs take text on
+// its standard error for a failure; its -v, and lint, report all.
 func (r *Request) report(e *console.Env, name string, script *sbatch.Script, outcomes []sbatch.Outcome) error {
 	refused, strict := 0, 0
 	quiet := r.Slurm.Quiet()
@@ -276,7 +276,7 @@ func options(n int) string {
 	return fmt.Sprintf("%d options are", n)
 }
 
-// refusal is the error of a script that cannot be taken.
+// refusal returns the error for a script that cannot be accepted.
 func refusal(name string, err error) error {
 	if name != "" {
 		err = fmt.Errorf("%s: %w", console.ShortQuote(name), err)
@@ -284,14 +284,14 @@ func refusal(name string, err error) error {
 	return &console.ExitError{Code: console.ExitUsage, Err: err}
 }
 
-// TakeOver puts what was asked for into the spec; see batch.Job.Take.
+// TakeOver puts the request into the spec; see batch.Job.Take.
 func (r *Request) TakeOver(a *sbatch.Request) {
 	r.Take(a)
 	r.Slurm.Typed = a.GPUType != ""
 }
 
-// IsScript reports whether an argument before -- is a batch script: a file that
-// is no spec file.
+// IsScript reports whether an argument before -- is a batch script: a file
+// that is not a spec file.
 func IsScript(arg string) bool {
 	ext := strings.ToLower(filepath.Ext(arg))
 	return ext != ".yaml" && ext != ".yml"

@@ -2,9 +2,9 @@ package jobspec
 
 import "github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
-// FromSession makes the job of a session: script only holds what the job has,
-// for commands that are run in it. The options are those in Slurm.Set, Berth's
-// own among them.
+// FromSession builds the job of a session: script only holds the job's
+// resources, for commands that run in it. The options are those in Slurm.Set,
+// Berth's own among them.
 func (r *Request) FromSession(e *console.Env, name, script string) error {
 	if err := r.resolveSlurm(e, "", nil); err != nil {
 		return err

@@ -57,13 +57,13 @@ func readSmallFile(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxSpecBytes+1))
 }
 
-// lineError is a fault at a place of the file.
+// lineError returns an error at a position in the file.
 func lineError(n *yaml.Node, format string, args ...any) error {
 	return fmt.Errorf("%d:%d: %w", n.Line, n.Column, fmt.Errorf(format, args...))
 }
 
-// ParseSpec reads one YAML mapping strictly: known keys once each, no anchors,
-// one document, and no scalar that needs guessing.
+// ParseSpec reads one YAML mapping strictly: known keys once each, no
+// anchors, one document, and no ambiguous scalars.
 func ParseSpec(r *Request, raw []byte) (command []string, err error) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	if bytes.HasPrefix(raw, []byte("\xff\xfe")) || bytes.HasPrefix(raw, []byte("\xfe\xff")) || bytes.IndexByte(raw, 0) >= 0 || !utf8.Valid(raw) {
@@ -95,7 +95,7 @@ func ParseSpec(r *Request, raw []byte) (command []string, err error) {
 
 var yamlLine = pattern(`^yaml: (?:line (\d+): )?`)
 
-// yamlError turns the parser's words into "line:column: what".
+// yamlError rewrites the parser's error as "line:column: what".
 func yamlError(err error) error {
 	msg := strings.ReplaceAll(err.Error(), "\n", " ")
 	m := yamlLine().FindStringSubmatch(msg)
@@ -109,7 +109,7 @@ func yamlError(err error) error {
 	return fmt.Errorf("%s:1: is not well-formed YAML: %s", line, msg)
 }
 
-// checkNode refuses anchors, aliases, tags and deep nesting anywhere.
+// checkNode rejects anchors, aliases, tags and deep nesting anywhere.
 func checkNode(n *yaml.Node, depth int) error {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
@@ -127,8 +127,7 @@ func checkNode(n *yaml.Node, depth int) error {
 	return nil
 }
 
-// pairs calls do for each key, refusing repeated ones and keys that are not
-// text.
+// pairs calls do for each key, rejecting duplicates and keys that are not text.
 func pairs(m *yaml.Node, do func(key string, k, v *yaml.Node) error) error {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(m.Content); i += 2 {
@@ -212,12 +211,12 @@ func (r *Request) applyScalar(f *Field, v *yaml.Node) error {
 	return nil
 }
 
-// yaml11 are the words that older YAML takes for truth values; people write
+// yaml11 matches the words that older YAML takes for booleans; people write
 // them unquoted and mean either.
 var yaml11 = pattern(`(?i)^(y|n|yes|no|on|off)$`)
 
-// wantText refuses plain scalars that YAML, of whichever version, may read as
-// something else than text.
+// wantText rejects plain scalars that YAML, of any version, may read as
+// something other than text.
 func wantText(v *yaml.Node) error {
 	if v.Kind != yaml.ScalarNode || v.Tag == "!!null" {
 		return errors.New("want text")
@@ -261,7 +260,7 @@ func environment(v *yaml.Node) ([]string, error) {
 	return out, err
 }
 
-// pattern is compiled when it is needed: every command starts, few use it.
+// pattern compiles on first use: every command starts, few use it.
 func pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

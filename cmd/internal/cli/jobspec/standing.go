@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// standingFields say who is charged for a job, by which rules it waits, and how
-// far it steps back.
+// standingFields returns the fields for who is charged for a job, which
+// rules it waits by, and how far it yields.
 func standingFields() []Field {
 	return []Field{
 		{"account", "A", kindText, "account `NAME` to charge (see berth account list); by default yours", func(r *Request, v string) error {

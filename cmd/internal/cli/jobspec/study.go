@@ -15,13 +15,13 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// studyText is what a spec file says of a study, before its array is made.
+// studyText is what a spec file says about a study, before its array is built.
 type studyText struct {
 	s              study.Study
 	trials, atOnce int64
 }
 
-// studyKeys are the keys of a study in a spec file, but for space.
+// studyKeys are the keys of a study in a spec file, except space.
 var studyKeys = map[string]func(*studyText, *yaml.Node) error{
 	"metric":  func(t *studyText, v *yaml.Node) error { return scalar(v, &t.s.Metric) },
 	"goal":    func(t *studyText, v *yaml.Node) error { return either(v, "minimize", "maximize", &t.s.Maximize) },
@@ -60,7 +60,7 @@ func scalar(v *yaml.Node, to *string) error {
 	return nil
 }
 
-// either reads one of two words; second reports which.
+// either reads one of two words; second is set if it is the second.
 func either(v *yaml.Node, first, other string, second *bool) error {
 	if v.Kind != yaml.ScalarNode || v.Value != first && v.Value != other {
 		return fmt.Errorf("%s: want %s or %s", console.ShortQuote(v.Value), first, other)
@@ -78,8 +78,9 @@ func wholeNode(v *yaml.Node, most int64, to *int64) error {
 	return nil
 }
 
-// study reads the key study of a spec file. What is left out is asha from step 1 on with
-// the best of 3 where there is a metric; a grid has as many trials as combinations.
+// study reads the key study of a spec file. The defaults are asha from step 1
+// on with the best of 3 if there is a metric; a grid has as many trials as
+// combinations.
 func (r *Request) study(v *yaml.Node) error {
 	if v.Kind != yaml.MappingNode {
 		return lineError(v, "study: want keys and values, such as metric: loss")

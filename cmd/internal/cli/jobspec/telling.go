@@ -10,7 +10,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// MailText says whom to write to of a job and about what, "" for nobody.
+// MailText says whom to mail about a job and about what, "" for nobody.
 func MailText(s *apiv1.JobSpec) string {
 	if s.GetMailType() == "" {
 		return ""
@@ -18,7 +18,7 @@ func MailText(s *apiv1.JobSpec) string {
 	return s.GetMailType() + " to " + cmp.Or(s.GetMailUser(), "its owner")
 }
 
-// IdleText says for how long its GPUs may stand idle, "" when it asked for none.
+// IdleText says for how long its GPUs may be idle, "" when it set no limit.
 func IdleText(s *apiv1.JobSpec) string {
 	if s.GetIdleOk() == nil {
 		return ""
@@ -26,7 +26,7 @@ func IdleText(s *apiv1.JobSpec) string {
 	return "for " + units.FormatDuration(s.GetIdleOk().AsDuration())
 }
 
-// tellingFields are whom to tell of a job, and what it need not be told of.
+// tellingFields returns the fields for mail, retries, the metric and idle GPUs.
 func tellingFields() []Field {
 	return []Field{
 		{"mail-type", "", kindText, "send mail on `EVENTS`: NONE, ALL or some of BEGIN, END, FAIL, REQUEUE, INVALID_DEPEND, TIME_LIMIT, TIME_LIMIT_90, _80, _50 and ARRAY_TASKS", func(r *Request, v string) (err error) {

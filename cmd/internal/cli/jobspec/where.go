@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 )
 
-// whereFields say on which nodes a job may run, and inside of what.
+// whereFields returns the fields for the nodes and reservation of a job.
 func whereFields() []Field {
 	return []Field{
 		{"nodelist", "w", kindText, "run on all nodes of this `LIST`, such as gpu[01-04], plus others if --nodes is larger", func(r *Request, v string) error {
