@@ -1,5 +1,5 @@
-// Package jq filters what a command prints as JSON by an expression in the language of jq
-// (https://jqlang.org/manual/), by gojq.
+// Package jq filters a command's JSON output with an expression in the
+// language of jq (https://jqlang.org/manual/), using gojq.
 package jq
 
 import (
@@ -18,23 +18,24 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/escape"
 )
 
-// Bounds of an expression: for how long it may work on one value that the command prints,
-// and how much it may print, in bytes.
+// Limits of an expression: how long it may work on one value of the command's
+// output, and how much it may print, in bytes.
 const (
 	maxTime  = 30 * time.Second
 	maxPrint = 1 << 30
 )
 
-// Filter is an expression that was read.
+// Filter is a parsed expression.
 type Filter struct {
 	code *gojq.Code
-	// Terminal has values indented, and shows what could steer a terminal as signs.
+	// Terminal indents values, and makes visible what could steer a terminal.
 	Terminal bool
 	time     time.Duration
 	most     int64
 }
 
-// New reads an expression. It sees the value and nothing else: no environment, no files.
+// New parses an expression. It sees the value and nothing else: no
+// environment, no files.
 func New(expr string) (*Filter, error) {
 	q, err := gojq.Parse(expr)
 	if e, ok := errors.AsType[*gojq.ParseError](err); ok {
@@ -50,7 +51,7 @@ func New(expr string) (*Filter, error) {
 	return &Filter{code: code, time: maxTime, most: maxPrint}, nil
 }
 
-// place says where in an expression something is wrong, by characters from 1.
+// place locates an error in an expression, by characters from 1.
 func place(expr string, at int) string {
 	at = max(0, at)
 	if strings.TrimSpace(expr[at:]) == "" {
@@ -60,8 +61,8 @@ func place(expr string, at int) string {
 	return fmt.Sprintf("at character %d: %s", len([]rune(expr[:at]))+1, escape.Text(string(rest[:min(len(rest), 30)])))
 }
 
-// unknown adds where the name stands that the compiler does not know, as in "function not
-// defined: foo/1".
+// unknown adds the position of the name that the compiler does not know, as
+// in "function not defined: foo/1".
 func unknown(expr, msg string) string {
 	_, name, ok := strings.Cut(msg, ": ")
 	name, _, _ = strings.Cut(name, "/")
@@ -73,8 +74,9 @@ func unknown(expr, msg string) string {
 
 func trim(msg string) string { return strings.TrimPrefix(msg, "gojq: ") }
 
-// Run applies the filter to each JSON value that comes, and prints what comes of it at once,
-// a line each: texts as they are, and nothing else in quotes.
+// Run applies the filter to each JSON value that arrives, and prints the
+// results at once, one per line: strings unquoted, and nothing else in
+// quotes.
 func (f *Filter) Run(ctx context.Context, in io.Reader, to io.Writer) error {
 	dec := json.NewDecoder(in)
 	dec.UseNumber()
@@ -130,7 +132,7 @@ func (f *Filter) one(ctx context.Context, v any, out *limited) error {
 	}
 }
 
-// text is how a result is printed.
+// text formats a result.
 func (f *Filter) text(x any) (string, error) {
 	if s, ok := x.(string); ok {
 		if f.Terminal {
@@ -155,7 +157,7 @@ func (f *Filter) text(x any) (string, error) {
 	return lines(strings.TrimSuffix(b.String(), "\n")), nil
 }
 
-// limited writes lines until there are too many.
+// limited writes lines up to a limit.
 type limited struct {
 	w    *bufio.Writer
 	left int64
@@ -171,7 +173,7 @@ func (l *limited) line(s string) error {
 	return l.w.WriteByte('\n')
 }
 
-// lines makes what could steer a terminal visible, other than line ends.
+// lines makes visible what could steer a terminal, except line ends.
 func lines(s string) string {
 	all := strings.Split(s, "\n")
 	for i, l := range all {

@@ -9,11 +9,13 @@ import (
 	"syscall"
 )
 
-// Main is the program berth-jq: it filters by its first argument. A second one says that a
-// terminal is written to. Once it has read the expression it writes a byte to ready, before
-// it reads anything else. The exit code is 2 for a wrong expression.
+// Main is the program berth-jq: it filters by its first argument. A second
+// argument says that the output is a terminal. Once it has parsed the
+// expression it writes a byte to ready, before it reads anything else. The
+// exit code is 2 for an invalid expression.
 func Main(args []string, in io.Reader, out, errs io.Writer, ready io.WriteCloser) int {
-	// It ends with what it reads: who interrupts the command sees what it printed until then.
+	// It ends with its input: a user who interrupts the command sees what it
+	// printed so far.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	if len(args) < 1 || len(args) > 2 {
 		fmt.Fprintln(errs, "this program is part of berth: use the --jq option of its commands")
@@ -31,7 +33,7 @@ func Main(args []string, in io.Reader, out, errs io.Writer, ready io.WriteCloser
 	}
 	err = f.Run(context.Background(), in, out)
 	if err == nil || errors.Is(err, syscall.EPIPE) {
-		return 0 // whoever reads has enough
+		return 0 // the reader wants no more
 	}
 	fmt.Fprintln(errs, err)
 	return 1
