@@ -14,31 +14,32 @@ import (
 	"time"
 )
 
-// mostAhead is how many bytes of an answer room is made for when it says its length.
+// mostAhead bounds the bytes that are allocated for an answer when it
+// announces its length.
 const mostAhead = 8 << 20
 
 // call is one call on a connection.
 type call struct {
 	link *link
 	id   uint32
-	most int // bytes of a message of the answer
-	// inline says that who sends reads, too: there is nobody else to.
+	most int // limit for a message of the answer, in bytes
+	// inline says that the sender also reads: no other goroutine does.
 	inline bool
 	// refused says that the server did not begin it.
 	refused bool
 
-	// What follows is guarded by link.mu while somebody else reads.
-	room    int64 // what may be sent before the server takes any
+	// What follows is guarded by link.mu while another goroutine reads.
+	room    int64 // what may be sent before the server accepts any
 	buf     []byte
 	ended   bool
-	err     error // why nothing more will come, of a call that did not end
+	err     error // why nothing more will arrive, for a call that did not end
 	changed *sync.Cond
 
-	http, code, msg string // of the headers
+	http, code, msg string // from the headers
 	details         string
 }
 
-// begin makes the next call of a connection.
+// begin returns the next call of a connection.
 func (l *link) begin(most int) *call {
 	if l.id == 0 {
 		l.id = 1
@@ -48,7 +49,7 @@ func (l *link) begin(most int) *call {
 	return &call{link: l, id: l.id, most: most, inline: true, room: l.first, changed: sync.NewCond(&l.mu)}
 }
 
-// framed fills in the five bytes that data begins with: gRPC's head of a message.
+// framed fills in the first five bytes of data, gRPC's head of a message.
 func framed(data []byte) []byte {
 	binary.BigEndian.PutUint32(data[1:Head], uint32(len(data)-Head)) // #nosec G115 -- the server takes far less
 	return data
@@ -56,7 +57,7 @@ func framed(data []byte) []byte {
 
 // open sends a call's headers, and its only request unless data is nil.
 func (k *call) open(ctx context.Context, method string, header [][2]string, data []byte) error {
-	h := []byte{0x83, 0x86} // POST, http: of HPACK's table
+	h := []byte{0x83, 0x86} // POST, http: from HPACK's table
 	h = literal(h, ":path", method)
 	h = literal(h, ":authority", "localhost")
 	h = literal(h, "content-type", "application/grpc")
@@ -74,7 +75,7 @@ func (k *call) open(ctx context.Context, method string, header [][2]string, data
 	return k.send(b, data, true)
 }
 
-// literal appends a header as HPACK has it that nobody need remember.
+// literal appends a header in HPACK's form that need not be indexed.
 func literal(b []byte, name, value string) []byte {
 	b = append(b, 0)
 	for _, s := range [...]string{name, value} {
@@ -92,8 +93,8 @@ func literal(b []byte, name, value string) []byte {
 	return b
 }
 
-// timeout is what is left as gRPC says it, which takes eight digits. It is rounded up:
-// the server is not to give up first.
+// timeout formats the remaining time for gRPC, which allows eight digits. It
+// is rounded up: the server must not give up first.
 func timeout(d time.Duration) string {
 	const most = 99_999_999
 	if us := (max(d, 1) + time.Microsecond - 1).Microseconds(); us <= most {
@@ -102,15 +103,15 @@ func timeout(d time.Duration) string {
 	return strconv.FormatInt(min((d+time.Millisecond-1).Milliseconds(), most), 10) + "m"
 }
 
-// send sends b, which is frames, and data in as many as the server takes. last ends
-// the request.
+// send sends b, which is frames, and data in as many frames as the server
+// accepts. last ends the request.
 func (k *call) send(b, data []byte, last bool) error {
 	for {
 		n, err := k.may(min(len(data), maxFrame))
 		if err != nil {
 			return err
 		}
-		if n == 0 && len(data) > 0 { // the server is to take what there is
+		if n == 0 && len(data) > 0 { // the server must accept what there is
 			if len(b) > 0 {
 				if err := k.link.write(b); err != nil {
 					return err
@@ -139,7 +140,7 @@ func (k *call) send(b, data []byte, last bool) error {
 	}
 }
 
-// may is how many of n bytes may be sent now; io.EOF when the call has ended.
+// may returns how many of n bytes may be sent now; io.EOF when the call has ended.
 func (k *call) may(n int) (int, error) {
 	l := k.link
 	l.mu.Lock()
@@ -166,7 +167,7 @@ func (k *call) wait() error {
 	return nil
 }
 
-// wake is for whoever waits. It may be called of nil.
+// wake wakes a waiter. k may be nil.
 func (k *call) wake() {
 	if k != nil {
 		k.changed.Broadcast()
@@ -175,7 +176,7 @@ func (k *call) wake() {
 
 // take reads n bytes of the answer.
 func (k *call) take(r *bufio.Reader, n int) error {
-	if !k.inline { // somebody takes what is there meanwhile
+	if !k.inline { // meanwhile a receiver takes what is there
 		b := make([]byte, n)
 		if _, err := io.ReadFull(r, b); err != nil {
 			return whole(err)
@@ -199,7 +200,7 @@ func (k *call) take(r *bufio.Reader, n int) error {
 		if err != nil {
 			return err
 		}
-		k.buf = slices.Grow(k.buf, max(0, min(Head+all, mostAhead)-len(k.buf))) // once, and not frame by frame
+		k.buf = slices.Grow(k.buf, max(0, min(Head+all, mostAhead)-len(k.buf))) // once, instead of frame by frame
 	}
 	if have+n > k.most+5 {
 		return statusf(Exhausted, "the answer has more than %d bytes", k.most)
@@ -207,7 +208,7 @@ func (k *call) take(r *bufio.Reader, n int) error {
 	return nil
 }
 
-// length is that of the message at the start of b, which has five bytes at least.
+// length returns that of the message at the start of b, which has at least five bytes.
 func (k *call) length(b []byte) (int, error) {
 	n := binary.BigEndian.Uint32(b[1:])
 	switch {
@@ -226,7 +227,7 @@ func (k *call) end() {
 	k.changed.Broadcast()
 }
 
-// field takes one of the answer's headers or trailers.
+// field handles one of the answer's headers or trailers.
 func (k *call) field(name, value string) {
 	switch name {
 	case ":status":
@@ -240,7 +241,7 @@ func (k *call) field(name, value string) {
 	}
 }
 
-// reset ends a call that the server gave up.
+// reset ends a call that the server aborted.
 func (k *call) reset(why uint32) error {
 	const noError, refused, cancelled, calm = 0, 7, 8, 11
 	switch {
@@ -260,7 +261,7 @@ func (k *call) reset(why uint32) error {
 	return statusf(Internal, "the coordinator gave up, with HTTP/2's error %d", why)
 }
 
-// status is how the call ended, nil for well.
+// status returns how the call ended, nil for success.
 func (k *call) status() error {
 	n, err := strconv.ParseUint(k.code, 10, 31)
 	switch {
@@ -278,7 +279,7 @@ func (k *call) status() error {
 	return st
 }
 
-// unescape reads a message as gRPC writes it into a header.
+// unescape decodes a message as gRPC encodes it in a header.
 func unescape(s string) string {
 	if !strings.Contains(s, "%") {
 		return s
@@ -297,7 +298,7 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// answer is the one message of a call that has ended.
+// answer returns the one message of an ended call.
 func (k *call) answer() ([]byte, error) {
 	if err := k.status(); err != nil {
 		return nil, err

@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// Conn makes calls of one socket. It connects when there is something to ask, and
-// keeps one connection for the next call. It is safe for concurrent use.
+// Conn makes calls over one socket. It connects on demand, and keeps one
+// connection for the next call. It is safe for concurrent use.
 type Conn struct {
 	// Dial connects.
 	Dial func(context.Context) (net.Conn, error)
-	// Header goes with each call: names in lower case, and values.
+	// Header is sent with each call: names in lower case, and values.
 	Header [][2]string
-	// Most is how many bytes one message of an answer may have.
+	// Most is the largest size of a message of an answer, in bytes.
 	Most int
-	// Sent is told before a call leaves, and Unsent when it is known after all that
-	// the server began nothing.
+	// Sent is called before a call is sent, and Unsent when it turns out that the
+	// server did not begin it.
 	Sent, Unsent func()
 
 	mu   sync.Mutex
 	idle *link
 }
 
-// Close ends the connection that is kept. Calls under way end by their contexts.
+// Close closes the kept connection. Calls in progress end by their contexts.
 func (c *Conn) Close() {
 	if l := c.kept(); l != nil {
 		l.close()
 	}
 }
 
-// kept takes the connection that is kept, nil if there is none.
+// kept takes the kept connection, nil if there is none.
 func (c *Conn) kept() *link {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +41,7 @@ func (c *Conn) kept() *link {
 	return l
 }
 
-// keep keeps a connection for the next call, unless there is one already.
+// keep keeps a connection for the next call, unless one is kept already.
 func (c *Conn) keep(l *link) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,9 +52,9 @@ func (c *Conn) keep(l *link) {
 	c.idle = l
 }
 
-// Invoke makes a call of one request and one answer, both encoded messages. The
-// request begins with Head bytes that are left for gRPC. The error is a *Status; a connection that breaks
-// is Unavailable, as with gRPC's own client.
+// Invoke makes a unary call, with encoded messages. The request begins with
+// Head bytes that are reserved for gRPC. The error is a *Status; a connection
+// that breaks is Unavailable, as with gRPC's own client.
 func (c *Conn) Invoke(ctx context.Context, method string, req []byte) (resp []byte, err error) {
 	req = framed(req)
 	l := c.kept()
@@ -86,7 +86,7 @@ func (c *Conn) Invoke(ctx context.Context, method string, req []byte) (resp []by
 func (c *Conn) ask(ctx context.Context, k *call, method string, data []byte) error {
 	c.Sent()
 	if k.open(ctx, method, c.Header, data) != nil {
-		k.link.bye = true // it may have been answered before all of it was sent
+		k.link.bye = true // it may have been answered before it was sent completely
 	}
 	var err error
 	for err == nil && !k.ended {
@@ -98,9 +98,9 @@ func (c *Conn) ask(ctx context.Context, k *call, method string, data []byte) err
 	return err
 }
 
-// connect makes a connection on which each call's answer may have window bytes
-// under way, and waits for the server to say that it is one of HTTP/2: before that
-// nothing of a call leaves.
+// connect opens a connection on which each call's answer may have window
+// bytes in flight, and waits for the server to identify as HTTP/2: nothing of
+// a call is sent before that.
 func (c *Conn) connect(ctx context.Context, window uint32) (*link, error) {
 	nc, err := c.Dial(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *Conn) connect(ctx context.Context, window uint32) (*link, error) {
 	return l, nil
 }
 
-// failed is the status of a call of which no status came.
+// failed returns the status of a call that received none.
 func failed(ctx context.Context, err error) error {
 	cause := ctx.Err()
 	if end, ok := ctx.Deadline(); cause == nil && ok && !time.Now().Before(end) {

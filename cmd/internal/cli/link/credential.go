@@ -8,9 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Credential reads a job's credential from its file, which goes with each request of
-// a job: it is believed beyond its node for it. Without one that can be read
-// there is none: what needs it is refused by the coordinator, with what to do.
+// Credential reads a job's credential from its file, which goes with each
+// request of a job: it makes the job's identity trusted beyond its node. If
+// it cannot be read there is none: the coordinator refuses what needs it, and
+// says what to do.
 func Credential(path string) string {
 	if path == "" {
 		return ""
@@ -23,7 +24,7 @@ func Credential(path string) string {
 	data, err := io.ReadAll(io.LimitReader(f, cluster.MaxCredential+1))
 	text := strings.TrimSpace(string(data))
 	if _, perr := cluster.CredentialOf(text); err != nil || perr != nil {
-		return "" // another file is nobody's business
+		return "" // other files must not be read
 	}
 	return text
 }

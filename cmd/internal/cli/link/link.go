@@ -13,20 +13,20 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// HTTP/2 as RFC 9113 has it, as far as a client of gRPC needs it.
+// HTTP/2 as defined by RFC 9113, as far as a gRPC client needs it.
 const (
 	preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 	headLen   = 9
-	maxFrame  = 16 << 10 // of either side: neither is told of more
+	maxFrame  = 16 << 10 // of either side: neither announces more
 	maxWindow = 1<<31 - 1
-	anyWindow = 64<<10 - 1 // what a stream has before anybody said otherwise
-	// wholeAnswer lets all of an answer come without asking for more: it is kept anyway.
+	anyWindow = 64<<10 - 1 // a stream's default before any setting
+	// wholeAnswer lets a whole answer arrive without flow control: it is kept anyway.
 	wholeAnswer = maxWindow
 	// maxHeaders bounds one block of an answer's headers.
 	maxHeaders = 1 << 20
-	// mostUse is how many bytes of answers one connection carries: well below what
-	// may come on it in all.
+	// mostUse is how many bytes of answers one connection carries: well below the
+	// most that it may carry in all.
 	mostUse = 1 << 30
 )
 
@@ -44,8 +44,8 @@ const (
 	frameContinuation
 )
 
-// Flags of frames: what ends a call's direction and what answers settings or a ping
-// are the same bit.
+// Flags of frames: the same bit ends a call's direction and acknowledges
+// settings or a ping.
 const (
 	flagEnd        byte = 0x1
 	flagAck        byte = 0x1
@@ -60,22 +60,22 @@ const (
 	settingWindow = 4
 )
 
-// errNoHTTP2 is of a server that speaks something else.
+// errNoHTTP2 is for a server that speaks another protocol.
 var errNoHTTP2 = errors.New("what listens there is not a coordinator: it does not speak gRPC")
 
-// link is one connection. One goroutine reads from it; writing is for any.
+// link is one connection. One goroutine reads from it; any may write.
 type link struct {
 	nc  net.Conn
 	r   *bufio.Reader
 	id  uint32 // of the last call
-	bye bool   // the server takes no more calls
+	bye bool   // the server accepts no more calls
 	got int    // bytes of answers
 
 	writing sync.Mutex
-	late    []byte // what goes out with the next frame
+	late    []byte // sent with the next frame
 
-	mu    sync.Mutex // guards what follows, and what a call says so of
-	first int64      // what a call may send before the server takes any
+	mu    sync.Mutex // guards what follows, and the fields of a call that say so
+	first int64      // what a call may send before the server accepts any
 	room  int64      // of all calls together
 
 	headers *hpack.Decoder
@@ -85,9 +85,9 @@ func newLink(nc net.Conn) *link {
 	return &link{nc: nc, r: bufio.NewReaderSize(nc, 4<<10), first: anyWindow, room: anyWindow}
 }
 
-func (l *link) close() { _ = l.nc.Close() } // nothing is lost that anybody waits for
+func (l *link) close() { _ = l.nc.Close() } // nothing is lost that a caller waits for
 
-// interrupt makes whoever reads or writes fail.
+// interrupt makes reads and writes fail.
 func (l *link) interrupt() { _ = l.nc.SetDeadline(time.Unix(1, 0)) }
 
 // again reports whether another call may follow.
@@ -118,7 +118,7 @@ func (l *link) greet(window uint32) error {
 	return l.step(nil)
 }
 
-// alive reports whether a connection on which no call is under way is one still.
+// alive reports whether an idle connection is still alive.
 func (l *link) alive() bool {
 	for {
 		if l.r.Buffered() == 0 {
@@ -153,7 +153,7 @@ func frame(b []byte, kind, flags byte, id uint32, n int) []byte {
 	return binary.BigEndian.AppendUint32(b, id)
 }
 
-// write sends frames, and before them what should have gone out.
+// write sends frames, preceded by postponed ones.
 func (l *link) write(b []byte) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -171,7 +171,7 @@ func (l *link) postpone(b []byte) {
 	l.late = append(l.late, b...)
 }
 
-// step reads one frame and does what it says, to k if there is a call under way.
+// step reads one frame and applies it, to k if a call is in progress.
 func (l *link) step(k *call) error {
 	head, err := l.r.Peek(headLen)
 	if err != nil {
@@ -179,11 +179,11 @@ func (l *link) step(k *call) error {
 	}
 	n := int(head[0])<<16 | int(head[1])<<8 | int(head[2])
 	kind, flags, id := head[3], head[4], binary.BigEndian.Uint32(head[5:])&maxWindow
-	_, _ = l.r.Discard(headLen) // it is there
+	_, _ = l.r.Discard(headLen) // it is buffered
 	if n > maxFrame {
 		return fmt.Errorf("the answer has a frame of %d bytes", n)
 	}
-	own := k // nil when the frame is not the call's
+	own := k // nil if the frame is not the call's
 	if k != nil && id != k.id {
 		own = nil
 	}
@@ -219,10 +219,10 @@ func (l *link) step(k *call) error {
 		}
 		return own.reset(binary.BigEndian.Uint32(body))
 	}
-	return nil // HTTP/2 lets us pass over the rest
+	return nil // HTTP/2 permits ignoring the rest
 }
 
-// whole is what a frame that is cut off is called.
+// whole converts the error of a truncated frame.
 func whole(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the connection broke")
@@ -230,7 +230,7 @@ func whole(err error) error {
 	return err
 }
 
-// data reads what an answer consists of.
+// data reads the content of an answer.
 func (l *link) data(k *call, n int, flags byte) error {
 	pad := 0
 	if flags&flagPadded != 0 {
@@ -256,7 +256,7 @@ func (l *link) data(k *call, n int, flags byte) error {
 	return nil
 }
 
-// headersOf reads the headers or trailers of a call, with all frames they are in.
+// headersOf reads the headers or trailers of a call, from all their frames.
 func (l *link) headersOf(k *call, id uint32, b []byte, flags byte) error {
 	if flags&flagPadded != 0 {
 		if len(b) == 0 || int(b[0]) >= len(b) {
@@ -291,7 +291,7 @@ func (l *link) headersOf(k *call, id uint32, b []byte, flags byte) error {
 	}
 	size := 0
 	l.headers.SetEmitFunc(func(f hpack.HeaderField) {
-		// A few bytes may name a long value again and again.
+		// A few bytes may refer to a long value again and again.
 		if size += len(f.Name) + len(f.Value); k != nil && size <= maxHeaders {
 			k.field(f.Name, f.Value)
 		}
@@ -308,7 +308,7 @@ func (l *link) headersOf(k *call, id uint32, b []byte, flags byte) error {
 	return nil
 }
 
-// settings takes the server's; the answer goes out with what comes next.
+// settings applies the server's; the acknowledgement goes out with the next frame.
 func (l *link) settings(k *call, b []byte, flags byte) error {
 	if flags&flagAck != 0 {
 		return nil
@@ -333,7 +333,7 @@ func (l *link) settings(k *call, b []byte, flags byte) error {
 	return nil
 }
 
-// widen lets more be sent, of one call or of all.
+// widen lets more be sent, on one call or on all.
 func (l *link) widen(k, own *call, id uint32, b []byte) error {
 	if len(b) != 4 {
 		return errors.New("the server's window is malformed")
@@ -351,7 +351,7 @@ func (l *link) widen(k, own *call, id uint32, b []byte) error {
 	return nil
 }
 
-// goAway is said by a server that stops: calls after the one it names were not begun.
+// goAway handles a stopping server: calls after the one it names were not begun.
 func (l *link) goAway(k *call, b []byte) error {
 	l.bye = true
 	if len(b) < 8 {

@@ -5,7 +5,7 @@ import "fmt"
 // Head is how many bytes gRPC puts before each message.
 const Head = 5
 
-// Codes of gRPC that a client says by itself.
+// The gRPC codes that a client produces itself.
 const (
 	Canceled         = 1
 	Unknown          = 2
@@ -15,11 +15,11 @@ const (
 	Unavailable      = 14
 )
 
-// Status is how a call ended that did not end well, in gRPC's terms.
+// Status is how a call failed, in gRPC's terms.
 type Status struct {
 	Code uint32
 	Msg  string
-	// Details is an encoded google.rpc.Status, nil if none came.
+	// Details is an encoded google.rpc.Status, nil if none arrived.
 	Details []byte
 }
 

@@ -6,24 +6,24 @@ import (
 	"io"
 )
 
-// streamWindow is what may lie unread in one stream; the server is told to send more
-// when half of it was read.
+// streamWindow is how many bytes may be unread in one stream; the server may
+// send more once half of it was read.
 const streamWindow = 256 << 10
 
-// Stream is a call of many messages, with a connection of its own, which ends with
+// Stream is a streaming call, with a connection of its own, which ends with
 // its context. One goroutine may send while another receives.
 type Stream struct {
 	ctx  context.Context
 	conn *Conn
 	k    *call
 	stop func() bool
-	over chan struct{} // closed when nothing is read any more
+	over chan struct{} // closed when nothing more is read
 
-	msg    []byte // a message that has not come as a whole
-	unsaid int    // bytes that were taken and that the server does not know of
+	msg    []byte // a partial message
+	unsaid int    // bytes that were read but not reported to the server
 }
 
-// Stream begins a call of many messages.
+// Stream begins a streaming call.
 func (c *Conn) Stream(ctx context.Context, method string) (*Stream, error) {
 	l, err := c.connect(ctx, streamWindow)
 	if err != nil {
@@ -42,13 +42,13 @@ func (c *Conn) Stream(ctx context.Context, method string) (*Stream, error) {
 	return s, nil
 }
 
-// read reads until the call has ended or its context has: it closes the connection.
+// read reads until the call or its context has ended, and then closes the connection.
 func (s *Stream) read() {
 	defer close(s.over)
 	defer s.stop()
 	defer s.k.link.close()
 	var err error
-	for err == nil && !s.k.ended { // nobody else sets it
+	for err == nil && !s.k.ended { // only this goroutine sets it
 		err = s.k.link.step(s.k)
 	}
 	if s.k.refused {
@@ -62,24 +62,24 @@ func (s *Stream) read() {
 	s.k.changed.Broadcast()
 }
 
-// Send sends an encoded message, which begins with Head bytes that are left for gRPC.
-// It waits while the server takes none. io.EOF says that the call has ended, and Recv
-// why.
+// Send sends an encoded message, which begins with Head bytes that are
+// reserved for gRPC. It blocks while the server accepts none. io.EOF means
+// that the call has ended; Recv says why.
 func (s *Stream) Send(data []byte) error { return s.sent(s.k.send(nil, framed(data), false)) }
 
-// CloseSend says that nothing more will be sent.
+// CloseSend signals that nothing more will be sent.
 func (s *Stream) CloseSend() error { return s.sent(s.k.send(nil, nil, true)) }
 
-// sent makes of an error that the call is over.
+// sent turns an error into the end of the call.
 func (s *Stream) sent(err error) error {
 	if err != nil {
-		return io.EOF // the server's last words may still be there to be read
+		return io.EOF // the server's last words may still be readable
 	}
 	return nil
 }
 
-// Recv receives an encoded message, which is the caller's; io.EOF when the call has
-// ended well.
+// Recv receives an encoded message, which the caller owns; io.EOF when the
+// call has ended well.
 func (s *Stream) Recv() ([]byte, error) {
 	for {
 		if len(s.msg) >= Head {
@@ -102,7 +102,7 @@ func (s *Stream) Recv() ([]byte, error) {
 	}
 }
 
-// Break ends the connection: what came is no message.
+// Break closes the connection after an invalid message.
 func (s *Stream) Break() { s.k.link.close() }
 
 // more waits for more of the answer, and lets the server send as much again.
@@ -124,7 +124,7 @@ func (s *Stream) more() error {
 			more = frame(more, frameWindow, 0, 0, 4)
 			more = binary.BigEndian.AppendUint32(more, uint32(s.unsaid)) // #nosec G115 -- as above
 			s.unsaid = 0
-			_ = l.write(more) // who reads finds out what is wrong
+			_ = l.write(more) // the reader finds out what is wrong
 		}
 		return nil
 	case err != nil:
