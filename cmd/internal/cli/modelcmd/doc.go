@@ -1,2 +1,3 @@
-// Package modelcmd has the commands of the predictor: predict, features and model.
+// Package modelcmd implements the commands of the predictor: predict,
+// features and model.
 package modelcmd

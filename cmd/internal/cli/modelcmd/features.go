@@ -77,8 +77,8 @@ func runFeatures(e *console.Env, r *jobspec.Request, f console.Format, files []s
 	return nil
 }
 
-// confidence is how sure a predictor with nothing but f is of the memory that
-// it would predict, 0 to 1.
+// confidence returns how sure a predictor with nothing but f is of its memory
+// prediction, 0 to 1.
 func confidence(f *model.Features) (float64, error) {
 	p, err := model.NewPredictor(model.DefaultWeights(), nil)
 	if err != nil {
@@ -88,7 +88,7 @@ func confidence(f *model.Features) (float64, error) {
 	return q[0].Confidence, nil
 }
 
-// featureRows are names and values in turn; rows without a value are left out.
+// featureRows returns alternating names and values; rows without a value are left out.
 func featureRows(v *jobspec.FeaturesView) []string {
 	mode := "inference"
 	if v.Training {

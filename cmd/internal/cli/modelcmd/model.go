@@ -7,8 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// NewModelCmd groups what works on the predictor itself: asking a coordinator for
-// the one in use, and package evalcmd's, which evaluates on files.
+// NewModelCmd groups the commands on the predictor itself: querying a
+// coordinator for the one in use, and package evalcmd's, which evaluate on
+// files.
 func NewModelCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "model",

@@ -17,7 +17,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// clusterModelCmds are the verbs that speak of the weights in the cluster.
+// clusterModelCmds returns the subcommands about the cluster's weights.
 func clusterModelCmds(e *console.Env, c *client.Client) []*cobra.Command {
 	return []*cobra.Command{
 		newModelListCmd(e, c), newModelShowCmd(e, c), newModelPinCmd(e, c), newModelUnpinCmd(e, c),
@@ -25,7 +25,7 @@ func clusterModelCmds(e *console.Env, c *client.Client) []*cobra.Command {
 	}
 }
 
-// MaxModelFile is what a coordinator takes at most.
+// MaxModelFile is the most that a coordinator accepts.
 const MaxModelFile = 256 << 10
 
 // parseVersion reads a version of the model, "12" or "v12".
@@ -41,7 +41,7 @@ func parseVersion(s string) (uint64, error) {
 	return n, nil
 }
 
-// optionalVersion is the version named by the first argument, nil without one.
+// optionalVersion returns the version named by the first argument, nil without one.
 func optionalVersion(args []string) (*uint64, error) {
 	if len(args) == 0 {
 		return nil, nil
@@ -287,8 +287,8 @@ func runModelImport(ctx context.Context, e *console.Env, c *client.Client, path 
 	return nil
 }
 
-// readWeights reads what the coordinators will check: which weights are good
-// is known to the version that uses them.
+// readWeights reads weights, which the coordinators check: only the version
+// that uses them knows which are valid.
 func readWeights(e *console.Env, path string) ([]byte, error) {
 	if path != "-" {
 		blob, err := safefile.Read(path, MaxModelFile)

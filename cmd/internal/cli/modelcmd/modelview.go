@@ -44,7 +44,7 @@ type modelShowView struct {
 	Model    modelView    `json:"model"`
 	Accuracy accuracyView `json:"accuracy"`
 	Samples  uint32       `json:"samples"`
-	// Interference is what was learned of jobs that share a GPU.
+	// Interference is what was learned about jobs that share a GPU.
 	Interference view.InterferenceView `json:"interference"`
 }
 
@@ -96,7 +96,7 @@ func modelSamples(m *apiv1.Model) string {
 	return fmt.Sprintf("%d+%d", m.GetTrained(), m.GetTested())
 }
 
-// modelError is "-" where nothing was tested.
+// modelError returns "-" if nothing was tested.
 func modelError(m *apiv1.Model, v float64) string {
 	if m.GetTested() == 0 {
 		return "-"

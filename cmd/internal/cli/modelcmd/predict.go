@@ -46,7 +46,7 @@ func NewPredictCmd(e *console.Env, c *client.Client) *cobra.Command {
 	o.Register(cmd)
 	cmd.Flags().BoolVar(&o.explain, "explain", false, "show what the memory estimate and slowdowns consist of")
 	cmd.Flags().StringVar(&o.beside, "beside", "", "how it shares one GPU with these `JOBS`, such as 17 or 17,18")
-	// -o is the job's output file here as in submit.
+	// -o is the job's output file here, as in submit.
 	cmd.Flags().StringVar(&o.format, "format", "table", "output format: table, json or yaml")
 	console.AddFilter(cmd, &o.format, "format", console.FormatTable, console.FormatJSON, console.FormatYAML)
 	return cmd
@@ -95,7 +95,7 @@ func runPredict(ctx context.Context, e *console.Env, c *client.Client, o *predic
 	return nil
 }
 
-// TestSubmit says what a job would take instead of submitting it.
+// TestSubmit reports what a job would take instead of submitting it.
 func TestSubmit(ctx context.Context, e *console.Env, c *client.Client, spec *cluster.Spec) error {
 	resp, err := client.Predict.Ask(ctx, c, client.Reads, &apiv1.PredictRequest{Spec: apiconv.SpecToAPI(spec)})
 	if err != nil {
@@ -105,8 +105,8 @@ func TestSubmit(ctx context.Context, e *console.Env, c *client.Client, spec *clu
 	return testOnly(e, spec, resp)
 }
 
-// testOnly says when the job would start: Slurm's line, for those who read it,
-// and a range.
+// testOnly reports when the job would start: Slurm's line, for scripts that
+// read it, and a range.
 func testOnly(e *console.Env, spec *cluster.Spec, resp *apiv1.PredictResponse) error {
 	f := resp.GetForecast()
 	if f == nil {
@@ -132,13 +132,13 @@ func testOnly(e *console.Env, spec *cluster.Spec, resp *apiv1.PredictResponse) e
 	return nil
 }
 
-// describe makes the job that is to be predicted.
+// describe builds the job to predict.
 func (o *predictOptions) describe(e *console.Env, args []string, dash int) (*apiv1.JobSpec, error) {
 	if err := o.FromArgs(e, o.File, args, dash); err != nil {
 		return nil, err
 	}
 	if len(o.Spec.Command) == 0 {
-		o.Spec.Command = []string{"true"} // what runs does not matter to a model's cost
+		o.Spec.Command = []string{"true"} // the command does not affect a model's cost
 	}
 	if o.beside != "" && !o.GPUsSaid {
 		o.Spec.GPUs, o.GPUsSaid = 1, true // which it would share
@@ -150,7 +150,7 @@ func (o *predictOptions) describe(e *console.Env, args []string, dash int) (*api
 	for _, w := range warnings {
 		e.Warnf("warning: %s", console.Escape(w))
 	}
-	o.Spec.Env = nil // of no use to a prediction
+	o.Spec.Env = nil // irrelevant to a prediction
 	return apiconv.SpecToAPI(&o.Spec), nil
 }
 

@@ -25,7 +25,7 @@ type traceOptions struct {
 	verbose              bool
 }
 
-// newTraceCmd watches a program's first training step on this machine's CPU.
+// newTraceCmd traces a program's first training step on this machine's CPU.
 func newTraceCmd(e *console.Env) *cobra.Command {
 	var o traceOptions
 	cmd := &cobra.Command{
@@ -50,7 +50,7 @@ func newTraceCmd(e *console.Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return runTrace(cmd.Context(), e, &o, args) },
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows the script is the script's
+	f.SetInterspersed(false) // what follows the script belongs to the script
 	f.StringVar(&o.factory, "factory", "", "trace the model that this `MODULE:FUNCTION`, or FILE.py:FUNCTION, returns")
 	f.StringVar(&o.cfg.Python, "python", "python3", "Python `INTERPRETER` to use")
 	f.DurationVar(&o.cfg.Timeout, "timeout", time.Minute, "give up after this `TIME`")
