@@ -1,3 +1,3 @@
-// Package notifycmd holds the commands for webhooks, and for what could not be
-// told of jobs.
+// Package notifycmd implements the commands for webhooks and for undelivered
+// notifications.
 package notifycmd
