@@ -1,2 +1,3 @@
-// Package servicecmd is what runs until somebody ends it and takes requests: berth service.
+// Package servicecmd implements berth service: jobs that serve requests until
+// they are ended.
 package servicecmd

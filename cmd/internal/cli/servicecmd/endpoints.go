@@ -49,7 +49,7 @@ func newEndpointsCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// endpoint is one replica that takes requests.
+// endpoint is one replica that accepts requests.
 type endpoint struct {
 	Address string `json:"address"`
 	Replica string `json:"replica"`
@@ -84,7 +84,7 @@ func (s *shown) endpoints(f console.Format) (string, error) {
 		for _, r := range ready {
 			fmt.Fprintf(&b, "    server %s;\n", r.Address)
 		}
-		if len(ready) == 0 { // without one it is no upstream
+		if len(ready) == 0 { // an upstream needs at least one
 			b.WriteString("    server 127.0.0.1:9 down;\n")
 		}
 		b.WriteString("}\n")

@@ -10,15 +10,15 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// forecast is what is known of a service's load by other days, and what follows for the
-// time that a replica takes to start.
+// forecast is what earlier days say about a service's load within the time
+// that a replica takes to start.
 type forecast struct {
 	Off bool `json:"off,omitempty"`
-	// Known is for how long of the last week its load is known.
+	// Known is for how long of the last week the load is known.
 	Known float64 `json:"known_seconds"`
-	// Load is the highest that is to be expected within Ahead, from At on, and Replicas how
-	// many that needs; all are absent while there is no forecast. Trend is the last hour over
-	// what was usual then.
+	// Load is the highest expected within Ahead, from At on, and Replicas how
+	// many that needs; all are absent while there is no forecast. Trend is the
+	// last hour relative to what was usual then.
 	Load     *float64   `json:"load,omitempty"`
 	At       *time.Time `json:"at,omitempty"`
 	Ahead    float64    `json:"ahead_seconds,omitempty"`
@@ -26,7 +26,8 @@ type forecast struct {
 	Trend    float64    `json:"trend,omitempty"`
 }
 
-// forecastOf is nil for a service that its load does not scale, and for one of others.
+// forecastOf returns nil for a service that is not scaled by load, and for
+// one of another user.
 func forecastOf(p *apiv1.Replica) *forecast {
 	if p.GetLoadKnown() == nil && !p.GetNoForecast() {
 		return nil
@@ -39,7 +40,7 @@ func forecastOf(p *apiv1.Replica) *forecast {
 	return f
 }
 
-// forecast says so in words, "" for nothing.
+// forecast puts it into words, "" for nothing.
 func (s *shown) forecast(zone *time.Location) string {
 	f := s.Forecast
 	switch {

@@ -38,7 +38,7 @@ func NewServiceCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// options are the flags of create and update beside those of submit.
+// options are the flags of create and update in addition to those of submit.
 type options struct {
 	jobcmd.SubmitOptions
 	replicas, every, startWithin, drain, scaleOn, slo, idleAfter, forecast string
@@ -116,7 +116,7 @@ func (o *options) readService(name string) error {
 	return nil
 }
 
-// parseReplicas reads 2 or 1-8. Without a range there is room to scale by hand.
+// parseReplicas reads 2 or 1-8. A single number leaves room to scale by hand.
 func parseReplicas(text string) (first, most int, err error) {
 	from, to, ranged := strings.Cut(text, "-")
 	a, err := strconv.ParseUint(from, 10, 16)
@@ -150,7 +150,7 @@ func parseScale(text string) (service.Scale, error) {
 	return service.Scale{On: on, Target: f}, nil
 }
 
-// prepare makes the spec of a job that of the service.
+// prepare turns the spec of a job into that of the service.
 func (o *options) prepare(s *cluster.Spec) error {
 	if s.Array != nil || s.Study.Searches() {
 		return console.Usagef("a service has replicas, not array tasks or trials; leave out --array, and the study in the spec file")
@@ -192,7 +192,7 @@ func newCreateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// submitCmd gives a command that describes a service in full its options.
+// submitCmd adds the options to a command that describes a service in full.
 func submitCmd(e *console.Env, c *client.Client, cmd *cobra.Command, before func(context.Context, string) error) (*cobra.Command, *options) {
 	o := &options{SubmitOptions: jobcmd.SubmitOptions{Count: "1"}}
 	cmd.Args = cobra.MinimumNArgs(1)

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// changes are the fields of a job's description that each option sets, with spaces between
-// them. What is not here cannot be said of a service.
+// changes are the fields of a job's description that each option sets,
+// separated by spaces. Other options are not valid for a service.
 var changes = map[string]string{
 	"name": "name", "mem": "mem_mib all_mem", "cpus": "cpu_milli", "time": "time_limit", "signal": "warning", "expect": "expected", "objective": "objective",
 	"max-power": "max_power_w", "max-cost": "max_cost_milli", "partition": "partition", "node": "node", "requeue-on-loss": "requeue_on_loss",
@@ -59,7 +59,7 @@ func newUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// partial reads the options alone that were given, and which fields they set.
+// partial reads only the options that were given, and which fields they set.
 func partial(fs *pflag.FlagSet, e *console.Env, o *options, args []string) (*apiv1.JobSpec, error) {
 	var fields []string
 	bad := ""
@@ -80,7 +80,7 @@ func partial(fs *pflag.FlagSet, e *console.Env, o *options, args []string) (*api
 	if err := o.ApplyFlags(); err != nil {
 		return nil, err
 	}
-	o.Spec.Command = []string{"-"} // something must be there
+	o.Spec.Command = []string{"-"} // it must not be empty
 	if len(args) > 1 {
 		o.Spec.Command = args[1:]
 		fields = append(fields, "command", "script")
@@ -101,12 +101,13 @@ func partial(fs *pflag.FlagSet, e *console.Env, o *options, args []string) (*api
 	return js, nil
 }
 
-// isModel reports whether a flag describes the model, which is said anew with any of them.
+// isModel reports whether a flag describes the model, all of which is
+// replaced by any of them.
 func isModel(name string) bool {
 	return slices.ContainsFunc(jobspec.ModelFields(), func(f jobspec.Field) bool { return f.Name == name })
 }
 
-// update submits what changes of a service.
+// update submits the changes to a service.
 func update(cmd *cobra.Command, e *console.Env, c *client.Client, o *options, args []string) error {
 	switch dash := cmd.ArgsLenAtDash(); dash {
 	case 0:

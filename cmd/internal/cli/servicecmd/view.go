@@ -18,8 +18,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// replica is one replica of a service that runs, or that waits for another reason than that
-// there are enough.
+// replica is one replica of a service that runs, or that waits for a reason
+// other than there being enough.
 type replica struct {
 	Replica  uint32     `json:"replica"`
 	Job      uint64     `json:"job"`
@@ -61,24 +61,24 @@ type shown struct {
 	Replicas  []*replica  `json:"replicas"`
 }
 
-// measured is what proxies measure of a service's requests.
+// measured is what proxies measured of a service's requests.
 type measured struct {
 	Rate     float64 `json:"rate"`
 	InFlight uint32  `json:"in_flight"`
-	// Percentile is that of the objective, over half a minute; Asked and Within are of an
-	// hour.
+	// Percentile is that of the objective, over half a minute; Asked and Within
+	// cover an hour.
 	Percentile float64 `json:"percentile_seconds,omitempty"`
 	Asked      float64 `json:"asked,omitempty"`
 	Within     float64 `json:"within,omitempty"`
 }
 
-// coldStart is how long replicas took until they took requests, the middle one of Of.
+// coldStart is how long replicas took to accept requests, the median of Of.
 type coldStart struct {
 	Seconds float64 `json:"seconds"`
 	Of      uint32  `json:"of"`
 }
 
-// figures takes over what is measured of the service.
+// figures copies what is measured of the service.
 func (s *shown) figures(p *apiv1.Replica) {
 	s.SLO = p.GetSlo()
 	if p.Rate != nil || p.GetAsked() > 0 {
@@ -89,7 +89,7 @@ func (s *shown) figures(p *apiv1.Replica) {
 	}
 }
 
-// objective is the objective and how it is held, in short or in full.
+// objective describes the objective and how well it is met, in short or in full.
 func (s *shown) objective(full bool) string {
 	text, m := s.SLO, s.Measured
 	if text == "" || m == nil {
@@ -113,7 +113,7 @@ func millis(seconds float64) string {
 
 func (s *shown) newest() *revision { return s.Revisions[len(s.Revisions)-1] }
 
-// alive are the revisions of which something has not ended.
+// alive returns the revisions with tasks that have not ended.
 func (s *shown) alive() (out []*revision) {
 	for _, r := range s.Revisions {
 		if r.Alive > 0 {
@@ -123,7 +123,8 @@ func (s *shown) alive() (out []*revision) {
 	return out
 }
 
-// pick is the replica with a number, or with "" one that takes requests, or any that runs.
+// pick returns the replica with a number or, for "", one that accepts
+// requests, or any that runs.
 func (s *shown) pick(number string) *replica {
 	var best *replica
 	for _, r := range s.Replicas {
@@ -189,7 +190,7 @@ func (s *shown) settle() {
 	})
 }
 
-// read reads the services of a user, "" for everybody, with a name, "" for any.
+// read returns the services of a user, "" for everyone, with a name, "" for any.
 func read(ctx context.Context, c *client.Client, user, name string) ([]*shown, error) {
 	req := &apiv1.ListJobsRequest{Brief: true, Replicas: true}
 	if user != "" {
@@ -201,7 +202,7 @@ func read(ctx context.Context, c *client.Client, user, name string) ([]*shown, e
 	}
 	by := map[[2]string]*shown{}
 	out := []*shown{}
-	for _, j := range jobs { // by id: those of an array follow each other
+	for _, j := range jobs { // by id: those of an array are adjacent
 		key := [2]string{j.GetUser(), j.GetReplica().GetService()}
 		if name != "" && key[1] != name {
 			continue
@@ -219,7 +220,7 @@ func read(ctx context.Context, c *client.Client, user, name string) ([]*shown, e
 	return out, nil
 }
 
-// one is the service with a name: the user's own, or else the only one there is.
+// one returns the service with a name: the user's own, or else the only one.
 func one(ctx context.Context, e *console.Env, c *client.Client, name string) (*shown, error) {
 	all, err := read(ctx, c, "", name)
 	if err != nil {
@@ -239,8 +240,9 @@ func one(ctx context.Context, e *console.Env, c *client.Client, name string) (*s
 	return nil, cluster.Errorf(cluster.CodeConflict, "service %s belongs to %d other users; see: berth service list --all", name, len(all))
 }
 
-// of is the service of a user with a name, "" for one's own. Where requests are sent there it is
-// never just the only one there is: that is whoever's who takes the name first.
+// of returns the named service of a user, "" for the caller. Where requests
+// will be sent there it is never merely the only one: that would belong to
+// whoever takes the name first.
 func of(ctx context.Context, e *console.Env, c *client.Client, user, name string) (*shown, error) {
 	all, err := read(ctx, c, cmp.Or(user, e.User()), name)
 	if err != nil {
@@ -299,7 +301,7 @@ func printServices(e *console.Env, f console.Format, all []*shown) error {
 	return nil
 }
 
-// state is how a service stands, in words.
+// state describes the state of a service.
 func (s *shown) state() string {
 	switch {
 	case s.Updating:
