@@ -1,3 +1,3 @@
-// Package simcmd has the commands of the simulator: sim run, compare, sweep, capture
-// and experiment.
+// Package simcmd implements the commands of the simulator: sim run, compare,
+// sweep, capture and experiment.
 package simcmd

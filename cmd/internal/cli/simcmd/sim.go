@@ -14,8 +14,8 @@ import (
 
 const formatCSV console.Format = "csv"
 
-// simWorld is what of a simulation may be swept: the workload, the cluster,
-// the policy and what happens.
+// simWorld is the part of a simulation that may be swept: the workload, the
+// cluster, the policy and the events.
 type simWorld struct {
 	trace, mix, cluster, policy, order, world, colocation, profiles, predictor, fsm, resize, sizing, elastic string
 	demand, memError, utilError, durError, memMargin, peakAt, lateGrowers                                    float64
@@ -29,7 +29,7 @@ type simWorld struct {
 	capture, last                                                                                            string
 }
 
-// simOptions are what run, compare and sweep have in common.
+// simOptions are the common options of run, compare and sweep.
 type simOptions struct {
 	simWorld
 	seeds, parallel int
@@ -108,7 +108,7 @@ func (o *simOptions) flags(cmd *cobra.Command, formats ...console.Format) {
 	console.AddFormat(cmd, &o.output, formats...)
 }
 
-// worldFlags registers what may be swept.
+// worldFlags registers the options that may be swept.
 func (o *simWorld) worldFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.trace, "trace", "", "file or folder `DIR` of a trace")
 	f.StringVar(&o.capture, "capture", "", "`FILE` that berth sim capture wrote, in place of a trace")

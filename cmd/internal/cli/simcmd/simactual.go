@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// actualView is what really happened to the jobs that ended.
+// actualView is what really happened to the ended jobs.
 type actualView struct {
 	Jobs       int     `json:"jobs"`
 	MeanJCT    float64 `json:"mean_jct_s"`
@@ -20,14 +20,14 @@ type actualView struct {
 	MedianWait float64 `json:"median_wait_s"`
 	P90Wait    float64 `json:"p90_wait_s"`
 	Makespan   float64 `json:"makespan_s"`
-	// Of all cards, from the first arrival to the last end, as in results; nil where the
-	// capture does not say what the jobs held.
+	// AllocationPct covers all GPUs, from the first arrival to the last end, as
+	// in results; nil if the capture does not say what the jobs held.
 	AllocationPct  *float64 `json:"allocation_pct"`
 	GPUUtilPct     *float64 `json:"gpu_util_pct"`
 	ReservedMemPct *float64 `json:"reserved_mem_pct"`
 }
 
-// viewActual adds up what happened on a fleet, nil when nothing ended.
+// viewActual sums up what happened on a fleet, nil if nothing ended.
 func viewActual(all []trace.Actual, f *workload.Fleet) *actualView {
 	if len(all) == 0 {
 		return nil
@@ -64,7 +64,7 @@ func viewActual(all []trace.Actual, f *workload.Fleet) *actualView {
 	return v
 }
 
-// print puts what happened under what would have.
+// print prints what happened below what would have happened.
 func (v *actualView) print(e *console.Env, results []*sim.Result) {
 	if v == nil {
 		return

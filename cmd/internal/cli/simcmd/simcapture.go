@@ -64,8 +64,7 @@ func runCapture(ctx context.Context, e *console.Env, c *client.Client, file stri
 	return nil
 }
 
-// takeCapture asks the cluster for its nodes and jobs, all by what anybody may
-// ask.
+// takeCapture reads the cluster's nodes and jobs, using only calls open to everyone.
 func takeCapture(ctx context.Context, e *console.Env, c *client.Client, finished bool) (*trace.Capture, error) {
 	cp := &trace.Capture{Format: trace.CaptureFormat, Taken: e.Now().UTC(), Nodes: []trace.CaptureNode{}, Jobs: []trace.CaptureJob{}}
 	err := c.Call(ctx, client.Reads, func(ctx context.Context, on *wire.Conn) error {
@@ -144,7 +143,7 @@ func captureJob(j *apiv1.Job) trace.CaptureJob {
 	return out
 }
 
-// held adds up what the attempts of a job held, nil where none began.
+// held sums up what the attempts of a job held, nil if none began.
 func held(j *apiv1.Job) *trace.Held {
 	var h *trace.Held
 	for _, a := range j.GetAttempts() {
@@ -193,7 +192,7 @@ func (o *simWorld) fromCapture() (*simSource, error) {
 	return o.ofCapture(cp, o.capture)
 }
 
-// fromLast asks the live cluster.
+// fromLast reads from the live cluster.
 func (o *simWorld) fromLast(ctx context.Context, e *console.Env, c *client.Client) (*simSource, error) {
 	if _, err := Days(o.last); err != nil {
 		return nil, err
@@ -205,7 +204,7 @@ func (o *simWorld) fromLast(ctx context.Context, e *console.Env, c *client.Clien
 	return o.ofCapture(cp, "the live cluster")
 }
 
-// Days reads a time such as 14d, 36h or 1d12h.
+// Days parses a duration such as 14d, 36h or 1d12h.
 func Days(s string) (time.Duration, error) {
 	var d time.Duration
 	rest := s
@@ -251,7 +250,7 @@ func (o *simWorld) ofCapture(cp *trace.Capture, from string) (*simSource, error)
 	return &simSource{w: w, rep: rep, fleet: &f, why: fmt.Sprintf("%d GPUs of %s", f.GPUs(), from), actual: viewActual(actual, &f)}, nil
 }
 
-// predicted lets the predictor that was asked for say what jobs need.
+// predicted lets the requested predictor say what jobs need.
 func (p *simPoint) predicted(w *workload.Workload) (*workload.Workload, error) {
 	switch p.predictor {
 	case "errors", "":

@@ -97,7 +97,7 @@ func runExperiment(ctx context.Context, e *console.Env, o *experimentOptions, na
 	return o.verdict(rep)
 }
 
-// verdict fails the command for claims that were not met, if that is wanted.
+// verdict fails the command for claims that were not met, if requested.
 func (o *experimentOptions) verdict(rep *experiment.Report) error {
 	if !o.check {
 		return nil
@@ -136,7 +136,7 @@ func printExperiment(e *console.Env, rep *experiment.Report) {
 	}
 }
 
-// meanCell is a mean with half of its 95 % interval.
+// meanCell formats a mean with half of its 95 % interval.
 func meanCell(l experiment.Line, c string) string { return meanCI(l.Mean, l.CI95, c) }
 
 func meanCI(mean, half map[string]float64, c string) string {

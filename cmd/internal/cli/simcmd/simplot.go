@@ -27,8 +27,8 @@ func checkPlotFormats(formats []string) error {
 }
 
 // drawAll writes the Gantt chart and the fleet over time of each simulation,
-// and the distributions and bars that compare the named settings, which have
-// equally many tasks each.
+// and the distributions and bars that compare the named settings, each of
+// which has the same number of tasks.
 func (o *simOptions) drawAll(tasks []*simTask, names []string) error {
 	if o.plot == "" {
 		return nil
@@ -67,7 +67,7 @@ func (o *simOptions) drawAll(tasks []*simTask, names []string) error {
 	return o.drawBars(name, tasks, names, per)
 }
 
-// drawBars compares the settings by the figures that are usually asked for.
+// drawBars compares the settings by the most common figures.
 func (o *simOptions) drawBars(trace string, tasks []*simTask, names []string, per int) error {
 	var sums []Summary
 	for i := range names {

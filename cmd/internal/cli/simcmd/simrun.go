@@ -28,11 +28,11 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// fsmJobs is up to how many jobs the state machine itself is driven when
-// nobody chose: it costs two to five times what the stand-in does.
+// fsmJobs is the number of jobs up to which the state machine itself is
+// driven by default: it costs two to five times what the stand-in does.
 const fsmJobs = 5_000
 
-// policyNames lists what --policy takes.
+// policyNames lists the values of --policy.
 func policyNames() []string {
 	names := policies.Names()
 	if !slices.Contains(names, "ffd") {
@@ -41,7 +41,7 @@ func policyNames() []string {
 	return names
 }
 
-// newPlanner makes a policy by name, "policy" or "policy+order". The
+// newPlanner returns a policy by name, "policy" or "policy+order". The
 // scheduler's own passes come with their fast path.
 func newPlanner(name, order string, seed uint64, maxShares int) (sim.Planner, error) {
 	if order == "" && (name == "ffd" || name == "slot") {
@@ -55,8 +55,8 @@ func newPlanner(name, order string, seed uint64, maxShares int) (sim.Planner, er
 	return policies.New(name, policies.Options{Order: order, Base: base, Seed: seed})
 }
 
-// simPoint is one setting that is to be simulated: what is known before a
-// policy and a seed are chosen. It is read by several simulations at once.
+// simPoint is one setting to simulate: what is known before a policy and a
+// seed are chosen. Several simulations read it concurrently.
 type simPoint struct {
 	simWorld
 	src   *simSource
@@ -73,11 +73,11 @@ type simTask struct {
 	seed   uint64
 	result *sim.Result
 	rec    *sim.Recorder
-	notes  []string // what had to be assumed for this seed
+	notes  []string // assumptions made for this seed
 }
 
-// prepare reads all that a setting needs. Sources that were read before are
-// taken from have.
+// prepare reads everything that a setting needs. Sources that were read
+// before are taken from have.
 func (o *simWorld) prepare(ctx context.Context, e *console.Env, c *client.Client, have map[simWorld]*simSource) (*simPoint, error) {
 	src, err := o.source(ctx, e, c, have)
 	if err != nil {
@@ -107,7 +107,8 @@ func runSim(ctx context.Context, e *console.Env, c *client.Client, o *simOptions
 	return o.replay(ctx, e, p, names)
 }
 
-// replay runs every policy with every seed on what was read, and prints what came of it.
+// replay runs every policy with every seed on the prepared setting, and
+// prints the results.
 func (o *simOptions) replay(ctx context.Context, e *console.Env, p *simPoint, names []string) error {
 	var tasks []*simTask
 	for _, n := range names {
@@ -129,7 +130,7 @@ func (o *simOptions) replay(ctx context.Context, e *console.Env, p *simPoint, na
 	return printSim(e, console.Format(o.output), v)
 }
 
-// addNew appends what is not there yet.
+// addNew appends what is not yet present.
 func addNew(notes, more []string) []string {
 	for _, n := range more {
 		if !slices.Contains(notes, n) {
@@ -139,7 +140,7 @@ func addNew(notes, more []string) []string {
 	return notes
 }
 
-// check tells which option of the whole command makes no sense.
+// check reports an option of the whole command that makes no sense.
 func (o *simOptions) check() error {
 	if o.seeds < 1 || o.seeds > 1000 {
 		return console.Usagef("--seeds %d: want 1 to 1000", o.seeds)
@@ -150,10 +151,10 @@ func (o *simOptions) check() error {
 	return o.checkPlots()
 }
 
-// runAll runs the tasks side by side. Their results do not depend on the
-// order in which they happen to run, except for rates.
+// runAll runs the tasks concurrently. Their results do not depend on the
+// order in which they run, except for rates.
 func (o *simOptions) runAll(ctx context.Context, e *console.Env, tasks []*simTask) error {
-	for _, t := range tasks { // a policy that does not exist should not cost a run
+	for _, t := range tasks { // a nonexistent policy should not cost a run
 		if _, err := newPlanner(t.policy, t.point.order, t.seed, t.point.fleet.MaxShares); err != nil {
 			return console.Usagef("--policy: %s", err.Error())
 		}
@@ -233,10 +234,10 @@ func (o *simOptions) run(ctx context.Context, t *simTask, say func(done, all int
 	return err
 }
 
-// commonExchange is that of a job of which no run says more, see package elastic.
+// commonExchange is that of a job if no run says otherwise; see package elastic.
 const commonExchange = 0.1
 
-// sized makes jobs of those of a workload whose size a sizing chooses, where one is named.
+// sized builds the jobs of a workload whose size a sizing chooses, if one is named.
 func (p *simPoint) sized(w *workload.Workload, opt *sim.Options) (*workload.Workload, error) {
 	if p.sizing == "" {
 		return w, nil
@@ -262,8 +263,8 @@ func (p *simPoint) sized(w *workload.Workload, opt *sim.Options) (*workload.Work
 	return out, nil
 }
 
-// powerAtOnce is how many nodes are powered down in a minute at most, and up: what a
-// coordinator has by default.
+// powerAtOnce is the most nodes that are powered down, and up, in a minute: a
+// coordinator's default.
 const powerAtOnce = 10
 
 func (p *simPoint) options(planner sim.Planner, seed uint64) (sim.Options, error) {
@@ -288,7 +289,7 @@ func (p *simPoint) options(planner sim.Planner, seed uint64) (sim.Options, error
 	}, nil
 }
 
-// saving is how idle nodes are powered down, nil where they are not.
+// saving returns how idle nodes are powered down, nil if they are not.
 func (p *simPoint) saving() (*sim.Power, error) {
 	if p.powerIdle == 0 {
 		if p.powerForecast != 0 {
@@ -323,8 +324,8 @@ func resizeMode(s string) (cluster.ResizeMode, error) {
 	return m, nil
 }
 
-// workload is the one that a seed gives: with profiles for jobs of which the
-// trace does not say what they take, and with what is predicted of them.
+// workload returns the workload of a seed: with profiles for jobs whose
+// needs the trace does not give, and with predictions for them.
 func (p *simPoint) workload(seed uint64) (*workload.Workload, error) {
 	w, err := p.src.w, error(nil)
 	switch p.profiles {
@@ -345,8 +346,8 @@ func (p *simPoint) workload(seed uint64) (*workload.Workload, error) {
 	return p.predicted(w)
 }
 
-// simProgress shows on a terminal how far all simulations are together. Its
-// methods may be called at once.
+// simProgress shows the total progress of all simulations on a terminal.
+// Its methods may be called concurrently.
 type simProgress struct {
 	e     *console.Env
 	f     *os.File
@@ -363,7 +364,7 @@ func newSimProgress(e *console.Env, n int) *simProgress {
 	return p
 }
 
-// of returns what the i-th simulation reports to, nil when nobody looks.
+// of returns what the i-th simulation reports to, nil if there is no terminal.
 func (p *simProgress) of(i int) func(done, all int) {
 	if p.f == nil {
 		return nil

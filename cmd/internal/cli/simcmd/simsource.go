@@ -17,19 +17,19 @@ type simSource struct {
 	// fleet is the cluster of a capture, nil for traces; why says so.
 	fleet *workload.Fleet
 	why   string
-	// actual is what really happened to the jobs, where that is known.
+	// actual is what really happened to the jobs, if known.
 	actual *actualView
 }
 
-// key is what decides which jobs are read, so that settings of a sweep which
-// differ in something else read them once.
+// key returns the part that determines which jobs are read, so that settings
+// of a sweep that differ in something else read them once.
 func (o *simWorld) key() simWorld {
 	return simWorld{
 		trace: o.trace, mix: o.mix, capture: o.capture, last: o.last, colocation: o.colocation, strict: o.strict, since: o.since, until: o.until, maxJobs: o.maxJobs,
 	}
 }
 
-// source reads the jobs from wherever the flags say.
+// source reads the jobs from the source that the flags select.
 func (o *simWorld) source(ctx context.Context, e *console.Env, c *client.Client, have map[simWorld]*simSource) (*simSource, error) {
 	switch {
 	case o.trace == "" && o.capture == "" && o.last == "":
@@ -57,7 +57,7 @@ func (o *simWorld) source(ctx context.Context, e *console.Env, c *client.Client,
 	return s, nil
 }
 
-// fromTrace reads a trace and tells on standard error what was left out.
+// fromTrace reads a trace and reports on standard error what was left out.
 func (o *simWorld) fromTrace(e *console.Env) (*simSource, error) {
 	opt := trace.Options{Mix: o.mix, Strict: o.strict, Since: o.since, Until: o.until, MaxJobs: o.maxJobs}
 	if o.colocation != "" {
@@ -77,8 +77,8 @@ func (o *simWorld) fromTrace(e *console.Env) (*simSource, error) {
 	return &simSource{w: w, rep: rep}, nil
 }
 
-// within leaves out the jobs that are wider than the cluster, and reports them
-// by their rows; strict makes the first an error.
+// within drops the jobs that are wider than the cluster, and reports them by
+// row; strict makes the first an error.
 func (s *simSource) within(e *console.Env, f *workload.Fleet, strict bool) (*simSource, error) {
 	widest, cut := f.Holds(), 0
 	out := *s

@@ -40,7 +40,7 @@ func newSimSweepCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// variation is an option with the values that it takes.
+// variation is an option with its values.
 type variation struct {
 	name   string
 	values []string
@@ -79,7 +79,7 @@ func readVariations(vary []string, known *pflag.FlagSet) ([]variation, error) {
 	return out, nil
 }
 
-// settings are all combinations of values, the last option varying fastest.
+// settings returns all combinations of values, the last option varying fastest.
 func settings(vs []variation) [][]string {
 	out := [][]string{nil}
 	for _, v := range vs {
@@ -103,13 +103,13 @@ type sweepView struct {
 	Summary []Summary     `json:"summary"`
 }
 
-// sweepResult is a result with the values that led to it.
+// sweepResult is a result with the values that produced it.
 type sweepResult struct {
 	Options map[string]string `json:"options"`
 	*sim.Result
 }
 
-// variedRow are the names and values of what varied, for CSV.
+// variedRow holds the names and values of what varied, for CSV.
 type variedRow struct{ names, values []string }
 
 func runSweep(cmd *cobra.Command, e *console.Env, c *client.Client, o *simOptions, vary []string) error {
@@ -153,7 +153,7 @@ func runSweep(cmd *cobra.Command, e *console.Env, c *client.Client, o *simOption
 	return v.print(e, console.Format(o.output), vs, all, tasks, o.seeds)
 }
 
-// points prepares the settings; a value that an option refuses is an error.
+// points prepares the settings; a value that an option rejects is an error.
 func (o *simOptions) points(ctx context.Context, e *console.Env, c *client.Client, vs []variation, all [][]string) ([]*simPoint, error) {
 	have := map[simWorld]*simSource{}
 	var out []*simPoint
@@ -162,7 +162,7 @@ func (o *simOptions) points(ctx context.Context, e *console.Env, c *client.Clien
 		f := pflag.NewFlagSet("point", pflag.ContinueOnError)
 		w.worldFlags(f)
 		w.policyFlag(f)
-		w = o.simWorld // what the flags point to takes over what was given
+		w = o.simWorld // the flags' targets start from the given values
 		for i, v := range vs {
 			if err := f.Set(v.name, values[i]); err != nil {
 				return nil, console.Usagef("--vary %s=%s: %s", v.name, console.ShortQuote(values[i]), err.Error())
@@ -177,7 +177,7 @@ func (o *simOptions) points(ctx context.Context, e *console.Env, c *client.Clien
 	return out, nil
 }
 
-// settingName is "a=1 b=2".
+// settingName returns "a=1 b=2".
 func settingName(vs []variation, values []string) string {
 	var out []string
 	for i, v := range vs {
@@ -221,8 +221,8 @@ func (v *sweepView) print(e *console.Env, f console.Format, vs []variation, all 
 	return nil
 }
 
-// table prints a row a setting, with half of the 95 % interval where there are
-// several seeds.
+// table prints one row per setting, with half of the 95 % interval if there
+// are several seeds.
 func (v *sweepView) table(e *console.Env, names []string, all [][]string) {
 	shown := []struct{ head, name string }{
 		{"ALLOC_%", "allocation_pct"}, {"UTIL_%", "gpu_util_pct"}, {"MEAN_JCT", "mean_jct_s"}, {"P99_JCT", "p99_jct_s"}, {"MAKESPAN", "makespan_s"},

@@ -17,10 +17,10 @@ type View struct {
 	Cluster string       `json:"cluster"`
 	Notes   []string     `json:"notes,omitempty"`
 	Read    trace.Report `json:"read"`
-	// Actual is what really happened to the jobs, where that is known.
+	// Actual is what really happened to the jobs, if known.
 	Actual  *actualView   `json:"actual,omitempty"`
 	Results []*sim.Result `json:"results"`
-	// Summary has the mean of each policy over its seeds, when there are several.
+	// Summary has the mean of each policy over its seeds, if there are several.
 	Summary []Summary `json:"summary,omitempty"`
 }
 
@@ -29,13 +29,13 @@ type Summary struct {
 	Policy  string            `json:"policy"`
 	Options map[string]string `json:"options,omitempty"`
 	Seeds   int               `json:"seeds"`
-	// Mean has the figures by the names that they have in results, CI95 half of
-	// the 95 % interval of each, by Student's t.
+	// Mean has the figures by their names in results, CI95 half of the 95 %
+	// interval of each, by Student's t.
 	Mean map[string]float64 `json:"mean"`
 	CI95 map[string]float64 `json:"ci95"`
 }
 
-// figuresOf are the numbers of a result by their names.
+// figuresOf returns the numbers of a result by name.
 func figuresOf(r *sim.Result) (map[string]any, error) {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -45,7 +45,7 @@ func figuresOf(r *sim.Result) (map[string]any, error) {
 	return m, json.Unmarshal(raw, &m)
 }
 
-// summarize means the results of one setting.
+// summarize averages the results of one setting.
 func summarize(policy string, options map[string]string, rs []*sim.Result) (Summary, error) {
 	s := Summary{Policy: policy, Options: options, Seeds: len(rs), Mean: map[string]float64{}, CI95: map[string]float64{}}
 	all := map[string][]float64{}
@@ -152,8 +152,8 @@ func simPct(v *float64) string {
 	return simFig(v, 2) + "%"
 }
 
-// printSimCSV prints one row a result, with the names of the JSON. The columns
-// of what was varied come first.
+// printSimCSV prints one row per result, with the names of the JSON. The
+// columns of what was varied come first.
 func printSimCSV(e *console.Env, rs []*sim.Result, varied []variedRow) error {
 	cw := csv.NewWriter(e.Out)
 	head, err := csvHead(rs)
@@ -187,7 +187,7 @@ func printSimCSV(e *console.Env, rs []*sim.Result, varied []variedRow) error {
 	return cw.Error()
 }
 
-// csvHead are the names that any of the results has, sorted.
+// csvHead returns the names that any of the results has, sorted.
 func csvHead(rs []*sim.Result) ([]string, error) {
 	var head []string
 	for _, r := range rs {

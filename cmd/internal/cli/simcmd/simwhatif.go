@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	// whatIfJobs is how many jobs are read, whatever comes.
+	// whatIfJobs is the most jobs that are read.
 	whatIfJobs = 20_000
 	// whatIfMessage is the largest message that is read, in bytes.
 	whatIfMessage = 64 << 20
 )
 
-// newSimWhatIfCmd is what a coordinator starts for the page "What if": the answers of the
-// users' API that sim capture would ask for come on standard input, as the user got them.
+// newSimWhatIfCmd returns the command that a coordinator starts for the page
+// "What if": its standard input has the answers of the users' API that sim
+// capture would request, as the user received them.
 func newSimWhatIfCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o simOptions
 	cmd := &cobra.Command{
@@ -57,8 +58,8 @@ func runWhatIf(ctx context.Context, e *console.Env, c *client.Client, o *simOpti
 	return o.replay(ctx, e, p, []string{o.policy})
 }
 
-// readAnswers makes a capture of answers, each behind its length: one of GetStatus, one of
-// ListNodes, and as many of ListHistory as there are.
+// readAnswers makes a capture of answers, each preceded by its length: one of
+// GetStatus, one of ListNodes, and any number of ListHistory.
 func readAnswers(r io.Reader) (*trace.Capture, error) {
 	in := bufio.NewReader(r)
 	take := protodelim.UnmarshalOptions{MaxSize: whatIfMessage}

@@ -23,7 +23,7 @@ func notFoundIfMissing(err error) error {
 	return err
 }
 
-// fleet reads the cluster, or takes the one that goes with the trace.
+// fleet reads the cluster, or takes the one that belongs to the trace.
 func (o *simWorld) fleet(src *simSource) (workload.Fleet, string, error) {
 	w := src.w
 	var f workload.Fleet
@@ -41,7 +41,7 @@ func (o *simWorld) fleet(src *simSource) (workload.Fleet, string, error) {
 	}
 	if o.maxShares > 0 {
 		f.MaxShares = o.maxShares
-		if o.cluster == "" && src.fleet != nil { // its nodes say what was, not what is asked for
+		if o.cluster == "" && src.fleet != nil { // its nodes describe the past, not the request
 			f.Nodes = slices.Clone(f.Nodes)
 			for i := range f.Nodes {
 				f.Nodes[i].MaxShares = 0
@@ -62,7 +62,7 @@ func (o *simWorld) fleet(src *simSource) (workload.Fleet, string, error) {
 }
 
 // clusterOf reads a cluster: NODESxGPUS:TYPE, a list of nodes, a folder with
-// one, or a file in YAML.
+// one, or a YAML file.
 func clusterOf(what string) (workload.Fleet, string, error) {
 	if f, ok := trace.ParseFleet(what); ok {
 		return f, fmt.Sprintf("%d GPUs, as asked for by %s", f.GPUs(), what), f.Check()
@@ -117,7 +117,7 @@ func DecodeFleet(r io.Reader) (workload.Fleet, error) {
 	return f, f.Check()
 }
 
-// interference makes the world that was asked for.
+// interference builds the requested interference model.
 func (o *simWorld) interference() (slowdown.Interference, error) {
 	switch o.world {
 	case "curve":
