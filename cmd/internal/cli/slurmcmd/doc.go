@@ -1,3 +1,4 @@
-// Package slurmcmd has the commands that submit and look as Slurm's do, sbatch, squeue,
-// sinfo and sdiag, those that say what is used in another's place, and lint.
+// Package slurmcmd implements Slurm's commands that submit and list, sbatch,
+// squeue, sinfo and sdiag, the commands that only name their replacement, and
+// lint.
 package slurmcmd

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// elsewhere are commands of Slurm's whose work is done by others here, and by which.
+// elsewhere are Slurm commands whose work other commands do here, and which ones.
 var elsewhere = []struct{ name, short, way string }{
 	{"sattach", "Show what to use to watch a job", "a step's output goes to its srun; berth logs -f JOB follows a job, berth exec JOB runs a command in it"},
 	{"sbcast", "Show what to use to send files to nodes", "files are not sent to nodes; keep them on a shared file system, or copy them in the job with srun cp"},
@@ -22,7 +22,7 @@ var elsewhere = []struct{ name, short, way string }{
 	{"strigger", "Show what to use to be notified", "use webhooks to notify programs (see berth webhook list), and sbatch --mail-type to notify people"},
 }
 
-// Elsewhere are the names of NewElsewhereCmds' commands, in their order.
+// Elsewhere returns the names of NewElsewhereCmds' commands, in order.
 func Elsewhere() []string {
 	var names []string
 	for _, x := range elsewhere {
@@ -31,7 +31,7 @@ func Elsewhere() []string {
 	return names
 }
 
-// NewElsewhereCmds returns the commands of Slurm's that say what to use in their place.
+// NewElsewhereCmds returns the Slurm commands that only name their replacement.
 func NewElsewhereCmds(e *console.Env) (cmds []*cobra.Command) {
 	for _, x := range elsewhere {
 		use, example := x.name+" …", "  berth "+x.name+" show"

@@ -122,7 +122,7 @@ func lintFile(path string) (*scriptView, error) {
 	return v, nil
 }
 
-// checkRequest finds what a submit would find wrong with the values together,
+// checkRequest finds what a submit would reject about the values together,
 // and with those of Berth's own flags.
 func checkRequest(a *sbatch.Request) error {
 	r := &jobspec.Request{}

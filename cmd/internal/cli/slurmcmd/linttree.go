@@ -13,17 +13,16 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 )
 
-// tree is what was found below the paths that were asked for.
+// tree is what was found below the given paths.
 type tree struct {
 	files []string
-	// closed counts files and folders that we may not read, and others that
-	// could not be; first is the first of them.
+	// closed counts files and folders that are not permitted, and others that
+	// could not be read; first is the first of them.
 	closed int
 	first  error
 }
 
-// skip remembers what could not be read; the rest of a tree is looked at all
-// the same.
+// skip records what could not be read; the rest of a tree is still examined.
 func (t *tree) skip(err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return // gone since its folder was read
@@ -33,9 +32,9 @@ func (t *tree) skip(err error) {
 	}
 }
 
-// scriptFiles lists the files to look at, sorted within each path. A link that
-// was named is followed, those in a tree are not, so that there are no loops;
-// hidden folders are not entered.
+// scriptFiles lists the files to examine, sorted within each path. A named
+// link is followed, those in a tree are not, so that there are no loops;
+// hidden folders are skipped.
 func scriptFiles(paths []string) (*tree, error) {
 	t := &tree{}
 	for _, p := range paths {
@@ -53,7 +52,7 @@ func scriptFiles(paths []string) (*tree, error) {
 }
 
 func (t *tree) walk(root string) {
-	// The separator makes a link to a folder the folder.
+	// The separator resolves a link to a folder.
 	_ = filepath.WalkDir(filepath.Clean(root)+string(filepath.Separator), func(path string, d fs.DirEntry, err error) error {
 		path = filepath.Clean(path)
 		switch {
@@ -75,8 +74,8 @@ func (t *tree) walk(root string) {
 	})
 }
 
-// scriptNames are ends of names that batch scripts often have: such a file may
-// lack its first line and still be meant as one.
+// scriptNames are common suffixes of batch scripts: such a file may lack its
+// first line and still be meant as one.
 var scriptNames = []string{".sh", ".bash", ".sbatch", ".slurm", ".slm", ".job", ".batch", ".cmd"}
 
 // looksLikeScript reads a few bytes of most files, and all of few.

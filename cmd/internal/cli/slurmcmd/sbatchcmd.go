@@ -18,8 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// Applet returns the arguments for Main, given the whole argument vector of
-// the process: called through a link named sbatch, the binary is sbatch.
+// Applet returns the arguments for Main, given the process's argument
+// vector: called through a link named sbatch, the binary is sbatch.
 func Applet(argv []string) []string {
 	if len(argv) == 0 {
 		return nil
@@ -30,7 +30,7 @@ func Applet(argv []string) []string {
 	return argv[1:]
 }
 
-// NewSbatchCmd is submit with the options, messages and exit codes of sbatch.
+// NewSbatchCmd returns submit with the options, messages and exit codes of sbatch.
 func NewSbatchCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
 		Use:                "sbatch [OPTIONS…] [SCRIPT [ARG…]]",
@@ -46,8 +46,8 @@ func NewSbatchCmd(e *console.Env, c *client.Client) *cobra.Command {
 	}
 }
 
-// asSbatch gives every failure of sbatch itself its exit code; that of a job
-// which was waited for stays.
+// asSbatch gives every failure of sbatch itself its exit code; that of an
+// awaited job stays.
 func asSbatch(err error) error {
 	var exit *console.ExitError
 	switch {
@@ -69,7 +69,7 @@ func asSbatch(err error) error {
 
 var errWrapArgs = sbatch.Message("Script arguments not permitted with --wrap option")
 
-// exitOptions is what sbatch ends with when its options cannot be read.
+// exitOptions is sbatch's exit code for options that cannot be parsed.
 const exitOptions = 255
 
 func runSbatch(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
@@ -85,7 +85,7 @@ func runSbatch(ctx context.Context, e *console.Env, c *client.Client, args []str
 		}
 		return &console.ExitError{Code: exitOptions, Err: errors.New(faults[0].Msg + hint + "\nTry \"sbatch --help\" for more information")}
 	}
-	// What the command line alone decides, before any script is read.
+	// What the command line alone determines, before any script is read.
 	first, _ := sbatch.Resolve(set, nil)
 	switch {
 	case first.Help:

@@ -39,9 +39,9 @@ func NewSdiagCmd(e *console.Env, c *client.Client) *cobra.Command {
 	})
 }
 
-// sdiagOf are the leader's figures in Slurm's terms: what plans new jobs alone, or who
-// is next on a GPU that is free, is Slurm's main loop, and a pass over all that wait its
-// backfilling.
+// sdiagOf returns the leader's figures in Slurm's terms: planning only new
+// jobs, or which is next on a free GPU, is Slurm's main loop, and a pass over
+// all waiting jobs its backfilling.
 func sdiagOf(st *apiv1.GetStatusResponse, e *console.Env) slurm.Sdiag {
 	f, now := st.GetFigures(), e.Now()
 	s := slurm.Sdiag{Now: terms.Local(st.GetNow(), now), Since: terms.Local(f.GetSince(), now), InFlight: f.GetInFlight()}

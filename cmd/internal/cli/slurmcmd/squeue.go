@@ -87,8 +87,7 @@ func (o *squeueOptions) flags(fs *pflag.FlagSet) {
 	option.Mark(fs, "Format", option.MarkUnless, "format", "long")
 }
 
-// choose reads the options that choose jobs; it returns the tasks of arrays that are
-// named.
+// choose reads the options that select jobs; it returns the named tasks of arrays.
 func (o *squeueOptions) choose(ctx context.Context, e *console.Env, c *client.Client) (tasks []console.TaskRef, err error) {
 	q := &o.print
 	if q.Jobs, tasks, err = terms.ParseJobs(o.jobs); err != nil {
@@ -106,7 +105,7 @@ func (o *squeueOptions) choose(ctx context.Context, e *console.Env, c *client.Cl
 	return tasks, knownNodes(ctx, c, q.Nodes)
 }
 
-// knownNodes refuses nodes that are not there, as squeue does.
+// knownNodes refuses nodes that do not exist, as squeue does.
 func knownNodes(ctx context.Context, c *client.Client, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -133,8 +132,8 @@ func knownStates(q *slurm.Squeue) error {
 	return nil
 }
 
-// queued are the jobs that were asked for, as far as ids and the coordinator choose;
-// full is with all that there is of them.
+// queued returns the selected jobs, as far as ids and the coordinator select;
+// full requests complete jobs.
 func queued(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, tasks []console.TaskRef, full bool) ([]slurm.Job, error) {
 	if err := knownStates(q); err != nil {
 		return nil, err
@@ -145,7 +144,7 @@ func queued(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Sque
 	}
 	gone := func(j slurm.Job) bool { return len(q.States) == 0 && j.Gone(e.Now()) }
 	if len(q.Jobs)+len(tasks) == 1 && !slices.ContainsFunc(jobs, func(j slurm.Job) bool { return !gone(j) }) {
-		return nil, terms.ErrJob // scripts wait for a job so
+		return nil, terms.ErrJob // scripts use this to wait for a job
 	}
 	return terms.OnlyTasks(jobs, q.Jobs, tasks)
 }
@@ -172,7 +171,7 @@ func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.S
 	return q.Print(e.Out, jobs, e.Now())
 }
 
-// expectStarts fills in when jobs start, as far as the table shows it.
+// expectStarts sets when jobs start, as far as the table shows it.
 func expectStarts(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, jobs []slurm.Job) error {
 	switch {
 	case q.Start:
@@ -183,7 +182,7 @@ func expectStarts(ctx context.Context, e *console.Env, c *client.Client, q *slur
 	return nil
 }
 
-// squeueRequest leaves as much of the choice to the coordinator as it knows of.
+// squeueRequest leaves as much of the selection to the coordinator as it supports.
 func squeueRequest(q *slurm.Squeue, tasks []console.TaskRef) *apiv1.ListJobsRequest {
 	ids := terms.IDs(q.Jobs, tasks)
 	req := &apiv1.ListJobsRequest{Ids: ids, Finished: len(q.States) > 0 || len(ids) > 0}
@@ -200,7 +199,7 @@ func squeueRequest(q *slurm.Squeue, tasks []console.TaskRef) *apiv1.ListJobsRequ
 	return req
 }
 
-// mostFiltered is how much a coordinator takes of a choice at least.
+// mostFiltered is how many items of a selection any coordinator accepts.
 const mostFiltered = 900
 
 func knownToSlurm(state string) bool {
@@ -220,7 +219,7 @@ func knownStatesOfSlurm() []string {
 	return append(out, statesOfSlurm...)
 }
 
-// squeueJSON is squeue --json: the jobs that the other options choose.
+// squeueJSON is squeue --json: the jobs that the other options select.
 func squeueJSON(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, tasks []console.TaskRef) error {
 	jobs, err := queued(ctx, e, c, q, tasks, true)
 	if err != nil {
