@@ -1,3 +1,3 @@
-// Package accounting has the commands of Slurm's about accounts and what they used:
+// Package accounting implements Slurm's commands on accounts and usage:
 // sacct, seff, sshare and sacctmgr.
 package accounting

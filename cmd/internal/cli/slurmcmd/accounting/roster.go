@@ -15,18 +15,18 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// roster is who is in which account, for sacctmgr.
+// roster says which users are in which account, for sacctmgr.
 type roster struct {
 	st *apiv1.ListStandingResponse
 	o  *mgrOptions
 }
 
-// nameOf is a user's name, or the number where no name is known.
+// nameOf returns a user's name, or the number if the name is unknown.
 func nameOf(m *apiv1.AccountUser) string {
 	return cmp.Or(console.Escape(m.GetName()), strconv.FormatUint(uint64(m.GetUid()), 10))
 }
 
-// members are those of an account, or all, by name.
+// members returns those of an account, or all, by name.
 func (t *roster) members(account string) []*apiv1.AccountUser {
 	list := slices.DeleteFunc(slices.Clone(t.st.GetMembers()), func(m *apiv1.AccountUser) bool { return account != "" && m.GetAccount() != account })
 	slices.SortStableFunc(list, func(a, b *apiv1.AccountUser) int {
@@ -35,7 +35,8 @@ func (t *roster) members(account string) []*apiv1.AccountUser {
 	return list
 }
 
-// users are those in accounts, each once, or with associations once for each account.
+// users returns the users in accounts, each once, or with associations once
+// per account.
 func (t *roster) users() (rows []slurm.Managed) {
 	seen := map[string]bool{}
 	for _, m := range t.members("") {
@@ -63,7 +64,7 @@ func (t *roster) users() (rows []slurm.Managed) {
 	return rows
 }
 
-// usual is a user's default account.
+// usual returns a user's default account.
 func (t *roster) usual(uid uint32) string {
 	first := ""
 	for _, m := range t.st.GetMembers() {
@@ -77,7 +78,7 @@ func (t *roster) usual(uid uint32) string {
 	return first
 }
 
-// accounts are all accounts, with associations once more for each of their users.
+// accounts returns all accounts, with associations also once per user.
 func (t *roster) accounts() (rows []slurm.Managed) {
 	for _, a := range t.sorted("") {
 		if !t.o.picks("account", a.GetName()) {
@@ -97,7 +98,7 @@ func (t *roster) accounts() (rows []slurm.Managed) {
 	return rows
 }
 
-// within are the rows of an account's users.
+// within returns the rows of an account's users.
 func (t *roster) within(a *apiv1.Account, descr, org string) (rows []slurm.Managed) {
 	for _, m := range t.members(a.GetName()) {
 		if t.o.picks("user", nameOf(m)) {
@@ -109,7 +110,7 @@ func (t *roster) within(a *apiv1.Account, descr, org string) (rows []slurm.Manag
 	return rows
 }
 
-// associations are the accounts as a tree, each followed by its users.
+// associations returns the accounts as a tree, each followed by its users.
 func (t *roster) associations() (rows []slurm.Managed) {
 	if t.o.picks("account", slurm.Root) && len(t.o.where["user"]) == 0 {
 		rows = append(rows, slurm.Managed{"cluster": option.ClusterName, "account": slurm.Root, "share": "1", "qos": t.allQOS()})
@@ -126,7 +127,7 @@ func (t *roster) associations() (rows []slurm.Managed) {
 	return rows
 }
 
-// sorted are the accounts below one, in the order of the tree.
+// sorted returns the accounts below one, in the order of the tree.
 func (t *roster) sorted(parent string) (out []*apiv1.Account) {
 	below := slices.DeleteFunc(slices.Clone(t.st.GetAccounts()), func(a *apiv1.Account) bool { return a.GetParent() != parent })
 	slices.SortFunc(below, func(a, b *apiv1.Account) int { return cmp.Compare(a.GetName(), b.GetName()) })
@@ -161,7 +162,7 @@ func (t *roster) member(row slurm.Managed, m *apiv1.AccountUser) {
 			row["qos"], row["defqos"] = t.qosOf(a), console.Escape(a.GetDefaultQos())
 		}
 	}
-	for _, own := range []bool{false, true} { // a user's own limits replace those of each
+	for _, own := range []bool{false, true} { // a user's own limits replace those of each user
 		for _, q := range t.st.GetQuotas() {
 			mine := q.GetUser() && q.GetUid() == m.GetUid()
 			if q.GetQos() == "" && (q.GetAccount() == m.GetAccount() || q.GetAccount() == "") && (own && mine || !own && q.GetEach()) {
@@ -171,7 +172,7 @@ func (t *roster) member(row slurm.Managed, m *apiv1.AccountUser) {
 	}
 }
 
-// qosOf are the qualities of service of an account; one that names none has all.
+// qosOf returns the qualities of service of an account; one that names none has all.
 func (t *roster) qosOf(a *apiv1.Account) string {
 	if len(a.GetQos()) == 0 {
 		return t.allQOS()
@@ -213,7 +214,7 @@ func (t *roster) qualities() (rows []slurm.Managed) {
 	return rows
 }
 
-// groupLimits are those of all jobs together.
+// groupLimits sets the limits of all jobs together.
 func groupLimits(row slurm.Managed, l *apiv1.Limits) {
 	if us := l.GetGpuTimeUs(); us > 0 {
 		row["grptresmins"] = "gres/gpu=" + strconv.FormatInt(us/int64(time.Minute/time.Microsecond), 10)
@@ -221,16 +222,16 @@ func groupLimits(row slurm.Managed, l *apiv1.Limits) {
 	limits(row, l, "grpjobs", "grpsubmit", "grptres")
 }
 
-// ownLimits are those of a user in an account.
+// ownLimits sets the limits of a user in an account.
 func ownLimits(row slurm.Managed, l *apiv1.Limits) { limits(row, l, "maxjobs", "maxsubmit", "grptres") }
 
-// eachLimits are those of each user of a quality of service.
+// eachLimits sets the limits of each user of a quality of service.
 func eachLimits(row slurm.Managed, l *apiv1.Limits) {
 	limits(row, l, "maxjobspu", "maxsubmitpu", "maxtrespu")
 }
 
-// limits fills in those of running jobs, of jobs and of GPUs by the names of their
-// fields, and those of one job.
+// limits sets those of running jobs, of jobs and of GPUs under the given
+// names of fields, and those of one job.
 func limits(row slurm.Managed, l *apiv1.Limits, running, jobs, gpus string) {
 	fill(row, running, l.GetRunning())
 	fill(row, jobs, l.GetJobs())
@@ -251,5 +252,5 @@ func fill(row slurm.Managed, key string, n int64) {
 	}
 }
 
-// thousandths writes them as a number: 2, or 0.5.
+// thousandths formats them as a number: 2, or 0.5.
 func thousandths(n int64) string { return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64) }

@@ -81,7 +81,7 @@ func (o *acctOptions) flags(fs *pflag.FlagSet) {
 	o.takenFlags(fs)
 }
 
-// takenFlags are those for which there is nothing to do, or nothing that can be done.
+// takenFlags adds options that are ignored or refused.
 func (o *acctOptions) takenFlags(fs *pflag.FlagSet) {
 	option.Ignore(fs, "a job is one line, however often it ran", "duplicates,D")
 	option.Ignore(fs, "times are not truncated", "truncate,T")
@@ -106,17 +106,17 @@ func (o *acctOptions) takenFlags(fs *pflag.FlagSet) {
 	option.Refuse(fs, "yaml", "", false, "YAML is not supported here; use --json, or berth history -o csv")
 }
 
-// window is the time that sacct looks at.
+// window is the time that sacct covers.
 type window struct{ from, to time.Time }
 
-// acctJob is what -j names: a job or an array, or one task of that.
+// acctJob is an argument of -j: a job, an array, or one task of it.
 type acctJob struct {
 	id   uint64
 	task int64 // -1 for none
 }
 
 func (a acctJob) is(j *apiv1.Job) bool {
-	if a.task >= 0 && j.GetArrayCount() > 1 { // one of several that are one still
+	if a.task >= 0 && j.GetArrayCount() > 1 { // one of several that are still one
 		tasks, err := cluster.ParseTasks(j.GetArrayTasks())
 		if err != nil || j.GetArrayJobId() != a.id {
 			return false
@@ -192,7 +192,7 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 		return err
 	}
 	if u := e.Accounts.Unknown(option.List(o.users)); u != "" && len(jobs) == 0 {
-		return text.Message("Invalid user id: " + u) // users of other machines are found by what they ran
+		return text.Message("Invalid user id: " + u) // users of other machines are found by their jobs
 	}
 	slices.SortFunc(jobs, func(a, b *apiv1.Job) int { return cmp.Compare(a.GetId(), b.GetId()) })
 	for _, text := range gaps.Texts() {
@@ -204,7 +204,7 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 	return p.Print(acctRows(v, jobs, o))
 }
 
-// acctPick is what the server does not choose by.
+// acctPick is the part of the selection that the server does not support.
 type acctPick struct {
 	named  []acctJob
 	q      slurm.Squeue
@@ -215,8 +215,8 @@ type acctPick struct {
 	reasons []string
 }
 
-// wants chooses what the server cannot: by Slurm's names of states, by tasks,
-// and among what has not ended.
+// wants selects what the server cannot: by Slurm's names of states, by tasks,
+// and among jobs that have not ended.
 func (o *acctOptions) wants(pick *acctPick, j *apiv1.Job, v *terms.Viewer) bool {
 	if len(pick.named) > 0 && !slices.ContainsFunc(pick.named, func(a acctJob) bool { return a.is(j) }) {
 		return false
@@ -229,7 +229,7 @@ func (o *acctOptions) wants(pick *acctPick, j *apiv1.Job, v *terms.Viewer) bool 
 		pick.ranges[0].has(int64(s.Nodes)) && pick.ranges[1].has(s.CPUs) && pick.ranges[2].has(int64(s.Limit/time.Second))
 }
 
-// printer checks how sacct is to print.
+// printer checks the output options of sacct.
 func (o *acctOptions) printer(e *console.Env) (*slurm.Printer, error) {
 	if o.unit = strings.ToUpper(o.unit); o.unit != "" && !slurm.KnownUnit(o.unit) {
 		return nil, text.Message("Invalid unit type '" + console.Escape(o.unit) + "'")
@@ -237,7 +237,8 @@ func (o *acctOptions) printer(e *console.Env) (*slurm.Printer, error) {
 	return o.print.Printer(e.Out)
 }
 
-// acctRows are jobs in sacct's terms, each with its step behind it if steps are wanted.
+// acctRows returns jobs in sacct's terms, each followed by its step if steps
+// are wanted.
 func acctRows(v *terms.Viewer, jobs []*apiv1.Job, o *acctOptions) (rows []slurm.Job) {
 	for _, j := range jobs {
 		row := acctRow(v, j)
@@ -250,8 +251,9 @@ func acctRows(v *terms.Viewer, jobs []*apiv1.Job, o *acctOptions) (rows []slurm.
 	return rows
 }
 
-// acctJobOf is a job as the accounting knows it: one that is about to run, or about to
-// have ended, runs. Clients that wait for a job take a state beside these for its end.
+// acctJobOf returns a job as the accounting has it: one that is about to run,
+// or about to have ended, is running. Clients that wait for a job take any
+// other state for its end.
 func acctJobOf(v *terms.Viewer, j *apiv1.Job) slurm.Job {
 	s := terms.Job(v, j)
 	if s.Code == "CF" || s.Code == "CG" {
@@ -260,7 +262,7 @@ func acctJobOf(v *terms.Viewer, j *apiv1.Job) slurm.Job {
 	return s
 }
 
-// acctRow is a job in sacct's terms.
+// acctRow returns a job in sacct's terms.
 func acctRow(v *terms.Viewer, j *apiv1.Job) slurm.Job {
 	s := acctJobOf(v, j)
 	m := j.GetMeasured()
@@ -280,7 +282,7 @@ func acctRow(v *terms.Viewer, j *apiv1.Job) slurm.Job {
 	return s
 }
 
-// arrayLabel is 12_3, or 12_[4-9] for tasks that are one still.
+// arrayLabel returns 12_3, or 12_[4-9] for tasks that are still one.
 func arrayLabel(j *apiv1.Job) string {
 	array := strconv.FormatUint(j.GetArrayJobId(), 10)
 	if j.GetArrayCount() > 1 {
@@ -296,7 +298,7 @@ func instantOf(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// acctWindow reads -S and -E. Without jobs named the window begins at
+// acctWindow reads -S and -E. Without named jobs the window begins at
 // midnight, as with sacct.
 func acctWindow(from, to string, now time.Time, named bool) (w window, err error) {
 	if from == "" && !named {

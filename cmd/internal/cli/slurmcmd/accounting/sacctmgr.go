@@ -22,14 +22,14 @@ import (
 
 const sacctmgrExamples = "  berth sacctmgr -nP show assoc where user=ann format=account,qos\n  ln -s /usr/bin/berth /usr/local/bin/sacctmgr && sacctmgr show qos"
 
-// changesAccounts is where what sacctmgr shows is changed.
+// changesAccounts names the commands that change what sacctmgr shows.
 const changesAccounts = "accounts and their users are changed by berth account, qualities of service by berth qos, limits by berth quota"
 
 // errNothingToShow names what sacctmgr shows here.
 var errNothingToShow = errors.New("say what to show: account, association, cluster, qos, tres or user")
 
-// managedUsual are the fields that are shown without format=, with associations as well
-// where the second list is.
+// managedUsual are the fields shown without format=; the second list, if any,
+// applies with associations.
 var managedUsual = map[string][2]string{
 	"user": {
 		"User,DefAcct,Admin",
@@ -45,12 +45,11 @@ var managedUsual = map[string][2]string{
 	"tres":        {"Type,Name%15,ID"},
 }
 
-// mgrOptions are the options of sacctmgr, and the words behind show.
+// mgrOptions are the options of sacctmgr, and the words after show.
 type mgrOptions struct {
 	print slurm.Sacctmgr
 	assoc bool
-	// where are the names that are chosen, by what they are of: user, account, qos,
-	// cluster, partition.
+	// where are the selected names, by kind: user, account, qos, cluster, partition.
 	where map[string][]string
 }
 
@@ -112,7 +111,7 @@ func runSacctmgr(ctx context.Context, e *console.Env, c *client.Client, o *mgrOp
 	return o.print.Print(e.Out, rows())
 }
 
-// managedEntity is what a word behind show means, "" for what is not there.
+// managedEntity resolves a word after show, "" if there is no such entity.
 func managedEntity(word string) string {
 	word = strings.ToLower(word)
 	if word == "" {
@@ -132,8 +131,8 @@ func managedEntity(word string) string {
 	return ""
 }
 
-// words reads what stands behind an entity: with…, format=, where and conditions. A word
-// alone is a name of the entity.
+// words reads what follows an entity: with…, format=, where and conditions. A
+// word alone is a name of the entity.
 func (o *mgrOptions) words(entity string, words []string) error {
 	for _, w := range words {
 		key, value, has := strings.Cut(w, "=")
@@ -163,12 +162,13 @@ func (o *mgrOptions) words(entity string, words []string) error {
 	return nil
 }
 
-// picks reports whether a name is among those asked for; none is all.
+// picks reports whether a name is among those selected; none means all.
 func (o *mgrOptions) picks(what, name string) bool {
 	return len(o.where[what]) == 0 || slices.ContainsFunc(o.where[what], func(w string) bool { return strings.EqualFold(w, name) })
 }
 
-// showClusters is sacctmgr show cluster: the one that there is, led by a coordinator.
+// showClusters is sacctmgr show cluster: the only cluster, with its leading
+// coordinator.
 func showClusters(ctx context.Context, e *console.Env, c *client.Client, o *mgrOptions) error {
 	st, err := terms.Status(ctx, c)
 	if err != nil {
@@ -187,7 +187,7 @@ func showClusters(ctx context.Context, e *console.Env, c *client.Client, o *mgrO
 	return o.print.Print(e.Out, rows)
 }
 
-// counted is what can be counted.
+// counted returns the resources that can be counted.
 func counted() (rows []slurm.Managed) {
 	for _, t := range [][3]string{{"cpu", "", "1"}, {"mem", "", "2"}, {"energy", "", "3"}, {"node", "", "4"}, {"billing", "", "5"}, {"gres", "gpu", "1001"}, {"gres", "gpumem", "1002"}, {"gres", "gpuutil", "1003"}} {
 		rows = append(rows, slurm.Managed{"type": t[0], "name": t[1], "id": t[2]})

@@ -21,8 +21,8 @@ var acctStates = map[string]string{
 	"COMPLETING": "CG", "REQUEUED": "RQ", "RESIZING": "RS", "REVOKED": "RV",
 }
 
-// stateFilter chooses jobs by state. With bounds of time given it is, as with
-// sacct, by what they were within those: one that ended meanwhile was running.
+// stateFilter selects jobs by state. With time bounds it does so, as sacct
+// does, by their state within those: one that has since ended was running.
 type stateFilter struct {
 	codes  []string
 	w      window
@@ -69,13 +69,13 @@ func (f *stateFilter) wants(j *slurm.Job) bool {
 	})
 }
 
-// overlaps reports whether what lasted from one time to another, or lasts still
-// when that is zero, is in the window; what never began is not.
+// overlaps reports whether a period, which is still open if its end is zero,
+// overlaps the window; what never began does not.
 func (f *stateFilter) overlaps(from, to time.Time) bool {
 	return !from.IsZero() && (f.w.to.IsZero() || !from.After(f.w.to)) && (to.IsZero() || !to.Before(f.w.from))
 }
 
-// span is from a number to another; the zero one is of all.
+// span is a range of numbers; the zero span includes all.
 type span struct{ least, most int64 }
 
 func (s span) has(n int64) bool { return s == span{} || s.least <= n && n <= s.most }

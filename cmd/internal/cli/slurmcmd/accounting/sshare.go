@@ -59,9 +59,9 @@ func NewSshareCmd(e *console.Env, c *client.Client) *cobra.Command {
 	})
 }
 
-// shares are accounts and users in Slurm's terms: the users of an account, and
-// then the accounts below it. Of accounts none is all; users may be numbers, and
-// nil is all.
+// shares returns accounts and users in Slurm's terms: the users of an
+// account, and then the accounts below it. No accounts means all; users may
+// be numbers, and nil means all.
 func shares(resp *apiv1.ListStandingResponse, accounts, users []string) []slurm.Share {
 	w := shareWalk{resp: resp, accounts: accounts, who: users}
 	var left int64
@@ -101,7 +101,7 @@ func (w *shareWalk) below(parent string, depth int) {
 	}
 }
 
-// users adds those of an account by their names.
+// users adds those of an account by name.
 func (w *shareWalk) users(account string, depth int) {
 	from := len(w.out)
 	for _, m := range w.resp.GetMembers() {
@@ -114,7 +114,7 @@ func (w *shareWalk) users(account string, depth int) {
 	slices.SortFunc(w.out[from:], func(a, b slurm.Share) int { return cmp.Compare(a.User, b.User) })
 }
 
-// share completes s by what was used.
+// share adds the usage to s.
 func (w *shareWalk) share(u *apiv1.Use, s slurm.Share) slurm.Share {
 	s.Cluster = option.ClusterName
 	s.NormShares, s.EffUsage = u.GetSharesPart(), u.GetUsePart()
