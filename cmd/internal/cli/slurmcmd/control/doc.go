@@ -1,2 +1,2 @@
-// Package control has the commands of Slurm's that change things, scontrol and scancel.
+// Package control implements Slurm's commands that change things, scontrol and scancel.
 package control

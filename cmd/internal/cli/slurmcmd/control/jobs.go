@@ -16,7 +16,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// slurmFault is what scontrol 22.05 says of it.
+// slurmFault returns scontrol 22.05's words for a failure.
 func slurmFault(r *apiv1.ControlResult) string {
 	switch r.GetFault() {
 	case "NOT_FOUND":
@@ -33,15 +33,15 @@ func slurmFault(r *apiv1.ControlResult) string {
 	return r.GetMessage()
 }
 
-// scontrolActions are the words of scontrol that act on jobs.
+// scontrolActions are scontrol's words for actions on jobs.
 var scontrolActions = map[string]apiv1.JobAction{
 	"hold": apiv1.JobAction_JOB_ACTION_HOLD, "uhold": apiv1.JobAction_JOB_ACTION_HOLD, "holdu": apiv1.JobAction_JOB_ACTION_HOLD,
 	"release": apiv1.JobAction_JOB_ACTION_RELEASE, "requeue": apiv1.JobAction_JOB_ACTION_REQUEUE, "requeuehold": apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD,
 }
 
-// jobsAndTasks reads what scancel and scontrol take for jobs: ids, and tasks of
-// arrays in any of Slurm's forms. A step is refused: it is no job, and the job
-// is not meant.
+// jobsAndTasks reads what scancel and scontrol accept as jobs: ids, and tasks
+// of arrays in any of Slurm's forms. A step is refused: it is not a job, and
+// its job is not meant.
 func jobsAndTasks(s string) ([]uint64, []console.TaskRef, error) {
 	if strings.Contains(s, ".") {
 		return nil, nil, fmt.Errorf("%s: a step cannot be chosen", s)
@@ -49,8 +49,7 @@ func jobsAndTasks(s string) ([]uint64, []console.TaskRef, error) {
 	return console.ParseJobs([]string{s})
 }
 
-// runScontrolJobs acts on jobs as scontrol does: silently, with one line for
-// each that could not be.
+// runScontrolJobs acts on jobs as scontrol does: silently, with one line per failure.
 func runScontrolJobs(ctx context.Context, e *console.Env, c *client.Client, word string, args []string) error {
 	faults, err := controlJobs(ctx, e, c, word, args)
 	if err != nil || len(faults) == 0 {
@@ -66,11 +65,10 @@ func runScontrolJobs(ctx context.Context, e *console.Env, c *client.Client, word
 	return option.Bare(strings.Join(lines, "\n"))
 }
 
-// jobFault is what could not be done to a job: Slurm's words alone, and with the
-// job.
+// jobFault is a failed action on a job: Slurm's words alone, and with the job.
 type jobFault struct{ words, line string }
 
-// controlJobs does it, and says what could not be done.
+// controlJobs performs the action, and returns the failures.
 func controlJobs(ctx context.Context, e *console.Env, c *client.Client, word string, args []string) ([]jobFault, error) {
 	if len(args) == 0 {
 		return nil, option.Bare("too few arguments for keyword:" + word)
@@ -97,7 +95,7 @@ func controlJobs(ctx context.Context, e *console.Env, c *client.Client, word str
 		if r.GetFault() != "" {
 			fault := slurmFault(r)
 			line := fmt.Sprintf("%s for job %s", fault, console.JobOrTasks(r.GetId(), r.GetTasks()))
-			if strings.Contains(r.GetMessage(), "submit it again") { // Slurm would run it again
+			if strings.Contains(r.GetMessage(), "submit it again") { // Slurm would rerun it
 				line += "\nscontrol: error: " + r.GetMessage()
 			}
 			faults = append(faults, jobFault{fault, line})
@@ -141,7 +139,7 @@ func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *rec
 	jobs, v := make([]slurm.Job, 0, len(got)), terms.ViewFrom(e)
 	for _, j := range got {
 		if len(tasks) == 1 && len(ids) == 0 && j.GetArrayCount() > 1 {
-			if n, err := strconv.ParseUint(tasks[0].Tasks, 10, 32); err == nil { // its files are called by it
+			if n, err := strconv.ParseUint(tasks[0].Tasks, 10, 32); err == nil { // its files are named after it
 				one := uint32(n)
 				s := terms.Job(v, &apiv1.Job{Id: j.GetId(), ArrayJobId: j.GetArrayJobId(), ArrayTaskId: &one, Spec: j.GetSpec(), Name: j.GetName(), User: j.GetUser()})
 				whole := terms.Job(v, j)

@@ -48,7 +48,7 @@ func showSlurmReservations(ctx context.Context, e *console.Env, c *client.Client
 	return nil
 }
 
-// settings are the KEY=VALUE words of an update, the keys in lower case.
+// settings parses the KEY=VALUE words of an update, the keys in lower case.
 func settings(args []string) (set map[string]string, order []string, err error) {
 	set = map[string]string{}
 	for _, a := range args {
@@ -63,7 +63,7 @@ func settings(args []string) (set map[string]string, order []string, err error) 
 	return set, order, nil
 }
 
-// runScontrolChange is scontrol update, of whatever the words name.
+// runScontrolChange is scontrol update, for whatever the words name.
 func runScontrolChange(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
 	for _, a := range args {
 		key, _, _ := strings.Cut(strings.ToLower(a), "=")
@@ -125,14 +125,14 @@ var jobSettings = map[string]func(e *console.Env, r *apiv1.UpdateJobRequest, v s
 	},
 }
 
-// arrayThrottle takes ArrayTaskThrottle=N out of the settings and does it.
+// arrayThrottle removes ArrayTaskThrottle=N from the settings and applies it.
 func arrayThrottle(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, v string) error {
 	n, err := strconv.ParseUint(v, 10, 32)
 	if err != nil {
 		return option.Bare("Invalid ArrayTaskThrottle value")
 	}
 	quiet := *e
-	quiet.Out = bufio.NewWriter(io.Discard) // scontrol says nothing
+	quiet.Out = bufio.NewWriter(io.Discard) // scontrol prints nothing
 	for _, id := range ids {
 		if err := jobcmd.Throttle(ctx, &quiet, c, id, uint32(n)); err != nil {
 			return err
@@ -154,7 +154,7 @@ func runScontrolJob(ctx context.Context, e *console.Env, c *client.Client, args 
 	if err != nil || len(ids)+len(tasks) == 0 {
 		return option.Bare("Invalid job id specified")
 	}
-	all := slices.Clone(ids) // what is said of a task here is of its array
+	all := slices.Clone(ids) // for a task, this applies to its array
 	for _, r := range tasks {
 		all = append(all, r.Array)
 	}
@@ -198,7 +198,7 @@ func runScontrolJob(ctx context.Context, e *console.Env, c *client.Client, args 
 	return nil
 }
 
-// runScontrolReserve makes a reservation, or changes one.
+// runScontrolReserve creates or changes a reservation.
 func runScontrolReserve(ctx context.Context, e *console.Env, c *client.Client, args []string, isNew bool) error {
 	if len(args) > 0 && strings.EqualFold(args[0], "reservation") {
 		args = args[1:]

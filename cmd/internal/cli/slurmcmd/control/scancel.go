@@ -82,9 +82,9 @@ func NewScancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 	})
 }
 
-// ending is what scancel does to jobs, and how much it says.
+// ending is what scancel does to jobs, and how much it prints.
 type ending struct {
-	// send is the signal, nil to end them.
+	// send is the signal, nil to cancel them.
 	send *apiv1.AttachSignal
 	// args are the words that named jobs, tasks the tasks of arrays among them.
 	args                []string
@@ -92,7 +92,7 @@ type ending struct {
 	quiet, verbose, ask bool
 }
 
-// onJobs signals, or ends, what scancel's arguments and options name.
+// onJobs signals, or cancels, what scancel's arguments and options select.
 func onJobs(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, w *ending) error {
 	ids, tasks, args, chooses := q.Jobs, w.tasks, w.args, choosesJobs(q)
 	if w.send != nil && len(q.States) == 0 {
@@ -125,8 +125,8 @@ func onJobs(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Sque
 	return endJobs(ctx, e, c, ids, tasks, w.quiet, w.verbose)
 }
 
-// confirmed asks of each job, and of tasks of an array that were named together,
-// whether it is meant.
+// confirmed asks for confirmation of each job, and of tasks of an array that
+// were named together.
 func confirmed(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, tasks []console.TaskRef) (yes []uint64, of []console.TaskRef, err error) {
 	if len(ids)+len(tasks) == 0 {
 		return nil, nil, nil
@@ -150,7 +150,7 @@ func confirmed(ctx context.Context, e *console.Env, c *client.Client, ids []uint
 			case "n", "no":
 				return false
 			}
-			if err != nil { // there is nobody to ask
+			if err != nil { // no user to ask
 				return false
 			}
 		}
@@ -168,12 +168,12 @@ func confirmed(ctx context.Context, e *console.Env, c *client.Client, ids []uint
 	return yes, of, nil
 }
 
-// choosesJobs reports whether options choose jobs, besides ids.
+// choosesJobs reports whether options select jobs, in addition to ids.
 func choosesJobs(q *slurm.Squeue) bool {
 	return q.Nothing || len(q.Users)+len(q.Names)+len(q.Partitions)+len(q.States)+len(q.Nodes)+len(q.Accounts)+len(q.QOS)+len(q.Reservations) > 0
 }
 
-// toSend is what scancel --signal asks for, nil where it is to end jobs.
+// toSend returns the signal of scancel --signal, nil to cancel jobs.
 func toSend(name string, batch, full bool) (*apiv1.AttachSignal, error) {
 	switch strings.TrimPrefix(strings.ToUpper(name), "SIG") {
 	case "", "TERM", "KILL", "15", "9":
@@ -186,8 +186,8 @@ func toSend(name string, batch, full bool) (*apiv1.AttachSignal, error) {
 	return &apiv1.AttachSignal{Number: uint32(sig), First: batch && !full, All: full}, nil
 }
 
-// signalJobs sends a signal to running jobs, to each once. One that cannot be
-// signalled is an error of the command, but not for the others.
+// signalJobs sends a signal to running jobs, once to each. One that cannot be
+// signalled is an error of the command, but the others are still signalled.
 func signalJobs(ctx context.Context, e *console.Env, c *client.Client, jobs []string, what *apiv1.AttachSignal, verbose bool) error {
 	var faults []error
 	for _, arg := range jobs {
@@ -215,8 +215,8 @@ func texts(ids []uint64) []string {
 	return out
 }
 
-// chosen are the jobs, and tasks of arrays, that have not ended and that the
-// options name.
+// chosen returns the jobs, and tasks of arrays, that have not ended and that
+// the options select.
 func chosen(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue) (ids []uint64, tasks []console.TaskRef, err error) {
 	got, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: q.Jobs, Brief: len(q.Reservations) == 0})
 	if err != nil {
@@ -233,8 +233,9 @@ func chosen(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Sque
 	return ids, tasks, nil
 }
 
-// endJobs cancels any number of jobs and tasks of arrays. One that is not there, or that the caller
-// may not end, is an error of the command, but not for the other jobs.
+// endJobs cancels any number of jobs and tasks of arrays. One that does not
+// exist, or that the caller may not end, is an error of the command, but the
+// others are still cancelled.
 func endJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, tasks []console.TaskRef, quiet, verbose bool) error {
 	var faults []error
 	var reqs []*apiv1.CancelJobsRequest

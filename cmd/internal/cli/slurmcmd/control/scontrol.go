@@ -77,7 +77,7 @@ var (
 	scontrolShown = []string{"config", "hostlist", "hostlistsorted", "hostnames", "job", "node", "partition", "reservation", "topology"}
 )
 
-// recordOptions are how scontrol shows things.
+// recordOptions are the display options of scontrol.
 type recordOptions struct {
 	slurm.Record
 	json bool
@@ -225,7 +225,7 @@ func runScontrolUpdate(ctx context.Context, c *client.Client, args []string) err
 	return nil
 }
 
-// nodeFault is why a node could not be changed.
+// nodeFault says why a node could not be changed.
 func nodeFault(err error) error {
 	if ce, ok := errors.AsType[*cluster.Error](err); ok && (ce.Code == cluster.CodeUnavailable || ce.Code == cluster.CodeUnknown) {
 		return err
@@ -233,7 +233,7 @@ func nodeFault(err error) error {
 	return option.Bare("slurm_update error: " + sbatch.InSlurmWords(err))
 }
 
-// runScontrolPing says which coordinators answer.
+// runScontrolPing reports which coordinators answer.
 func runScontrolPing(ctx context.Context, e *console.Env, c *client.Client) error {
 	st, err := terms.Status(ctx, c)
 	if err != nil {
@@ -243,7 +243,7 @@ func runScontrolPing(ctx context.Context, e *console.Env, c *client.Client) erro
 	return nil
 }
 
-// printPing says which coordinators answer, the leader first.
+// printPing prints which coordinators answer, the leader first.
 func printPing(e *console.Env, members []*apiv1.Member) {
 	role := "primary"
 	for _, m := range members {

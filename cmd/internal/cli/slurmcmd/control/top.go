@@ -17,18 +17,18 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// mostStepBack is how many jobs scontrol top has step back at most: each is a
-// change of its own.
+// mostStepBack is the most jobs that scontrol top moves back: each is a
+// separate change.
 const mostStepBack = 200
 
-// forJob is what scontrol says of a job that it cannot do something to.
+// forJob returns scontrol's message for a failed action on a job.
 func forJob(fault string, id uint64) option.Bare {
 	return option.Bare(fmt.Sprintf("%s for job %d", fault, id))
 }
 
-// runScontrolTop lets jobs go before all others of the same user, partition,
-// account and QOS: those that stand before it step back behind it. So nobody
-// else's job moves, and users may do it.
+// runScontrolTop moves jobs before all others of the same user, partition,
+// account and QOS: those ahead of them move back behind. So no other user's
+// job moves, and users may do it.
 func runScontrolTop(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
 	if len(args) == 0 {
 		return option.Bare("too few arguments for keyword:top")
@@ -37,7 +37,7 @@ func runScontrolTop(ctx context.Context, e *console.Env, c *client.Client, args 
 	if err != nil {
 		return option.Bare(err.Error())
 	}
-	for _, id := range slices.Backward(ids) { // the first that is named ends up first
+	for _, id := range slices.Backward(ids) { // the first named ends up first
 		if err := top(ctx, e, c, id); err != nil {
 			return err
 		}
@@ -74,8 +74,8 @@ func top(ctx context.Context, e *console.Env, c *client.Client, id uint64) error
 	return stepBack(ctx, e, c, job, others)
 }
 
-// stepBack raises the nice value of those of others that stand before job, by as
-// many places as they do and one.
+// stepBack raises the nice value of those of others that are ahead of job, by
+// the number of places that they are ahead, plus one.
 func stepBack(ctx context.Context, e *console.Env, c *client.Client, job *apiv1.Job, others []*apiv1.Job) error {
 	ids := []uint64{job.GetId()}
 	for _, o := range others {
@@ -86,7 +86,7 @@ func stepBack(ctx context.Context, e *console.Env, c *client.Client, job *apiv1.
 		return err
 	}
 	at := func(j *apiv1.Job) int64 { return int64(places[j.GetId()].GetForecast().GetAhead()) }
-	before := func(o *apiv1.Job) bool { // forecasts count alike what is in one queue
+	before := func(o *apiv1.Job) bool { // forecasts count alike within a queue
 		return at(o) < at(job) || at(o) == at(job) && o.GetId() < job.GetId()
 	}
 	others = slices.DeleteFunc(others, func(o *apiv1.Job) bool { return places[o.GetId()] == nil || !before(o) })
@@ -104,8 +104,8 @@ func stepBack(ctx context.Context, e *console.Env, c *client.Client, job *apiv1.
 	return leaveQueues(ctx, e, c, others)
 }
 
-// leaveQueues has those of jobs that stand in the queue of a GPU, where their
-// places are fixed, wait in the order of all again: they are held for a moment.
+// leaveQueues returns jobs from the queue of a GPU, where their places are
+// fixed, to the common order: they are held for a moment.
 func leaveQueues(ctx context.Context, e *console.Env, c *client.Client, jobs []*apiv1.Job) error {
 	var queued []uint64
 	for _, j := range jobs {
@@ -122,7 +122,7 @@ func leaveQueues(ctx context.Context, e *console.Env, c *client.Client, jobs []*
 	}
 	queued = queued[:0]
 	for _, r := range held {
-		if r.GetFault() == "" { // one that has begun meanwhile, or was promised a deadline, stays as it is
+		if r.GetFault() == "" { // one that has begun meanwhile, or has a promised deadline, is left alone
 			queued = append(queued, r.GetId())
 		}
 	}
@@ -135,7 +135,7 @@ func leaveQueues(ctx context.Context, e *console.Env, c *client.Client, jobs []*
 	return nil
 }
 
-// oneJob is a job, or what is first of an array; nil when there is none.
+// oneJob returns a job, or the first of an array; nil if there is none.
 func oneJob(ctx context.Context, c *client.Client, id uint64) (*apiv1.Job, error) {
 	jobs, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: []uint64{id}, Finished: true, Brief: true})
 	if err != nil || len(jobs) == 0 {
@@ -144,8 +144,7 @@ func oneJob(ctx context.Context, c *client.Client, id uint64) (*apiv1.Job, error
 	return jobs[max(0, slices.IndexFunc(jobs, func(j *apiv1.Job) bool { return j.GetId() == id }))], nil
 }
 
-// runScontrolWait returns once a job has its nodes, and fails when it ends
-// without.
+// runScontrolWait returns once a job has its nodes, and fails if it ends without any.
 func runScontrolWait(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
 	switch len(args) {
 	case 0:
@@ -188,10 +187,11 @@ func runScontrolWait(ctx context.Context, e *console.Env, c *client.Client, args
 	return nil
 }
 
-// slurmNote is what scontrol says without calling it an error, though it fails.
+// slurmNote returns a message that scontrol does not call an error, although it fails.
 func slurmNote(text string) option.Bare { return option.Bare("scontrol: " + text) }
 
-// runScontrolConfig shows of Slurm's configuration what has an answer here.
+// runScontrolConfig shows the part of Slurm's configuration that has a
+// counterpart here.
 func runScontrolConfig(ctx context.Context, e *console.Env, c *client.Client) error {
 	st, err := terms.Status(ctx, c)
 	if err != nil {
@@ -203,7 +203,8 @@ func runScontrolConfig(ctx context.Context, e *console.Env, c *client.Client) er
 		{Key: "AuthType", Value: "auth/berth"}, {Key: "ClusterName", Value: option.ClusterName}, {Key: "GresTypes", Value: "gpu"}, {Key: "JobRequeue", Value: "0"},
 		{Key: "MaxArraySize", Value: fmt.Sprint(cluster.MaxTaskID + 1)}, {Key: "MinJobAge", Value: "300 sec"}, {Key: "PreemptMode", Value: "REQUEUE"},
 		{Key: "PreemptType", Value: "preempt/qos"}, {Key: "SchedulerParameters", Value: "policy=" + console.Escape(st.GetPolicy())},
-		// Scripts wait as long as these before they ask again, or give up a job that is not listed.
+		// Scripts wait this long before they ask again, or give up on a job that is
+		// not listed.
 		{Key: "SchedulerTimeSlice", Value: "30 sec"}, {Key: "SchedulerType", Value: "sched/berth"}, {Key: "SelectType", Value: "select/berth"},
 	}
 	for i, m := range members {

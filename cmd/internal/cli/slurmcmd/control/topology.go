@@ -17,8 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// switchOf is a switch of the network as Slurm's topology/tree lists it: the nodes below
-// it, the switches right below it by their paths, and how far it is above its nodes.
+// switchOf is a switch of the network as Slurm's topology/tree lists it: the
+// nodes below it, the switches directly below it by path, and its level above
+// its nodes.
 type switchOf struct {
 	path  string
 	nodes []string
@@ -26,8 +27,7 @@ type switchOf struct {
 	level int
 }
 
-// treeOf is the tree of switches that the features of nodes say, by the paths of the
-// switches.
+// treeOf returns the tree of switches that the features of nodes describe, by path.
 func treeOf(nodes []slurm.Node) map[string]*switchOf {
 	tree := map[string]*switchOf{}
 	for i := range nodes {
@@ -49,7 +49,8 @@ func treeOf(nodes []slurm.Node) map[string]*switchOf {
 	return tree
 }
 
-// nameIn is what a switch is called: the last part of its path where no other ends so.
+// nameIn returns a switch's name: the last part of its path if no other ends
+// the same way.
 func (s *switchOf) nameIn(tree map[string]*switchOf) string {
 	last := s.path[strings.LastIndexByte(s.path, ':')+1:]
 	for path := range tree {
@@ -60,8 +61,8 @@ func (s *switchOf) nameIn(tree map[string]*switchOf) string {
 	return last
 }
 
-// showSlurmTopology lists the switches, those next to nodes first, or those that have a
-// name or a node below them.
+// showSlurmTopology lists the switches, those closest to nodes first, or
+// those with a given name or node below them.
 func showSlurmTopology(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
 	_, nodes, err := terms.Cluster(ctx, e, c)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 )
 
-// setPriority holds jobs by Priority=0 and releases them by Priority=-1, as
-// scontrol does; order is left without the word. There are no other priorities by
-// number.
+// setPriority holds jobs for Priority=0 and releases them for Priority=-1, as
+// scontrol does; order is left without the word. No other numeric priorities
+// exist.
 func setPriority(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, v string, order []string) ([]string, error) {
 	word := ""
 	switch strings.ToLower(v) {
@@ -43,8 +43,8 @@ func setPriority(ctx context.Context, e *console.Env, c *client.Client, ids []ui
 	return left, option.Bare(strings.Join(lines, "\n"))
 }
 
-// updateFault is what scontrol says of a change that was refused: Slurm's words,
-// where it has any, and on the next line Berth's reason.
+// updateFault returns scontrol's message for a refused change: Slurm's words,
+// if it has any, and Berth's reason on the next line.
 func updateFault(err error, id uint64) error {
 	if words := sbatch.SlurmWords(err); words != "" {
 		return option.Bare(fmt.Sprintf("%s for job %d\n%v", words, id, err))

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
 )
 
-// scontrolWays are words of scontrol for what is not done by it here, and what to do.
+// scontrolWays maps unsupported words of scontrol to what to do instead.
 var scontrolWays = map[string]string{
 	"suspend": "jobs cannot be suspended; berth requeue JOB ends one and runs it again, berth signal STOP JOB stops its processes",
 	"resume":  "jobs cannot be suspended; berth signal CONT JOB continues stopped processes",
@@ -22,12 +22,13 @@ var scontrolWays = map[string]string{
 	"token": "users are identified by uid; there are no user tokens", "errnumstr": "errors have no numbers", "getaddrs": "berth node show NODE shows its address", "fsdampeningfactor": "shares are set by berth account set",
 }
 
-// verbs are the words of scontrol that it obeys.
+// verbs are the supported words of scontrol.
 var verbs = []string{"show", "hold", "uhold", "holdu", "release", "requeue", "requeuehold", "update", "create", "delete", "ping", "top", "wait_job", "version"}
 
-// verbOf is the word of scontrol that another one is or begins, where one alone
-// begins so or all others go on from it, as requeuehold from requeue; otherwise the
-// word itself. Slurm's manual has any word shortened while it is unique.
+// verbOf completes a word of scontrol: to the only one with that prefix, or
+// to the one that all others with it extend, as requeuehold extends requeue;
+// otherwise it returns the word. Slurm's manual allows any word to be
+// abbreviated while unique.
 func verbOf(word string) string {
 	word = strings.ToLower(word)
 	all := slices.Sorted(maps.Keys(scontrolWays))
@@ -47,7 +48,7 @@ func verbOf(word string) string {
 	return found[0]
 }
 
-// showWays are what scontrol show shows and is not there.
+// showWays are what scontrol show shows in Slurm but not here.
 var showWays = map[string]string{
 	"steps": "steps are not listed: they belong to the srun that runs them", "assoc_mgr": "accounts are shown by berth account list, limits by berth quota list",
 	"licenses": "licenses are not managed", "federation": option.OneCluster, "daemons": "berth cluster status shows the daemons",
@@ -58,7 +59,7 @@ var showWays = map[string]string{
 // entities are what scontrol show shows.
 var entities = []string{"jobs", "jobid", "nodes", "nodename", "partitions", "partitionname", "reservations", "reservationname", "config", "hostnames", "hostlist", "hostlistsorted", "topology"}
 
-// entityOf is what a word, or the beginning of one, means behind show; "" for nothing.
+// entityOf resolves a word, or a prefix of one, after show; "" if it means nothing.
 func entityOf(word string) string {
 	if word == "" || slices.Contains(entities, word) {
 		return word
