@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// Command is one of Slurm's commands: its own options, messages and exit
-// codes, whether it is called through a link or as a verb.
+// Command returns one of Slurm's commands: with its own options, messages
+// and exit codes, whether it is called through a link or as a subcommand.
 func Command(e *console.Env, use, short, example string, flags func(*pflag.FlagSet), run func(context.Context, []string) error) *cobra.Command {
 	name, _, _ := strings.Cut(use, " ")
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
@@ -35,7 +35,7 @@ func Command(e *console.Env, use, short, example string, flags func(*pflag.FlagS
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e.Prog = name
 			err := fs.Parse(spelled(fs, args))
-			if errors.Is(err, pflag.ErrHelp) { // -h, where it is nothing else
+			if errors.Is(err, pflag.ErrHelp) { // -h, unless it is an option of its own
 				*help = true
 			} else if err != nil {
 				return AsSlurm(e, Bare(fmt.Sprintf("%s: %s\nTry \"%s --help\" for more information", name, optionFault(err, fs), name)))
@@ -59,7 +59,7 @@ func Command(e *console.Env, use, short, example string, flags func(*pflag.FlagS
 	return cmd
 }
 
-// optionFault says what getopt would of an option that cannot be read.
+// optionFault returns getopt's message for an option that cannot be parsed.
 func optionFault(err error, fs *pflag.FlagSet) string {
 	if n, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if short := n.GetSpecifiedShortnames(); short != "" {
@@ -70,23 +70,23 @@ func optionFault(err error, fs *pflag.FlagSet) string {
 	return err.Error()
 }
 
-// optionLike is what was likely meant by an option that there is not.
+// optionLike suggests an option for one that does not exist.
 func optionLike(name string, fs *pflag.FlagSet) string {
 	var known []string
 	fs.VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
 	return console.DidYouMean("--"+name, known)
 }
 
-// Bare is an error that Slurm prints without the name of the command.
+// Bare is an error that Slurm prints without the command's name.
 type Bare string
 
 // Error implements error.
 func (b Bare) Error() string { return string(b) }
 
-// loads is what the commands that only look say first when nobody answers.
+// loads is the prefix of read-only commands' messages when nothing answers.
 var loads = map[string]string{"squeue": "slurm_load_jobs error", "scancel": "scancel: error", "sinfo": "slurm_load_partitions", "scontrol": "scontrol: error"}
 
-// unreached is an error in Slurm's words, if it is that no coordinator answers.
+// unreached returns an error in Slurm's words, if it means that no coordinator answers.
 func unreached(name string, err error) error {
 	ce, ok := errors.AsType[*cluster.Error](err)
 	if first := loads[name]; ok && ce.Code == cluster.CodeUnavailable && first != "" {
@@ -95,7 +95,7 @@ func unreached(name string, err error) error {
 	return err
 }
 
-// Coded is one with an exit code of its own.
+// Coded is an error with its own exit code.
 type Coded struct {
 	Code int
 	Msg  string
@@ -124,13 +124,13 @@ func AsSlurm(e *console.Env, err error) error {
 	return &console.ExitError{Code: console.ExitFailed, Err: err}
 }
 
-// AddsUp is an option with a list, to which every use of the option adds, as in sacct.
-// Those of Slurm's other commands keep the last.
+// AddsUp adds an option with a list, to which every use of the option
+// appends, as in sacct. In Slurm's other commands the last use wins.
 func AddsUp(fs *pflag.FlagSet, to *string, name, short, usage string) {
 	fs.VarP((*growing)(to), name, short, usage)
 }
 
-// growing is the value of an option whose uses add up.
+// growing is the value of an option whose uses accumulate.
 type growing string
 
 func (g *growing) String() string { return string(*g) }
@@ -145,12 +145,12 @@ func (g *growing) Set(s string) error {
 	return nil
 }
 
-// List is what a list of an option names, separated by commas or blanks.
+// List splits the list of an option at commas or blanks.
 func List(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// JobNumbers reads ids; those of arrays and steps count as that of the job.
+// JobNumbers reads ids; those of arrays and steps count as their job's.
 func JobNumbers(list, fault string) ([]uint64, error) {
 	var out []uint64
 	for _, s := range List(list) {
@@ -163,7 +163,7 @@ func JobNumbers(list, fault string) ([]uint64, error) {
 	return out, nil
 }
 
-// JobNumber reads an id; that of a task or a step counts as that of the job.
+// JobNumber reads an id; that of a task or a step counts as its job's.
 func JobNumber(s string) (uint64, error) {
 	s, _, _ = strings.Cut(s, ".")
 	s, _, _ = strings.Cut(s, "_")

@@ -1,4 +1,4 @@
-// Package option is what Slurm's commands have in common here: how their options are
-// spelled, which of them are ignored or refused and why, which variables stand for them,
-// and how a command says what went wrong and ends.
+// Package option is what Slurm's commands have in common here: how options
+// are spelled, which are ignored or refused and why, which variables replace
+// them, and how a command reports errors and ends.
 package option

@@ -16,21 +16,20 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
-// Marks on the options of Slurm's commands, and what several of them say.
+// Marks on the options of Slurm's commands, and some shared texts.
 const (
-	MarkRefused  = "refused"  // why it cannot be done
-	MarkIgnored  = "ignored"  // why there is nothing to do
-	markVariable = "variable" // what stands for it when it is not given
-	MarkUnless   = "unless"   // options that take the variable's place, too
-	MarkAlone    = "alone"    // may stand without its value
+	MarkRefused  = "refused"  // why it is not supported
+	MarkIgnored  = "ignored"  // why it has no effect
+	markVariable = "variable" // the variable that replaces it when not given
+	MarkUnless   = "unless"   // other options that override the variable
+	MarkAlone    = "alone"    // may be given without its value
 	markCluster  = "cluster"  // names clusters
-	markHeaded   = "headed"   // and they stand over the table
+	markHeaded   = "headed"   // and prints them above the table
 	OneCluster   = "there is only one cluster"
 	NothingHides = "no partition is hidden"
 )
 
-// ClusterName is what jobs and Slurm's commands are told that the cluster is
-// called.
+// ClusterName is the cluster's name as given to jobs and Slurm's commands.
 const ClusterName = sbatch.ClusterName
 
 // Mark puts a mark on an option.
@@ -39,18 +38,18 @@ func Mark(fs *pflag.FlagSet, name, mark string, values ...string) {
 		values = []string{"yes"}
 	}
 	if err := fs.SetAnnotation(name, mark, values); err != nil {
-		panic(err) // a name that the caller just defined
+		panic(err) // a name that the caller has just defined
 	}
 }
 
-// Refuse adds an option of Slurm's that cannot be done, and says what to do
-// instead; takes is whether it has a value.
+// Refuse adds an unsupported option of Slurm's, and what to do instead;
+// takes says whether it has a value.
 func Refuse(fs *pflag.FlagSet, name, short string, takes bool, why string) {
 	bareOption(fs, name, short, takes, "refused: "+why)
 	Mark(fs, name, MarkRefused, why)
 }
 
-// Ignore adds options of Slurm's for which there is nothing to do.
+// Ignore adds options of Slurm's that have no effect.
 func Ignore(fs *pflag.FlagSet, why string, names ...string) {
 	for _, name := range names {
 		long, short, _ := strings.Cut(name, ",")
@@ -67,18 +66,18 @@ func bareOption(fs *pflag.FlagSet, name, short string, takes bool, usage string)
 	fs.BoolP(name, short, false, usage)
 }
 
-// Clusters adds -M: this cluster may be named, and no other.
+// Clusters adds -M: it may name this cluster, and no other.
 func Clusters(fs *pflag.FlagSet) {
 	fs.StringP("clusters", "M", "", "accepted for compatibility: "+OneCluster+", called "+ClusterName)
 	Mark(fs, "clusters", markCluster)
 	Mark(fs, "clusters", MarkIgnored, OneCluster+", `"+ClusterName+"`; others are refused as Slurm does")
 }
 
-// Headed has the command print the name of a cluster that -M names over its table, as
-// squeue and sinfo do.
+// Headed makes the command print the name of a cluster given with -M above
+// its table, as squeue and sinfo do.
 func Headed(fs *pflag.FlagSet) { Mark(fs, "clusters", markHeaded) }
 
-// heading is the line over the table, "" where there is none.
+// heading returns the line above the table, "" if there is none.
 func heading(fs *pflag.FlagSet) string {
 	f := fs.Lookup("clusters")
 	if f == nil || !f.Changed || f.Annotations[markHeaded] == nil || fs.Changed("noheader") || fs.Changed("json") {
@@ -87,10 +86,10 @@ func heading(fs *pflag.FlagSet) string {
 	return "CLUSTER: " + ClusterName + "\n"
 }
 
-// OfClusters are those of federations of clusters.
+// OfClusters ignores the options for federations of clusters.
 func OfClusters(fs *pflag.FlagSet, names ...string) { Ignore(fs, OneCluster, names...) }
 
-// Variables are what stands for options that are not given, as NAME=OPTION.
+// Variables declares the variables that replace options not given, as NAME=OPTION.
 func Variables(fs *pflag.FlagSet, pairs ...string) {
 	for _, p := range pairs {
 		name, option, _ := strings.Cut(p, "=")
@@ -98,10 +97,10 @@ func Variables(fs *pflag.FlagSet, pairs ...string) {
 	}
 }
 
-// settle gives options that were not given the values of their variables, and
-// refuses those that cannot be done.
+// settleOptions gives options that were not given the values of their
+// variables, and refuses unsupported ones.
 func settleOptions(e *console.Env, fs *pflag.FlagSet) error {
-	has := map[string]bool{} // a value
+	has := map[string]bool{} // whether it has a value
 	fs.Visit(func(f *pflag.Flag) { has[f.Name] = true })
 	var fault error
 	fs.VisitAll(func(f *pflag.Flag) {
@@ -112,7 +111,7 @@ func settleOptions(e *console.Env, fs *pflag.FlagSet) error {
 			if taken || value == "" {
 				continue
 			}
-			if f.Value.Type() == "bool" { // to be set is enough
+			if f.Value.Type() == "bool" { // being set is enough
 				value = "true"
 			}
 			has[f.Name] = true
@@ -131,7 +130,7 @@ func settleOptions(e *console.Env, fs *pflag.FlagSet) error {
 	return fault
 }
 
-// otherCluster is Slurm's words for a cluster that is not this one.
+// otherCluster returns Slurm's words for a cluster that is not this one.
 func otherCluster(names string) error {
 	for _, n := range List(names) {
 		if n != ClusterName && n != "all" {
@@ -141,8 +140,8 @@ func otherCluster(names string) error {
 	return nil
 }
 
-// spelled writes words as pflag reads them what getopt takes besides: long options
-// that are shortened while unique, and some that may stand without a value.
+// spelled rewrites for pflag what getopt accepts in addition: long options
+// abbreviated while unique, and some that may be given without a value.
 func spelled(fs *pflag.FlagSet, args []string) []string {
 	out := make([]string, 0, len(args))
 	for i := 0; i < len(args); i++ {
@@ -166,8 +165,8 @@ func spelled(fs *pflag.FlagSet, args []string) []string {
 	return out
 }
 
-// wanting is the option of a word whose value is the next, nil when there is none;
-// and the word with its name in full.
+// wanting returns the option whose value is the next word, nil if there is
+// none; and the word with its name in full.
 func wanting(fs *pflag.FlagSet, word string) (*pflag.Flag, string) {
 	if name, ok := strings.CutPrefix(word, "--"); ok {
 		name, value, has := strings.Cut(name, "=")
@@ -198,7 +197,7 @@ func wanting(fs *pflag.FlagSet, word string) (*pflag.Flag, string) {
 	return nil, word
 }
 
-// optionNamed is the option of a long name, or of the beginning of one.
+// optionNamed returns the option of a long name, or of a prefix of one.
 func optionNamed(fs *pflag.FlagSet, name string) *pflag.Flag {
 	if f := fs.Lookup(name); f != nil || name == "" {
 		return f
@@ -215,8 +214,8 @@ func optionNamed(fs *pflag.FlagSet, name string) *pflag.Flag {
 	return found[0]
 }
 
-// Repeat does something once, or for as long as it is let every so many seconds, as
-// -i says; dated is whether each time is headed by its date.
+// Repeat calls do once, or repeatedly at the interval of -i, in seconds;
+// dated says whether each time is headed by the date.
 func Repeat(ctx context.Context, e *console.Env, every string, dated bool, do func() error) error {
 	if every == "" {
 		return do()
