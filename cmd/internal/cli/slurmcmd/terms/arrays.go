@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// ParseJobs reads the jobs that are to be shown: ids, and tasks of arrays
-// as 12_3 and 12_[3-9]. A step counts as its job.
+// ParseJobs reads the jobs to show: ids, and tasks of arrays as 12_3 and
+// 12_[3-9]. A step counts as its job.
 func ParseJobs(list string) (ids []uint64, tasks []console.TaskRef, err error) {
 	for _, s := range console.SplitOutside(strings.Join(strings.Fields(list), ",")) {
 		if s == "" {
@@ -32,7 +32,7 @@ func ParseJobs(list string) (ids []uint64, tasks []console.TaskRef, err error) {
 	return ids, tasks, nil
 }
 
-// IDs are the ids under which a coordinator lists jobs and tasks.
+// IDs returns the ids under which a coordinator lists jobs and tasks.
 func IDs(ids []uint64, tasks []console.TaskRef) []uint64 {
 	out := slices.Clone(ids)
 	for _, t := range tasks {
@@ -43,8 +43,8 @@ func IDs(ids []uint64, tasks []console.TaskRef) []uint64 {
 	return out
 }
 
-// OnlyTasks leaves of the arrays that were listed for some tasks those tasks
-// alone; of several that wait as one job what was named.
+// OnlyTasks reduces arrays that were listed for some tasks to those tasks;
+// of several that wait as one job it keeps those named.
 func OnlyTasks(jobs []slurm.Job, ids []uint64, refs []console.TaskRef) ([]slurm.Job, error) {
 	if len(refs) == 0 {
 		return jobs, nil
@@ -83,7 +83,7 @@ func OnlyTasks(jobs []slurm.Job, ids []uint64, refs []console.TaskRef) ([]slurm.
 	return out, nil
 }
 
-// common is what a set of tasks has in common with any of others.
+// common returns the intersection of a set of tasks with the union of others.
 func common(has cluster.Tasks, among []cluster.Tasks) cluster.Tasks {
 	var runs []cluster.TaskRun
 	for k := range has.Len() {
@@ -92,11 +92,11 @@ func common(has cluster.Tasks, among []cluster.Tasks) cluster.Tasks {
 			runs = append(runs, cluster.TaskRun{First: n, Last: n, Step: 1})
 		}
 	}
-	out, _ := cluster.NewTasks(runs) // of tasks that are there
+	out, _ := cluster.NewTasks(runs) // these tasks exist
 	return out
 }
 
-// Unfolded has a job for each task of an array that waits.
+// Unfolded returns a job for each waiting task of an array.
 func Unfolded(jobs []slurm.Job) ([]slurm.Job, error) {
 	out := make([]slurm.Job, 0, len(jobs))
 	for i := range jobs {
@@ -119,9 +119,9 @@ func Unfolded(jobs []slurm.Job) ([]slurm.Job, error) {
 	return out, nil
 }
 
-// Folded has one job for the tasks of an array that wait alike, in the place of the first
-// of them, as Slurm lists them: those that wait in the queue of a GPU are jobs of their
-// own to the coordinator.
+// Folded returns one job for the tasks of an array that wait alike, in the
+// place of the first of them, as Slurm lists them: tasks in the queue of a
+// GPU are separate jobs to the coordinator.
 func Folded(jobs []slurm.Job) []slurm.Job {
 	groups := map[alike][]int{}
 	for i := range jobs {
@@ -153,7 +153,7 @@ func Folded(jobs []slurm.Job) []slurm.Job {
 	return out
 }
 
-// alike is what tasks that wait have in common where they are listed as one.
+// alike is what waiting tasks that are listed as one have in common.
 type alike struct {
 	array                              uint64
 	code, reason, name, partition, qos string
@@ -163,7 +163,7 @@ func alikeOf(j *slurm.Job) (alike, bool) {
 	return alike{j.ArrayID, j.Code, j.Reason, j.Name, j.Partition, j.QOS}, j.ArrayID != 0 && j.Code == "PD" && !j.Begun
 }
 
-// PrintRecords prints jobs, those of arrays that were asked for in Slurm's order.
+// PrintRecords prints jobs, those of requested arrays in Slurm's order.
 func PrintRecords(w io.Writer, r *slurm.Record, jobs []slurm.Job, asked bool) error {
 	if asked {
 		slices.SortStableFunc(jobs, func(a, b slurm.Job) int { return lastBegunFirst(&a, &b) })
@@ -177,8 +177,8 @@ func PrintRecords(w io.Writer, r *slurm.Record, jobs []slurm.Job, asked bool) er
 	return nil
 }
 
-// lastBegunFirst is Slurm's order within an array: what waits, and then from the
-// task that began last on.
+// lastBegunFirst is Slurm's order within an array: what waits, and then from
+// the task that began last.
 func lastBegunFirst(a, b *slurm.Job) int {
 	switch {
 	case a.ArrayID == 0 || a.ArrayID != b.ArrayID:

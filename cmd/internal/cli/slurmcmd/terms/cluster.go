@@ -21,16 +21,16 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// NoPartition is what Slurm's tables show where the cluster has no partitions.
+// NoPartition is what Slurm's tables show if the cluster has no partitions.
 const NoPartition = "all"
 
-// slurmStates are the states that Slurm calls otherwise: a job in the queue of
-// a GPU is pending, one on a silent node counts as running.
+// slurmStates are the states with another name in Slurm: a job in the queue
+// of a GPU is pending, one on a silent node counts as running.
 var slurmStates = map[cluster.JobState][2]string{
 	cluster.JobQueued: {"PENDING", "PD"}, cluster.JobStarting: {"CONFIGURING", "CF"}, cluster.JobUnreachable: {"RUNNING", "R"},
 }
 
-// Job is a job in Slurm's terms, as of now.
+// Job returns a job in Slurm's terms, as of now.
 func Job(v *Viewer, j *apiv1.Job) slurm.Job {
 	now := v.now
 	st, err := cluster.ParseJobState(j.GetState())
@@ -47,7 +47,7 @@ func Job(v *Viewer, j *apiv1.Job) slurm.Job {
 	s.Cluster, s.Times = option.ClusterName, v.times
 	s.Account, s.QOS, s.Nice = j.GetAccount(), j.GetQos(), j.GetNice()
 	s.InArray(j.GetArrayJobId(), client.TasksOf(j), j.GetArrayThrottle())
-	s.GPUs *= s.Nodes // asked for on each
+	s.GPUs *= s.Nodes // requested per node
 	s.Tasked = int64(s.Nodes) * int64(max(1, j.GetTasksPerNode()))
 	s.Reason = cmp.Or(s.Reason, "None")
 	s.Partition = cmp.Or(s.Partition, NoPartition)
@@ -113,7 +113,7 @@ func addSpec(v *Viewer, s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec) {
 	s.Stderr = cmp.Or(s.Stderr, s.Stdout)
 }
 
-// gresOf is what of cards a job asks for, in Slurm's words.
+// gresOf returns a job's requested GPUs in Slurm's words.
 func gresOf(n uint32, gpuType string) string {
 	switch {
 	case n == 0:
@@ -124,8 +124,7 @@ func gresOf(n uint32, gpuType string) string {
 	return fmt.Sprintf("gres:gpu:%s:%d", gpuType, n)
 }
 
-// Local is a time in the zone of now, which is that of whoever looks; zero for
-// none.
+// Local returns a time in the zone of now, which is the viewer's; zero for none.
 func Local(t *timestamppb.Timestamp, now time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -133,12 +132,13 @@ func Local(t *timestamppb.Timestamp, now time.Time) time.Time {
 	return t.AsTime().In(now.Location())
 }
 
-// powerFlags are Slurm's for a node that is powered down, or on its way down or up.
+// powerFlags are Slurm's flags for a node that is powered down, or on its way
+// down or up.
 var powerFlags = map[string]string{
 	cluster.PoweredDown.String(): slurm.PoweredDown, cluster.PoweringDown.String(): slurm.PoweringDown, cluster.PoweringUp.String(): slurm.PoweringUp,
 }
 
-// Node is a node in Slurm's terms.
+// Node returns a node in Slurm's terms.
 func Node(v *Viewer, n *apiv1.Node) slurm.Node {
 	now := v.now
 	power := powerFlags[n.GetState()]
@@ -175,7 +175,7 @@ func Node(v *Viewer, n *apiv1.Node) slurm.Node {
 	return s
 }
 
-// ordered fills in who drained a node last, and when; of one that is down, when
+// ordered sets who last drained a node, and when; for one that is down, when
 // it was lost.
 func ordered(v *Viewer, s *slurm.Node, history []*apiv1.NodeEvent) {
 	for _, h := range slices.Backward(history) {
@@ -193,7 +193,7 @@ func ordered(v *Viewer, s *slurm.Node, history []*apiv1.NodeEvent) {
 	}
 }
 
-// user is the name that a user has there, or the number.
+// user returns the viewer's name for a user, or the number.
 func (v *Viewer) user(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := v.accounts.UserID(id); err == nil {
@@ -202,8 +202,8 @@ func (v *Viewer) user(uid uint32) string {
 	return id
 }
 
-// slurmGres writes the cards of a node, by type in the order of their numbers,
-// and which of them somebody has.
+// slurmGres lists the GPUs of a node, by type in the order of their numbers,
+// and which of them are in use.
 func slurmGres(gpus []*apiv1.GPU) (all, used string) {
 	var types []string
 	count, busy := map[string]int{}, map[string][]string{}
@@ -267,7 +267,7 @@ func Cluster(ctx context.Context, e *console.Env, c *client.Client) ([]slurm.Par
 	return ps, out, nil
 }
 
-// States are all that Slurm's states may be here; nothing for all.
+// States returns the states here that Slurm's states may be; nothing for all.
 func States(states []string) (out []string) {
 	for _, s := range states {
 		switch st, err := cluster.ParseJobState(s); {
@@ -285,10 +285,10 @@ func States(states []string) (out []string) {
 	return out
 }
 
-// ErrJob is what Slurm's commands say of a job that is not there.
+// ErrJob is the message of Slurm's commands for a job that does not exist.
 const ErrJob = option.Bare("slurm_load_jobs error: Invalid job id specified")
 
-// Reservation is a reservation in Slurm's terms.
+// Reservation returns a reservation in Slurm's terms.
 func Reservation(r *apiv1.Reservation, now time.Time) slurm.Reservation {
 	s := slurm.Reservation{
 		Name: r.GetName(), Start: Local(r.GetStart(), now), End: Local(r.GetEnd(), now), Nodes: r.GetNodes(), NodeCount: int(r.GetNodeCount()),
@@ -312,7 +312,7 @@ func Reservation(r *apiv1.Reservation, now time.Time) slurm.Reservation {
 	return s
 }
 
-// Status asks how the cluster is.
+// Status reads the state of the cluster.
 func Status(ctx context.Context, c *client.Client) (st *apiv1.GetStatusResponse, err error) {
 	st, err = client.GetStatus.Ask(ctx, c, client.Reads, &apiv1.GetStatusRequest{})
 	return st, err

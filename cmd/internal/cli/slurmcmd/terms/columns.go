@@ -17,8 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// ListJobs reads jobs in Slurm's terms. full is that of a format which shows
-// what columns do not hold.
+// ListJobs reads jobs in Slurm's terms. full is for a format that shows what
+// columns do not hold.
 func ListJobs(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.ListJobsRequest, full bool) ([]slurm.Job, error) {
 	v := ViewFrom(e)
 	var jobs []slurm.Job
@@ -27,7 +27,7 @@ func ListJobs(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.
 			if err != nil {
 				return nil, err
 			}
-			if cap(jobs)-len(jobs) < len(page) { // a job is a kilobyte here: moving them seldom is worth room
+			if cap(jobs)-len(jobs) < len(page) { // a job is a kilobyte here: spare room saves moving them
 				jobs = slices.Grow(jobs, max(len(page), 3*len(jobs)))
 			}
 			for _, j := range page {
@@ -60,7 +60,7 @@ type slurmRows struct {
 	*Viewer
 }
 
-// read is Job and addSpec of a row.
+// read does what Job and addSpec do, for a row.
 func (r slurmRows) read(s *slurm.Job, i int) {
 	m := r.M
 	st, err := cluster.ParseJobState(r.Text(m.GetStates(), i))
@@ -86,7 +86,7 @@ func (r slurmRows) read(s *slurm.Job, i int) {
 	s.MinCPUs = max(1, (apiconv.Cell(m.GetCpuMilli(), i)+999)/1000)
 	s.CPUs, s.MinMemMiB = nodes*s.MinCPUs, apiconv.Cell(m.GetMemMib(), i)
 	s.MemUsedMiB = nodes * s.MinMemMiB
-	s.Priority = slurm.FirstPriority - int64(cmp.Or(apiconv.Cell(m.GetArrays(), i), s.ID)) // tasks of an array have one
+	s.Priority = slurm.FirstPriority - int64(cmp.Or(apiconv.Cell(m.GetArrays(), i), s.ID)) // tasks of an array share one
 	if IsHeld(s.Reason) {
 		s.Priority = 0
 	}
@@ -102,13 +102,13 @@ func (r slurmRows) time(col []int64, i int) time.Time {
 	return time.Time{}
 }
 
-// IsHeld reports whether a reason is that a job is held.
+// IsHeld reports whether a reason means that a job is held.
 func IsHeld(reason string) bool {
 	return reason == string(cluster.ReasonHeldUser) || reason == string(cluster.ReasonHeldAdmin)
 }
 
-// endReasons is how Slurm calls reasons to have ended. Clients look the word up in a
-// list of Slurm's, and some fail on one that is not there.
+// endReasons are Slurm's names of reasons for an end. Clients look the word
+// up in a list of Slurm's, and some fail on an unknown one.
 var endReasons = map[cluster.ReasonCode]string{
 	cluster.ReasonLaunch: "JobLaunchFailure", cluster.ReasonSignal: "NonZeroExitCode", cluster.ReasonByUser: "None", cluster.ReasonByAdmin: "None", cluster.ReasonPulling: "None",
 	cluster.ReasonHostOOM: "OutOfMemory", cluster.ReasonGPUOOM: "OutOfMemory", cluster.ReasonNodeLost: "NodeDown",
@@ -116,10 +116,10 @@ var endReasons = map[cluster.ReasonCode]string{
 	cluster.ReasonRuntimeLost: "SystemFailure", cluster.ReasonUnkillable: "SystemFailure",
 }
 
-// settle reckons what follows from the times of a job.
+// settle derives values from the times of a job.
 func settle(s *slurm.Job, waiting bool, now time.Time) {
 	s.Begun = !s.Started.IsZero()
-	if waiting { // what it did before it was requeued does not count
+	if waiting { // what it did before a requeue does not count
 		s.Started, s.Ended, s.NodeList = time.Time{}, time.Time{}, ""
 	}
 	if why, ok := endReasons[cluster.ReasonCode(s.Reason)]; ok && !waiting {
@@ -141,13 +141,13 @@ func settle(s *slurm.Job, waiting bool, now time.Time) {
 	}
 }
 
-// Viewer is whoever looks at the cluster: the time there, and what their machine
-// calls users and groups.
+// Viewer is the user who looks at the cluster: the time there, and the names
+// of users and groups on that machine.
 type Viewer struct {
 	now      time.Time
 	times    text.Times
 	accounts console.Accounts
-	groups   map[uint32]groupOf // the primary group of each user who was asked for
+	groups   map[uint32]groupOf // the primary group of each user looked up
 }
 
 type groupOf struct {
@@ -155,12 +155,12 @@ type groupOf struct {
 	name string
 }
 
-// ViewFrom is who looks from an environment.
+// ViewFrom returns the viewer of an environment.
 func ViewFrom(e *console.Env) *Viewer {
 	return &Viewer{now: e.Now(), times: text.Times{Form: e.Getenv("SLURM_TIME_FORMAT"), Now: e.Now()}, accounts: e.Accounts, groups: map[uint32]groupOf{}}
 }
 
-// group is a user's primary group there.
+// group returns a user's primary group there.
 func (v *Viewer) group(uid uint32) (gid uint32, name string) {
 	x, ok := v.groups[uid]
 	if !ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/openapi"
 )
 
-// PrintJobs prints jobs in the order of their ids; what waits of an array is one of
-// the array's id, as in tables.
+// PrintJobs prints jobs in the order of their ids; the waiting part of an
+// array is one job with the array's id, as in tables.
 func PrintJobs(e *console.Env, jobs []slurm.Job) error {
 	slices.SortStableFunc(jobs, func(a, b slurm.Job) int { return cmp.Compare(a.ID, b.ID) })
 	slurm.Masters(jobs)

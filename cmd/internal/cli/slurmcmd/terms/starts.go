@@ -8,13 +8,15 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// FewStarts is of how many jobs that wait it is said when they start where nobody asked
-// for just that: clients that list all jobs with all columns pay little for it.
+// FewStarts is how many waiting jobs are forecast when starts were not
+// explicitly requested: it costs clients that list all jobs with all columns
+// little.
 const FewStarts = 50
 
-// ExpectStarts fills in when the first most of the jobs that wait start in nine cases of
-// ten, as berth why says: Slurm's column has room for one time, and those who plan by it
-// want the later one. Nothing is said of those of which nobody can say.
+// ExpectStarts sets when the first most of the waiting jobs start in nine
+// cases of ten, as berth why says: Slurm's column has room for one time, and
+// users who plan by it want the later one. Jobs that cannot be forecast are
+// left unset.
 func ExpectStarts(ctx context.Context, e *console.Env, c *client.Client, jobs []slurm.Job, most int) error {
 	var ids []uint64
 	for i := range jobs {
