@@ -24,18 +24,18 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// allocation is a job that only holds what it has, for who made it.
+// allocation is a job that only holds its resources, for the program that made it.
 type allocation struct {
 	e *console.Env
 	c *client.Client
 	// id is 0 before it is submitted.
 	id  uint64
 	job *apiv1.Job
-	env []string // of its batch step, as far as the request says it
+	env []string // of its batch step, as far as the request determines it
 
 	stop context.CancelFunc
 	kept sync.WaitGroup
-	// over closes when the job has ended without us.
+	// over closes when the job ends without us.
 	over chan struct{}
 }
 
@@ -45,7 +45,8 @@ type allocError struct{ err error }
 func (a *allocError) Error() string { return a.err.Error() }
 func (a *allocError) Unwrap() error { return a.err }
 
-// submit asks for an allocation. Of its options what is not done as asked is said, unless it is to be quiet.
+// submit requests an allocation. It reports options that are not done as
+// asked, unless told to be quiet.
 func submit(ctx context.Context, e *console.Env, c *client.Client, o *options, name string, kept bool) (*allocation, error) {
 	session := hold.Session{Kept: kept}
 	if text, given := o.values["idle-limit"]; given {
@@ -66,7 +67,7 @@ func submitSession(ctx context.Context, e *console.Env, c *client.Client, args *
 	return sendSession(ctx, e, c, args)
 }
 
-// sendSession submits what args came to.
+// sendSession submits the request in args.
 func sendSession(ctx context.Context, e *console.Env, c *client.Client, args *jobspec.SpecArgs) (*allocation, error) {
 	warnings, err := args.Complete(e)
 	if err != nil {
@@ -93,8 +94,8 @@ func sendSession(ctx context.Context, e *console.Env, c *client.Client, args *jo
 	return &allocation{e: e, c: c, id: resp.GetIds()[0], env: args.Slurm.Asked.Env, over: make(chan struct{})}, nil
 }
 
-// await waits until the job runs, and tells once that it waits, unless that is for a
-// moment only. An interrupt cancels it.
+// await waits until the job runs, and reports once that it waits, unless that
+// is only for a moment. An interrupt cancels it.
 func (a *allocation) await(ctx context.Context, queued func()) error {
 	said := newDelayed(queued)
 	err := a.c.WatchJobs(ctx, []uint64{a.id}, func(news []*apiv1.Job) bool {
@@ -125,10 +126,10 @@ func (a *allocation) await(ctx context.Context, queued func()) error {
 	return nil
 }
 
-// errRevoked says that the job ended before it began.
+// errRevoked reports that the job ended before it began.
 var errRevoked = errors.New("the job ended")
 
-// cancel ends the job as its user, whatever became of the caller's context.
+// cancel cancels the job as its user, whatever became of the caller's context.
 func (a *allocation) cancel() {
 	ctx, done := context.WithTimeout(context.Background(), a.c.Timeout)
 	defer done()
@@ -138,7 +139,7 @@ func (a *allocation) cancel() {
 	}
 }
 
-// keep keeps the job for as long as this program runs, and notices its end.
+// keep holds the job for as long as this program runs, and notices its end.
 func (a *allocation) keep(ctx context.Context) error {
 	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s, err := a.c.OpenSession(ctx, client.SessionConfig{Keep: hold.Defaults().Again, Patience: hold.Defaults().Again}, a.own("keep"))
@@ -168,7 +169,7 @@ func (a *allocation) keep(ctx context.Context) error {
 	return nil
 }
 
-// own is a command beside the job's first process.
+// own returns a command next to the job's first process.
 func (a *allocation) own(args ...string) *apiv1.AttachOpen {
 	x := &apiv1.AttachExec{Own: true, Command: [][]byte{[]byte(hold.Arg)}}
 	for _, arg := range args {
@@ -177,7 +178,7 @@ func (a *allocation) own(args ...string) *apiv1.AttachOpen {
 	return &apiv1.AttachOpen{Job: a.id, What: &apiv1.AttachOpen_Exec{Exec: x}}
 }
 
-// end ends the job with a code, and waits until that is known.
+// end ends the job with a code, and waits until that is confirmed.
 func (a *allocation) end(code int) {
 	ctx, done := context.WithTimeout(context.Background(), a.c.Timeout)
 	defer done()
@@ -190,7 +191,7 @@ func (a *allocation) end(code int) {
 		return
 	default:
 	}
-	// Kept, it goes on when a leader dies, and its answer is heard through the next.
+	// Kept, it survives the death of a leader, and its answer arrives through the next.
 	s, err := a.c.OpenSession(ctx, client.SessionConfig{Keep: a.c.Timeout, Patience: a.c.Timeout}, a.own("end", strconv.Itoa(code)))
 	if err == nil {
 		defer s.Close()
@@ -209,7 +210,7 @@ func (a *allocation) end(code int) {
 }
 
 // endGrace is how long a job may take to end that may have been told to, but
-// whose answer was lost, often since it ended: only then is it cancelled.
+// whose answer was lost, often because it ended: only then is it cancelled.
 const endGrace = 5 * time.Second
 
 // endedSoon reports whether the job ends by itself within endGrace.
@@ -231,7 +232,7 @@ func (a *allocation) endedSoon(ctx context.Context) bool {
 	}
 }
 
-// jobEnv is what Slurm tells the command of salloc of its job.
+// jobEnv returns the variables by which Slurm tells the command of salloc of its job.
 func (a *allocation) jobEnv() []string {
 	j := a.job
 	nodes, err := slurm.Unfold(j.GetNodeList())
@@ -274,7 +275,8 @@ func (a *allocation) jobEnv() []string {
 	return append(env, a.env...)
 }
 
-// tasksOn says how many tasks there are on so many nodes, which the request left open.
+// tasksOn returns the variables for the number of tasks on so many nodes,
+// which the request left open.
 func (a *allocation) tasksOn(nodes int) []string {
 	each, said := 1, false
 	for _, line := range a.env {
@@ -292,17 +294,17 @@ func (a *allocation) tasksOn(nodes int) []string {
 	return env
 }
 
-// steps makes a file in which the steps of the job are counted on this machine.
+// steps creates a file in which the steps of the job are counted on this machine.
 func (a *allocation) steps() (path string, remove func(), err error) {
 	f, err := os.CreateTemp("", fmt.Sprintf("berth-steps-%d-", a.id))
 	if err != nil {
 		return "", nil, fmt.Errorf("count of steps: %w", err)
 	}
-	remove = func() { _ = os.Remove(f.Name()) } // it is empty but for a number
+	remove = func() { _ = os.Remove(f.Name()) } // it only contains a number
 	return f.Name(), remove, f.Close()
 }
 
-// jobOfView is a job as the coordinators show it, for its steps.
+// jobOfView returns the coordinators' view of a job for its steps.
 func jobOfView(j *apiv1.Job) (*job, error) {
 	if j.GetState() != cluster.JobRunning.String() {
 		return nil, slurmWords("Invalid job id specified: job %d is %s", j.GetId(), j.GetState())

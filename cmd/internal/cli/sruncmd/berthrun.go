@@ -60,6 +60,6 @@ func NewRunCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.BoolVar(&label, "label", false, "prefix each line with the number of its process, if there are several")
 	fs.StringVar(&idle, "idle-limit", "", "end the job after this `TIME` without input or computation, such as 30 (minutes) or 90s")
 	jobspec.RegisterSlurm(fs, &args.Slurm)
-	fs.SetInterspersed(false) // what follows the command is the command's
+	fs.SetInterspersed(false) // what follows the command belongs to the command
 	return cmd
 }

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// counter is the file in which a job counts its steps. Bytes of it are locked
-// for GPUs and cores that steps have: a lock ends with its process.
+// counter is the file in which a job counts its steps. Its bytes are locked
+// for the GPUs and cores that steps hold: a lock ends with its process.
 type counter struct{ f *os.File }
 
-// lockBase is where the bytes begin that stand for GPUs, coreBase for cores, memBase for
-// MiB of memory; a node has maxGPUs, maxCores and maxMiB.
+// lockBase is the first byte that stands for a GPU, coreBase for a core,
+// memBase for a MiB of memory; a node has maxGPUs, maxCores and maxMiB.
 const (
 	lockBase = 1 << 20
 	maxGPUs  = 64
@@ -28,7 +28,7 @@ const (
 	maxMiB   = 1 << 32
 )
 
-// openCounter opens the file that $BERTH_STEPS names; without it all steps have
+// openCounter opens the file named by $BERTH_STEPS; without it all steps have
 // the number 0 and GPUs are not kept apart.
 func openCounter(path string) *counter {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
@@ -59,15 +59,15 @@ func (c *counter) next() (int, error) {
 	return was, nil
 }
 
-// claim is n of the have things that a node of the job has, each a byte from at on.
+// claim is n of the have items of a node of the job, one byte each from at on.
 type claim struct {
 	at      int64
 	have, n int
-	row     bool // n that stand side by side
+	row     bool // n adjacent ones
 }
 
-// claims are what a step must have for itself on a place: its GPUs, and its cores if it
-// asked to have them alone.
+// claims returns what a step must have for itself on a place: its GPUs, and
+// its cores if it asked for exclusive ones.
 func (l *layout) claims(p place, j *job) []claim {
 	out := []claim{{at: lockBase + int64(p.inJob*maxGPUs), have: j.gpus, n: l.gpus}}
 	if l.exact && j.cpus != nil {
@@ -80,9 +80,9 @@ func (l *layout) claims(p place, j *job) []claim {
 	return out
 }
 
-// take locks what is claimed and returns the places of it; false when so many are not
-// free. Locks of one open file do not stand in each other's way, so each step opens it
-// anew.
+// take locks what is claimed and returns its positions; false if not enough
+// are free. Locks through one open file do not conflict, so each step opens
+// it anew.
 func (c *counter) take(x claim) ([]int, bool) {
 	if x.row {
 		return c.takeRow(x)
@@ -100,8 +100,8 @@ func (c *counter) take(x claim) ([]int, bool) {
 	return nil, false
 }
 
-// takeRow locks the first n that are free side by side, of which the kernel says who
-// stands in the way; it returns where they begin.
+// takeRow locks the first n adjacent free bytes, asking the kernel which lock
+// conflicts; it returns where they begin.
 func (c *counter) takeRow(x claim) ([]int, bool) {
 	for at := x.at; at+int64(x.n) <= x.at+int64(x.have); {
 		row := unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: int64(x.n)}
@@ -109,7 +109,7 @@ func (c *counter) takeRow(x claim) ([]int, bool) {
 			return []int{int(at - x.at)}, true
 		}
 		if unix.FcntlFlock(c.f.Fd(), unix.F_OFD_GETLK, &row) != nil || row.Type == unix.F_UNLCK || row.Len <= 0 {
-			return nil, false // who stood there ended meanwhile: the next try has it
+			return nil, false // the conflicting lock is gone: the next try gets it
 		}
 		at = row.Start + row.Len
 	}
@@ -157,7 +157,7 @@ func (c *counter) tryAll(l *layout, j *job) (gpus [][]int, ok bool) {
 	return gpus, true
 }
 
-// takeAll is tryAll as soon as all is free.
+// takeAll is tryAll as soon as everything is free.
 func (c *counter) takeAll(ctx context.Context, l *layout, j *job, wait func()) ([][]int, error) {
 	for first := true; ; first = false {
 		if gpus, ok := c.tryAll(l, j); ok {

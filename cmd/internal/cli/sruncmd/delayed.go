@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// soon is how long a job may wait before its owner is told that it does: Slurm's
-// commands say nothing of a wait when a job starts at once.
+// soon is how long a job may wait before its owner is told: Slurm's commands
+// do not mention a wait when a job starts at once.
 const soon = time.Second
 
 // delayed calls a function once, when a job has waited for longer than soon.
@@ -15,7 +15,7 @@ type delayed struct {
 	timer   *time.Timer
 	due     bool
 	waiting bool
-	tell    func() // nil when it was called, or shall not be any more
+	tell    func() // nil once called or cancelled
 }
 
 func newDelayed(tell func()) *delayed {
@@ -29,7 +29,7 @@ func newDelayed(tell func()) *delayed {
 	return d
 }
 
-// waits says whether the job waits; one that is being started does not.
+// waits records whether the job waits; one that is being started does not.
 func (d *delayed) waits(now bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,7 +44,7 @@ func (d *delayed) look() {
 	}
 }
 
-// stop ends it; nothing is told from then on.
+// stop cancels the call.
 func (d *delayed) stop() {
 	d.timer.Stop()
 	d.mu.Lock()

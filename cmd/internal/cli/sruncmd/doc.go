@@ -1,5 +1,5 @@
-// Package sruncmd is srun and salloc: steps inside of jobs, and allocations for
-// people who sit at a terminal. Its words and exit codes are those of Slurm
+// Package sruncmd implements srun and salloc: steps inside jobs, and
+// interactive allocations. Its messages and exit codes are those of Slurm
 // 22.05.
 package sruncmd
 
@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 )
 
-// slurmWords is an error in the words of Slurm's programs.
+// slurmWords returns an error in the words of Slurm's programs.
 func slurmWords(format string, args ...any) error {
 	return sbatch.Message(fmt.Sprintf(format, args...))
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// nodeVars are of a node, or of this program, and do not travel to another.
+// nodeVars are specific to a node, or to this program, and do not travel.
 var nodeVars = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(SLURMD_NODENAME|SLURM_(NODEID|PROCID|LOCALID|GTIDS|CPUS_ON_NODE|GPUS_ON_NODE|TOPOLOGY_ADDR.*|TASK_PID|JOB_GPUS)|CUDA_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|NVIDIA_VISIBLE_DEVICES|CUDA_MPS_.*|BERTH_.*|LD_PRELOAD|LD_AUDIT|HOSTNAME|SSH_.*|DISPLAY|WINDOWID|XAUTHORITY|XDG_(SESSION|SEAT|VTNR|RUNTIME).*|TMUX.*|STY|_|SHLVL|PWD|OLDPWD)$`)
 })
 
-// exported is srun's own environment as --export lets it through to another
+// exported returns srun's own environment as --export passes it to another
 // node: ALL, NONE, or a list of names and of NAME=value.
 func exported(environ []string, export string) []string {
 	pass := func(name string) bool { return !nodeVars().MatchString(name) }
@@ -46,7 +46,7 @@ func exported(environ []string, export string) []string {
 	return out
 }
 
-// stepEnv is what all tasks of a step are told, as Slurm 22.05 tells them.
+// stepEnv returns the variables of all tasks of a step, as in Slurm 22.05.
 func stepEnv(l *layout, j *job, number int, cpus int) []string {
 	num, nodes := strconv.Itoa, hostnames.FoldSet(l.nodes())
 	env := []string{
@@ -65,7 +65,8 @@ func stepEnv(l *layout, j *job, number int, cpus int) []string {
 	return env
 }
 
-// distribution is how Slurm calls a step's: one task on each node is cyclic.
+// distribution returns Slurm's name of a step's distribution: one task on
+// each node is cyclic.
 func distribution(l *layout) string {
 	if l.tasks == len(l.places) {
 		return "cyclic"
@@ -73,7 +74,7 @@ func distribution(l *layout) string {
 	return "block"
 }
 
-// config is what the node of a place runs.
+// config returns what the node of a place runs.
 func config(l *layout, p place, args []string, env []string, gpus []int) *step.Config {
 	lines := append(env, "SLURM_NODEID="+strconv.Itoa(p.id), "SLURM_GTIDS="+p.ranks())
 	cfg := &step.Config{Node: p.node, Umask: -1, Args: apiconv.Texts[[]byte](args), Env: apiconv.Texts[[]byte](lines)}

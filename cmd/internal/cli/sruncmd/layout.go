@@ -17,7 +17,7 @@ type place struct {
 	node string
 	// id is the node's number in the step, first the rank of its first task.
 	id, first, tasks int
-	// place in the job, which its GPUs are counted by.
+	// the position in the job by which its GPUs are counted
 	inJob int
 }
 
@@ -34,13 +34,13 @@ func (p *place) ranks() string {
 type layout struct {
 	places []place
 	tasks  int
-	cpus   int // of each task, as asked for; 0 is not
-	// gpus is how many of the job's GPUs each node of the step has, 0 is all;
-	// eachGPUs how many of them each task sees, 0 is all.
+	cpus   int // of each task, as requested; 0 if not
+	// gpus is how many of the job's GPUs each node of the step has, 0 for all;
+	// eachGPUs how many of them each task sees, 0 for all.
 	gpus, eachGPUs int
 	exact          bool // the step has its cores to itself
-	// memMiB is what the step asked for of each node's memory, memPerCPU for each core
-	// of its tasks; 0 is not.
+	// memMiB is what the step requested of each node's memory, memPerCPU per core
+	// of its tasks; 0 if not.
 	memMiB, memPerCPU int64
 	warnings          []string
 }
@@ -53,7 +53,7 @@ func (l *layout) nodes() []string {
 	return out
 }
 
-// perNode writes how many tasks the nodes have: 2(x3),1.
+// perNode formats how many tasks the nodes have: 2(x3),1.
 func (l *layout) perNode() string {
 	var counts []int
 	for _, p := range l.places {
@@ -79,7 +79,7 @@ func foldCounts(counts []int) string {
 	return strings.Join(out, ",")
 }
 
-// unfoldCounts reads what foldCounts writes.
+// unfoldCounts parses what foldCounts writes.
 func unfoldCounts(s string) ([]int, bool) {
 	var out []int
 	for item := range strings.SplitSeq(s, ",") {
@@ -108,10 +108,10 @@ type job struct {
 	nodes  []string
 	counts []int // of tasks on each
 	cpus   []int
-	memMiB []int64 // on each; nil is not known
+	memMiB []int64 // on each; nil if unknown
 	gpus   int     // on each
 	tasks  int
-	here   string // the node that this runs on within the job, "" outside
+	here   string // the node inside the job that this runs on, "" outside
 }
 
 func jobFrom(getenv func(string) string) (*job, error) {
@@ -133,13 +133,13 @@ func jobFrom(getenv func(string) string) (*job, error) {
 		return counts
 	}
 	j.counts, j.cpus = fill(unfoldCounts(getenv("SLURM_TASKS_PER_NODE"))), fill(unfoldCounts(getenv("SLURM_JOB_CPUS_PER_NODE")))
-	j.tasks, _ = strconv.Atoi(getenv("SLURM_NTASKS"))      // 0 is not asked for
-	j.gpus, _ = strconv.Atoi(getenv("SLURM_GPUS_ON_NODE")) // 0 is none
+	j.tasks, _ = strconv.Atoi(getenv("SLURM_NTASKS"))      // 0 if not requested
+	j.gpus, _ = strconv.Atoi(getenv("SLURM_GPUS_ON_NODE")) // 0 if none
 	j.memMiB = j.memory(getenv)
 	return j, nil
 }
 
-// memory is what the job has of each node's, as its environment says it.
+// memory returns the job's memory on each node, from its environment.
 func (j *job) memory(getenv func(string) string) []int64 {
 	out := make([]int64, len(j.nodes))
 	for i := range out {
@@ -210,8 +210,8 @@ func lay(o *options, j *job) (*layout, error) {
 	return l, errors.Join(l.takeGPUs(o, j), l.takeMemory(o, j))
 }
 
-// takeMemory reads how much of the job's memory the step wants to be free. With
-// --overlap it shares it, and 0 is all of it, shared as well.
+// takeMemory reads how much of the job's memory the step needs free. With
+// --overlap it shares it, and 0 is all of it, also shared.
 func (l *layout) takeMemory(o *options, j *job) error {
 	for name, to := range map[string]*int64{"mem": &l.memMiB, "mem-per-cpu": &l.memPerCPU} {
 		if !o.has(name) {
@@ -233,7 +233,7 @@ func (l *layout) takeMemory(o *options, j *job) error {
 	return nil
 }
 
-// memory is what the step asked for on a place, MiB.
+// memory returns what the step requested on a place, in MiB.
 func (l *layout) memory(p *place) int64 {
 	if l.memMiB > 0 {
 		return l.memMiB
@@ -249,7 +249,7 @@ func either(o *options, a, b string) string {
 	return b
 }
 
-// stepError is what srun says when there can be no such step.
+// stepError is srun's message for an impossible step.
 type stepError struct {
 	job  uint64
 	text string
@@ -259,7 +259,7 @@ func (e stepError) Error() string {
 	return fmt.Sprintf("Unable to create step for job %d: %s", e.job, e.text)
 }
 
-// chooseNodes are the places in the job of the nodes that may be taken.
+// chooseNodes returns the positions in the job of the nodes that may be used.
 func chooseNodes(o *options, j *job) ([]int, error) {
 	from := 0
 	if o.has("relative") {
@@ -295,15 +295,15 @@ func chooseNodes(o *options, j *job) ([]int, error) {
 	return first, nil
 }
 
-// spread gives each of the chosen nodes its tasks: as the job has them, or as
-// many on each, the first ones one more.
+// spread assigns the tasks to the chosen nodes: as the job has them, or
+// equally many on each, the first ones one more.
 func (l *layout) spread(j *job, chosen []int, tasks, perNode int, over bool) error {
 	counts := make([]int, len(chosen))
 	switch {
 	case perNode > 0 && tasks <= perNode*len(chosen):
 		left := tasks
 		for i := range counts {
-			counts[i] = min(perNode, left-(len(counts)-1-i)) // one at least for each of the others
+			counts[i] = min(perNode, left-(len(counts)-1-i)) // at least one for each of the others
 			left -= counts[i]
 		}
 	case tasks == j.tasks && len(chosen) == len(j.nodes) && j.counts != nil && sum(j.counts) == tasks:
@@ -341,8 +341,8 @@ func sum(list []int) (n int) {
 	return n
 }
 
-// takeGPUs settles how many of the job's GPUs the step has on each node, when it
-// asks for some of them.
+// takeGPUs decides how many of the job's GPUs the step has on each node, if
+// it requests some of them.
 func (l *layout) takeGPUs(o *options, j *job) error {
 	most := 0
 	for _, p := range l.places {

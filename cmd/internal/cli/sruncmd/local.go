@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
 )
 
-// localNode is the node that this runs on, inside of the job: the tasks are
+// localNode is the node that this runs on, inside the job: the tasks are
 // children of a child.
 type localNode struct {
 	cmd *exec.Cmd
@@ -29,7 +29,7 @@ func openLocal(_ context.Context, env []string, stderr io.Writer) (node, error) 
 	cmd := exec.Command(jobProgram(), step.Arg)
 	cmd.Args[0] = "srun"
 	cmd.Env, cmd.Stderr = env, stderr
-	// A key that interrupts is srun's alone.
+	// An interrupt key is for srun alone.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	n := &localNode{cmd: cmd}
 	var err error
@@ -43,8 +43,8 @@ func openLocal(_ context.Context, env []string, stderr io.Writer) (node, error) 
 	return n, cmd.Start()
 }
 
-// jobProgram is berth-job: beside this program, or where an agent mounted it. One
-// from when there was one program mounted that.
+// jobProgram returns berth-job: next to this program, or where an agent
+// mounted it. An agent of a release with a single program mounted that.
 func jobProgram() string {
 	if path, err := programs.Path(programs.Job); err == nil {
 		return path
@@ -73,12 +73,12 @@ func (n *localNode) Signal(s syscall.Signal) { _ = n.cmd.Process.Signal(s) } // 
 // Close implements node.
 func (n *localNode) Close() {
 	n.end.Do(func() {
-		_ = n.in.Close() // it ends what it runs
-		_ = n.cmd.Wait() // how the tasks ended was said before
+		_ = n.in.Close() // this ends what it runs
+		_ = n.cmd.Wait() // how the tasks ended was reported before
 	})
 }
 
-// selfEnv is this process's environment for tasks beside it, as --export says.
+// selfEnv returns this process's environment for local tasks, as --export says.
 func selfEnv(export string) []string {
 	if export == "" || export == "ALL" {
 		return os.Environ()
@@ -86,8 +86,8 @@ func selfEnv(export string) []string {
 	return append(ownVars(os.Environ()), exported(os.Environ(), export)...)
 }
 
-// ownVars are the variables that say what the job has: they come with any
-// --export.
+// ownVars returns the variables that describe the job's resources: they
+// are passed with any --export.
 func ownVars(environ []string) []string {
 	var out []string
 	for _, line := range environ {

@@ -21,9 +21,10 @@ import (
 
 // localOptions say where a tunnel begins on this machine.
 type localOptions struct {
-	// socket is a path, listen a port of 127.0.0.1; neither is a socket of our own.
+	// socket is a path, listen a port of 127.0.0.1; if neither, a socket of our
+	// own is used.
 	socket, listen string
-	// own is the port of the user's own machine, for what is printed.
+	// own is the port on the user's own machine, for the printed command.
 	own int
 }
 
@@ -49,10 +50,10 @@ func (o *localOptions) check() error {
 	return nil
 }
 
-// localEnd is where a tunnel begins. Only its user and root get in.
+// localEnd is where a tunnel begins. Only its user and root may connect.
 type localEnd struct {
 	net.Listener
-	// path is of a socket; port is not 0 otherwise.
+	// path is a socket's; port is not 0 otherwise.
 	path string
 	port int
 }
@@ -85,7 +86,7 @@ func (o *localOptions) open(e *console.Env, name string) (*localEnd, error) {
 	return &localEnd{Listener: ln, path: path}, nil
 }
 
-// ownDir is a directory that nobody else may enter.
+// ownDir returns a directory that only its user may enter.
 func ownDir(e *console.Env) (string, error) {
 	dir := e.Getenv("XDG_RUNTIME_DIR")
 	if dir == "" {
@@ -105,13 +106,13 @@ func ownDir(e *console.Env) (string, error) {
 	return dir, nil
 }
 
-// listenAt makes a socket that only its user may open. One that a program left
-// which died is replaced.
+// listenAt creates a socket that only its user may open. One left by a dead
+// program is replaced.
 func listenAt(path string) (net.Listener, error) {
 	if st, err := os.Lstat(path); err == nil && st.Mode()&fs.ModeSocket != 0 {
 		c, err := net.Dial("unix", path)
 		if err == nil {
-			_ = c.Close() // nothing was said
+			_ = c.Close() // nothing was sent
 			return nil, fmt.Errorf("%s: a tunnel already listens there; end it, or choose another with --socket", path)
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) {
@@ -120,8 +121,7 @@ func listenAt(path string) (net.Listener, error) {
 			}
 		}
 	}
-	// Linux gives the file the mode of the socket, so that it has that from its
-	// first moment on.
+	// Linux gives the file the mode of the socket, so it has that from the start.
 	conf := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var merr error
 		err := raw.Control(func(fd uintptr) { merr = syscall.Fchmod(int(fd), 0o600) })
@@ -135,19 +135,19 @@ func listenAt(path string) (net.Listener, error) {
 }
 
 // Accept implements net.Listener: on a port, which every user of this machine
-// can reach, it closes what is of others.
+// can reach, it closes connections of others.
 func (l *localEnd) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil || l.path != "" || ofUser(c, os.Getuid()) {
 			return c, err
 		}
-		_ = c.Close() // nothing was said on it
+		_ = c.Close() // nothing was sent
 	}
 }
 
-// ofUser reports whether the other end of a connection on this machine belongs to
-// a user, or to root.
+// ofUser reports whether the other end of a local connection belongs to a
+// user, or to root.
 func ofUser(c net.Conn, uid int) bool {
 	near, ok1 := c.LocalAddr().(*net.TCPAddr)
 	far, ok2 := c.RemoteAddr().(*net.TCPAddr)
@@ -168,9 +168,9 @@ func ofUser(c net.Conn, uid int) bool {
 	return false
 }
 
-// ownerOf finds the user of the end whose own address is local in the kernel's
-// table of connections. The addresses are of 127.0.0.0/8; a program that speaks
-// IPv6 has them mapped.
+// ownerOf finds, in the kernel's table of connections, the user of the end
+// whose own address is local. The addresses are in 127.0.0.0/8; a program
+// that uses IPv6 has them mapped.
 func ownerOf(table *bufio.Scanner, local, remote *net.TCPAddr) (uid int, found bool) {
 	hex := func(a *net.TCPAddr) string {
 		ip := a.IP.To4()
@@ -190,7 +190,7 @@ func ownerOf(table *bufio.Scanner, local, remote *net.TCPAddr) (uid int, found b
 	return 0, false
 }
 
-// line is the command that leads from the user's own machine to this end.
+// line returns the command that connects the user's own machine to this end.
 func (l *localEnd) line(e *console.Env, own int) string {
 	host, err := e.Hostname()
 	if err != nil {

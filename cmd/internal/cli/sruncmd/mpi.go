@@ -4,16 +4,16 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// mpiTypes is what srun --mpi=list says: ranks are started here, and nothing serves
-// PMI to them.
+// mpiTypes is the output of srun --mpi=list: ranks are started here, and
+// nothing serves PMI to them.
 const mpiTypes = "MPI plugin types are...\n\tnone\n"
 
-// mpiWay is what to do instead of --mpi.
+// mpiWay says what to do instead of --mpi.
 const mpiWay = "srun starts MPI programs without PMI, so that each would run as a single rank; in the job, start them with mpirun or mpiexec, which use srun"
 
-// mpiType checks --mpi, or the variable in its place. It reports done when the types
-// were asked for. A program of several ranks that is started without what it needs
-// would run as many programs of one rank, and nothing would say so.
+// mpiType checks --mpi, or the variable in its place. It reports done if the
+// types were requested. A program of several ranks started without what it
+// needs would silently run as many programs of one rank.
 func mpiType(e *console.Env, o *options) (done bool, err error) {
 	name, given := o.values["mpi"]
 	if !given {

@@ -12,11 +12,11 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// maxMulti is how long a file of --multi-prog may be.
+// maxMulti is the largest size of a file of --multi-prog.
 const maxMulti = 1 << 20
 
-// tooOld is the command of a step that has one for each task: what a node is asked to
-// run that does not know of those.
+// tooOld is the command of a step that has one for each task: a node that
+// does not know of those is asked to run it.
 const tooOld = "--multi-prog (this node's Berth is too old for it)"
 
 // programs reads the file of --multi-prog, if there is one, for so many tasks.
@@ -32,9 +32,10 @@ func (o *options) programs(tasks int) (err error) {
 	return err
 }
 
-// multiProg reads the file of --multi-prog and returns the command of each task. A line
-// has the numbers of tasks, the command and its words, in which %t is the task and %o
-// its place among those of the line; a backslash at its end goes on with the next.
+// multiProg reads the file of --multi-prog and returns the command of each
+// task. A line has the numbers of tasks, the command and its words, in which
+// %t is the task and %o its position among those of the line; a backslash at
+// its end continues it.
 func multiProg(path string, more []string, tasks int) ([][]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -49,7 +50,7 @@ func multiProg(path string, more []string, tasks int) ([][]string, error) {
 		return nil, fmt.Errorf("%s has more than %d bytes; start the tasks with a script that selects by $SLURM_PROCID", path, maxMulti)
 	}
 	out := make([][]string, tasks)
-	var rest []string // the words for tasks that no other line is for
+	var rest []string // the words for tasks without a line of their own
 	for no, line := range strings.Split(strings.ReplaceAll(string(data), "\\\n", ""), "\n") {
 		words := multiWords(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
@@ -92,7 +93,7 @@ func multiProg(path string, more []string, tasks int) ([][]string, error) {
 	return out, nil
 }
 
-// multiFill writes the numbers of a task into words.
+// multiFill replaces the patterns for a task's numbers in words.
 func multiFill(words []string, rank, place int) []string {
 	fill := strings.NewReplacer("%t", strconv.Itoa(rank), "%o", strconv.Itoa(place))
 	out := make([]string, len(words))
@@ -102,8 +103,8 @@ func multiFill(words []string, rank, place int) []string {
 	return out
 }
 
-// multiRanks reads numbers of tasks such as 0,4-7; those that the step has not are
-// passed over.
+// multiRanks reads task numbers such as 0,4-7; those that the step does not
+// have are skipped.
 func multiRanks(list string, tasks int) (ranks []int, err error) {
 	for item := range strings.SplitSeq(list, ",") {
 		from, to, span := strings.Cut(item, "-")
@@ -122,7 +123,7 @@ func multiRanks(list string, tasks int) (ranks []int, err error) {
 	return ranks, nil
 }
 
-// multiWords splits a line at blanks; single quotes and a backslash keep them.
+// multiWords splits a line at blanks; single quotes and a backslash protect them.
 func multiWords(line string) (words []string) {
 	var word []byte
 	begun, quoted := false, false

@@ -73,7 +73,7 @@ func (o *notebookOptions) kind() string {
 	return "notebook"
 }
 
-// script is what the job runs.
+// script returns what the job runs.
 func (o *notebookOptions) script() (string, error) {
 	idle := time.Duration(0)
 	if o.idle != "0" {
@@ -90,8 +90,8 @@ func (o *notebookOptions) script() (string, error) {
 	return strings.NewReplacer("@JUPYTER@", quoted, "@KIND@", o.kind(), "@IDLE@", strconv.Itoa(int(idle/time.Second))).Replace(notebookScript), nil
 }
 
-// there says before anything waits that the job would find no Jupyter: it has
-// this environment, if no image.
+// there reports, before anything waits, that the job would find no Jupyter:
+// without an image it has this environment.
 func (o *notebookOptions) there(args *jobspec.SpecArgs) error {
 	names := []string{"jupyter-" + o.kind(), "jupyter"}
 	if o.jupyter != "" {
@@ -182,8 +182,7 @@ func newAttachCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// carryNotebook carries a browser's connections until the job has ended, or the
-// user leaves.
+// carryNotebook carries a browser's connections until the job ends, or the user leaves.
 func (a *allocation) carryNotebook(ctx context.Context, at *address, o *localOptions) error {
 	end, err := o.open(a.e, fmt.Sprintf("notebook-%d.sock", a.id))
 	if err != nil {
@@ -208,7 +207,7 @@ func (a *allocation) carryNotebook(ctx context.Context, at *address, o *localOpt
 // address is where Jupyter listens in its job.
 type address struct{ where, token, kind string }
 
-// path is what a browser opens.
+// path returns what a browser opens.
 func (at *address) path() string {
 	if at.kind == "lab" {
 		return "lab"
@@ -216,8 +215,8 @@ func (at *address) path() string {
 	return "tree"
 }
 
-// address waits until Jupyter answers, which is to be there within patience; it is
-// nil when it never will.
+// address waits until Jupyter answers, which must be within patience; nil if
+// it never will.
 func (a *allocation) address(ctx context.Context, patience time.Duration) (*address, error) {
 	x := &apiv1.AttachExec{Env: [][]byte{fmt.Appendf(nil, "BERTH_TRIES=%d", patience/(100*time.Millisecond))}}
 	for _, w := range []string{"/bin/sh", "-c", `d=/tmp/.berth-notebook-$BERTH_JOB_ID-$BERTH_RESTART_COUNT; n=0
@@ -250,12 +249,12 @@ p=python3; command -v $p >/dev/null || p=python; exec $p "$d/ready.py"`} {
 	}
 }
 
-// noNotebook says why there is none.
+// noNotebook says why there is no notebook.
 func (a *allocation) noNotebook(o *notebookOptions) error {
 	ctx, done := context.WithTimeout(context.Background(), 5*time.Second)
 	defer done()
 	var j *apiv1.Job
-	_ = a.c.WatchJobs(ctx, []uint64{a.id}, func(news []*apiv1.Job) bool { // it may be running still, and then is ended
+	_ = a.c.WatchJobs(ctx, []uint64{a.id}, func(news []*apiv1.Job) bool { // it may still be running, and then ends
 		for _, n := range news {
 			if n.GetId() == a.id {
 				j = n

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 )
 
-// stepOptions are options of srun that sbatch has not, or means otherwise.
+// stepOptions are options of srun that sbatch does not have, or interprets differently.
 var stepOptions = []sbatch.Option{
 	{Name: "accel-bind", Arg: sbatch.NeedsArg}, {Name: "bcast", Arg: sbatch.MayArg}, {Name: "bcast-exclude", Arg: sbatch.NeedsArg},
 	{Name: "compress", Arg: sbatch.MayArg}, {Name: "x11", Arg: sbatch.MayArg}, {Name: "cpu-bind", Arg: sbatch.NeedsArg},
@@ -28,7 +28,7 @@ var stepOptions = []sbatch.Option{
 	{Name: "kill-command", Arg: sbatch.MayArg}, {Name: "idle-limit", Arg: sbatch.NeedsArg},
 }
 
-// OptionNames are the long options that srun has beside those of sbatch.
+// OptionNames returns the long options that srun has besides those of sbatch.
 func OptionNames() []string {
 	var out []string
 	for _, o := range stepOptions {
@@ -37,8 +37,8 @@ func OptionNames() []string {
 	return out
 }
 
-// optionsHelp is what help and manual pages say of the options: those that are not
-// sbatch's, or mean something else, and then sbatch's.
+// optionsHelp is the text on options in help and manual pages: those that are
+// not sbatch's, or differ, and then sbatch's.
 func optionsHelp() string {
 	var own strings.Builder
 	own.WriteString("Options of srun and salloc only:\n")
@@ -52,7 +52,7 @@ func optionsHelp() string {
 	return own.String() + "\nShared with sbatch, for a job of their own.\n" + sbatch.OptionsHelp()
 }
 
-// refusedOptions would change what runs, and cannot be done.
+// refusedOptions would change what runs, and are not supported.
 var refusedOptions = map[string]string{
 	"het-group":   "a job has one group of nodes",
 	"bcast":       "programs are not sent to the nodes; keep it on a shared file system",
@@ -60,13 +60,13 @@ var refusedOptions = map[string]string{
 	"no-allocate": "a command runs in a job",
 }
 
-// bothOptions count inside of a job as well as for a job of its own; those
-// of sbatch beside them are for jobs alone.
+// bothOptions apply inside a job as well as to a job of its own; the other
+// ones of sbatch apply to jobs alone.
 var bothOptions = []string{"ntasks", "nodes", "nodelist", "exclude", "cpus-per-task", "gpus", "gpus-per-node", "gpus-per-task", "gres", "ntasks-per-node", "tasks-per-node", "chdir", "export", "job-name", "overcommit", "open-mode", "exclusive", "mem", "mem-per-cpu"}
 
 // options are the words before the command.
 type options struct {
-	// values are srun's own options and those that count inside of a job.
+	// values are srun's own options and those that apply inside a job.
 	values map[string]string
 	// alloc are the options of a job of its own.
 	alloc   []sbatch.Setting
@@ -77,7 +77,7 @@ type options struct {
 
 func (o *options) has(name string) bool { _, ok := o.values[name]; return ok }
 
-// take takes over what variables say of how steps share a job.
+// take reads the variables that say how steps share a job.
 func (o *options) take(getenv func(string) string) {
 	for _, name := range []string{"exact", "exclusive", "overlap"} {
 		if getenv("SLURM_"+strings.ToUpper(name)) != "" && !o.has(name) {
@@ -86,12 +86,12 @@ func (o *options) take(getenv func(string) string) {
 	}
 }
 
-// alone reports whether a step is to have its cores to itself, beside others that are.
+// alone reports whether a step needs cores that no other such step uses.
 func (o *options) alone() bool {
 	return (o.has("exact") || o.has("exclusive") || o.has("cpus-per-task")) && !o.has("overlap") && !o.has("overcommit")
 }
 
-// ownFlags are Berth's flags that are not Slurm's options too.
+// ownFlags returns Berth's flags that are not also Slurm's options.
 func ownFlags() []sbatch.Option {
 	var out []sbatch.Option
 	slurm := sbatch.SlurmOptions()
@@ -104,7 +104,7 @@ func ownFlags() []sbatch.Option {
 	return out
 }
 
-// parse reads the words of srun or salloc.
+// parse parses the words of srun or salloc.
 func parse(args []string) (*options, error) {
 	words := make([]sbatch.Word, len(args))
 	for i, a := range args {
@@ -136,19 +136,19 @@ func parse(args []string) (*options, error) {
 	return o, nil
 }
 
-// optionError is what getopt says.
+// optionError is a message of getopt.
 type optionError string
 
 func (e optionError) Error() string { return string(e) }
 
-// number reads an option or, when it was not given, a variable; 0 is neither.
+// number reads an option or, if it was not given, a variable; 0 if neither.
 func (o *options) number(name, variable string, getenv func(string) string) (int, error) {
 	text, ok := o.values[name]
 	if !ok {
-		n, _ := strconv.Atoi(getenv(variable)) // what is no number was not srun's
+		n, _ := strconv.Atoi(getenv(variable)) // a value that is no number was not srun's
 		return max(0, n), nil
 	}
-	text, _, _ = strings.Cut(text, "-") // a range of nodes begins with the least
+	text, _, _ = strings.Cut(text, "-") // a range of nodes begins with the minimum
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > 1<<20 {
 		return 0, slurmWords("Invalid numeric value \"%s\" for --%s.", o.values[name], name)

@@ -13,17 +13,17 @@ import (
 	"github.com/berth-scheduler/berth/cluster/outputpath"
 )
 
-// outputs take what the tasks write: to srun's own, or to files.
+// outputs writes the tasks' output: to srun's own, or to files.
 type outputs struct {
 	mu    sync.Mutex
-	label int // the width of a task's number before each line, 0 for none
+	label int // the width of the task number before each line, 0 for none
 	out   map[step.Kind]func(task int) (io.Writer, error)
-	rest  map[string][]byte // of lines that have not ended, by task and kind
+	rest  map[string][]byte // incomplete lines, by task and kind
 	order []string
 	files map[string]*os.File
 }
 
-// patterns are what paths may hold.
+// patterns are the values of patterns in paths.
 type patterns struct {
 	names        outputpath.Names
 	nodeOf       func(task int) (name string, id int)
@@ -45,8 +45,9 @@ func newOutputs(o *options, tasks int, stdout, stderr io.Writer, p patterns) *ou
 	return out
 }
 
-// route finds where an output goes: "" and all are srun's own, none is nowhere,
-// a number is that task's alone, and else it is a file for each value.
+// route decides where an output goes: "" and all are srun's own, none is
+// nowhere, a number is that task's alone, and anything else is a file for
+// each value.
 func (o *outputs) route(path string, own io.Writer, p patterns) func(int) (io.Writer, error) {
 	only, err := strconv.Atoi(path)
 	switch {
@@ -88,7 +89,7 @@ func (p patterns) expand(path string, task int) string {
 	return outputpath.Expand(path, &n)
 }
 
-// write takes what a task wrote.
+// write writes a task's output.
 func (o *outputs) write(kind step.Kind, task int, data []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,13 +128,13 @@ func (o *outputs) flushLine(w io.Writer, key string, task int) error {
 	return err
 }
 
-// close ends the last lines and the files.
+// close completes the last lines and closes the files.
 func (o *outputs) close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var errs []error
 	for _, key := range o.order {
-		task, _ := strconv.Atoi(key[1:]) // it was written so
+		task, _ := strconv.Atoi(key[1:]) // keys are written this way
 		if w, err := o.out[step.Kind(key[0])](task); err == nil && len(o.rest[key]) > 0 {
 			errs = append(errs, o.flushLine(w, key, task))
 		}

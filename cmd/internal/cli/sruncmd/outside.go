@@ -23,7 +23,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// word says something of the program on standard error unless it is to be quiet.
+// word prints a message of the program on standard error unless told to be quiet.
 func word(e *console.Env, o *options, format string, args ...any) {
 	if !o.has("quiet") {
 		fmt.Fprintf(e.Stderr, e.Name()+": "+format+"\n", args...)
@@ -65,7 +65,7 @@ func (a *allocation) runStep(ctx context.Context, e *console.Env, o *options) er
 	return err
 }
 
-// ended tells why a job ended that nobody here ended.
+// ended reports why a job ended that this program did not end.
 func (a *allocation) ended(e *console.Env) error {
 	if j, err := a.c.GetJob(context.WithoutCancel(context.Background()), a.id); err == nil {
 		e.Warnf("error: job %d: %s %s", a.id, j.GetState(), console.Escape(j.GetReasonDetail()))
@@ -106,12 +106,12 @@ func (a *allocation) step(ctx context.Context, o *options) (code int, err error)
 	return 0, runInside(ctx, &inner, a.c, o.inAllocation(), j)
 }
 
-// inAllocation are the options of a step that has all of a job made for it.
+// inAllocation returns the options of a step that has all of a job made for it.
 func (o *options) inAllocation() *options {
 	in := &options{values: map[string]string{}, command: o.command}
 	for name, v := range o.values {
 		switch name {
-		case "gres", "gpus", "gpus-per-node", "nodes", "nodelist", "exclude", "ntasks", "ntasks-per-node", "tasks-per-node": // they made it
+		case "gres", "gpus", "gpus-per-node", "nodes", "nodelist", "exclude", "ntasks", "ntasks-per-node", "tasks-per-node": // they shaped the job
 		default:
 			in.values[name] = v
 		}
@@ -119,7 +119,7 @@ func (o *options) inAllocation() *options {
 	return in
 }
 
-// refusedAs is why a job was not made, after what Slurm's programs say first.
+// refusedAs says why a job was not made, in the form of Slurm's programs.
 func refusedAs(what string, err error) error {
 	var ce *cluster.Error
 	var alloc *allocError
@@ -216,7 +216,7 @@ func (a *allocation) command(e *console.Env, o *options) error {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(append(e.Environ(), a.jobEnv()...), "BERTH_STEPS="+steps)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	signals := make(chan os.Signal, 4) // keys are the command's; TERM and HUP it gets from us
+	signals := make(chan os.Signal, 4) // keys go to the command; we forward TERM and HUP
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
@@ -255,7 +255,7 @@ func (a *allocation) command(e *console.Env, o *options) error {
 	}
 }
 
-// revoked says that the job ended, and why.
+// revoked reports that the job ended, and why.
 func (a *allocation) revoked(e *console.Env, o *options) {
 	word(e, o, "Job allocation %d has been revoked.", a.id)
 	ctx, done := context.WithTimeout(context.Background(), a.c.Timeout)

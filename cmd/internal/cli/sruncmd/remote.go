@@ -17,11 +17,11 @@ import (
 )
 
 // stepKeep is how long a node keeps the tasks of a step whose srun lost its
-// connection, and how long srun tries to come back.
+// connection, and how long srun tries to reconnect.
 const stepKeep = 10 * time.Minute
 
 // remoteNode is another node of the job: its agent runs the tasks there, and
-// keeps them when the way to it breaks.
+// keeps them when the connection breaks.
 type remoteNode struct {
 	s   *client.Session
 	to  *step.Writer
@@ -43,7 +43,7 @@ func openRemote(ctx context.Context, c *client.Client, job uint64, name string) 
 	return n, nil
 }
 
-// other takes what is not output of the tasks.
+// other handles frames other than output of the tasks.
 func (n *remoteNode) other(m *apiv1.AttachResponse) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

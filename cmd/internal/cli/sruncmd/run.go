@@ -19,7 +19,7 @@ import (
 
 // node is where some of a step's tasks run.
 type node interface {
-	// Send says something to the node, Recv hears of it; io.EOF is its end.
+	// Send sends a frame to the node, Recv receives one; io.EOF is its end.
 	Send(step.Frame) error
 	Recv() (step.Frame, error)
 	// Signal passes a signal on, ahead of what was sent.
@@ -28,24 +28,24 @@ type node interface {
 	Close()
 }
 
-// settings say how a step goes on.
+// settings say how a step behaves.
 type settings struct {
 	killOnBad bool
-	wait      time.Duration // after the first task has ended, 0 for good
+	wait      time.Duration // after the first task has ended, 0 means forever
 	quit      bool          // at the first interrupt
 	quiet     bool
-	appends   bool // to files that are there, which else are emptied
-	// input says who reads it: "all", "none" or the number of a task; others are a
-	// file for all.
+	appends   bool // to existing files, which are truncated otherwise
+	// input says which tasks read it: "all", "none" or the number of a task;
+	// anything else is a file for all.
 	input string
 }
 
 const (
 	// killWait is the time between asking tasks to end and killing them.
 	killWait = 2 * time.Second
-	// gather is how long ends of tasks are gathered into one line.
+	// gather is how long ends of tasks are collected into one line.
 	gather = 100 * time.Millisecond
-	// twice is how soon a second interrupt ends the step.
+	// twice is how soon a second interrupt must follow to end the step.
 	twice = time.Second
 )
 
@@ -62,7 +62,7 @@ func (e ended) text() string {
 	return signalText(syscall.Signal(e.signal))
 }
 
-// signalText is a signal as strsignal(3) says it.
+// signalText returns a signal's name as in strsignal(3).
 func signalText(s syscall.Signal) string {
 	text := s.String()
 	for sig, want := range map[syscall.Signal]string{
@@ -76,14 +76,14 @@ func signalText(s syscall.Signal) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// event is news of a node.
+// event is news from a node.
 type event struct {
 	place int
 	frame step.Frame
 	err   error
 }
 
-// running is a step that runs.
+// running is a running step.
 type running struct {
 	e    *console.Env
 	l    *layout
@@ -94,7 +94,7 @@ type running struct {
 	nodes  []node
 	events chan event
 	ends   map[int]ended
-	unsaid []int // tasks that ended badly and of which nothing was said yet
+	unsaid []int // failed tasks that were not reported yet
 	code   int
 	firstEnd,
 	interrupted time.Time
@@ -102,11 +102,11 @@ type running struct {
 	killAt   <-chan time.Time
 }
 
-// runStep runs the tasks on the nodes, which it was given in the layout's order,
-// and returns the exit code: the highest of the tasks'.
+// runStep runs the tasks on the nodes, given in the layout's order, and
+// returns the exit code: the highest of the tasks'.
 func (r *running) runStep(ctx context.Context, configs []*step.Config, open func(context.Context, int) (node, error)) (int, error) {
 	r.events, r.ends = make(chan event, 64), map[int]ended{}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // an interrupt is the step's
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // an interrupt is for the step
 	defer cancel()
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGCONT)
@@ -177,7 +177,7 @@ func (r *running) input(ctx context.Context) error {
 			}
 			if n > 0 || err != nil {
 				for _, to := range r.nodes {
-					_ = to.Send(f) // one that broke is heard of elsewhere
+					_ = to.Send(f) // a broken one is reported elsewhere
 				}
 			}
 			if err != nil {
@@ -223,7 +223,7 @@ func (r *running) await(signals <-chan os.Signal) error {
 	return nil
 }
 
-// take is one piece of news.
+// take handles one piece of news.
 func (r *running) take(ev event) error {
 	p := r.l.places[ev.place]
 	if ev.err != nil {
@@ -260,7 +260,7 @@ func (r *running) end(rank int, how ended) {
 	}
 }
 
-// lost ends the tasks of a node that said nothing of them.
+// lost ends the tasks of a node that it did not report as ended.
 func (r *running) lost(ev event) error {
 	p, left := r.l.places[ev.place], 0
 	for i := range p.tasks {
@@ -293,8 +293,7 @@ func (r *running) word(format string, args ...any) {
 	}
 }
 
-// say tells of the tasks that ended badly, those of a node that ended alike in
-// one line.
+// say reports the failed tasks, those of a node that ended alike in one line.
 func (r *running) say() {
 	slices.Sort(r.unsaid)
 	for _, p := range r.l.places {
@@ -325,7 +324,7 @@ func allOf(p place) []int {
 	return out
 }
 
-// tasksText writes task 3, or tasks 0-2,5.
+// tasksText formats task 3, or tasks 0-2,5.
 func tasksText(ranks []int) string {
 	if len(ranks) == 1 {
 		return fmt.Sprintf("task %d", ranks[0])

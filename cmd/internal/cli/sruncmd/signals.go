@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/step"
 )
 
-// signal does what srun does of a signal to itself.
+// signal handles a signal to srun itself as Slurm's does.
 func (r *running) signal(s os.Signal) {
 	sig, ok := s.(syscall.Signal)
 	switch {
@@ -42,7 +42,7 @@ func (r *running) all(sig syscall.Signal) {
 // abort gives the tasks a moment to end by themselves.
 func (r *running) abort() {
 	if r.aborting {
-		r.kill() // whoever asks again wants it now
+		r.kill() // a second request means now
 		return
 	}
 	r.aborting = true
@@ -51,7 +51,7 @@ func (r *running) abort() {
 	r.killAt = time.After(killWait)
 }
 
-// terminate ends the step since a task failed.
+// terminate ends the step because a task failed.
 func (r *running) terminate(sig syscall.Signal) {
 	r.aborting = true
 	r.word("launch/slurm: _step_signal: Terminating StepId=%s", r.id)
@@ -62,11 +62,11 @@ func (r *running) terminate(sig syscall.Signal) {
 func (r *running) kill() {
 	r.killAt = nil
 	for _, n := range r.nodes {
-		_ = n.Send(step.Frame{Kind: step.Signal, Data: []byte{byte(syscall.SIGKILL)}}) // one that broke is heard of elsewhere
+		_ = n.Send(step.Frame{Kind: step.Signal, Data: []byte{byte(syscall.SIGKILL)}}) // a broken one is reported elsewhere
 	}
 }
 
-// states tells which tasks run.
+// states reports which tasks run.
 func (r *running) states() {
 	var runs, bad, good []int
 	for rank := range r.l.tasks {
@@ -90,7 +90,7 @@ func (r *running) states() {
 	}
 }
 
-// tooLong ends tasks that go on for too long after the first has ended.
+// tooLong ends tasks that run for too long after the first has ended.
 func (r *running) tooLong() {
 	r.say()
 	r.word("First task exited %ds ago", int(time.Since(r.firstEnd).Round(time.Second)/time.Second))
@@ -99,7 +99,7 @@ func (r *running) tooLong() {
 	r.word("Job step aborted: Waiting up to %d seconds for job step to finish.", int((2*killWait)/time.Second))
 }
 
-// unwrap leaves out which call failed on which path.
+// unwrap removes the call and path from an error.
 func unwrap(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err

@@ -101,8 +101,8 @@ func runSrun(ctx context.Context, e *console.Env, c *client.Client, args []strin
 	return runInside(ctx, e, c, o, j)
 }
 
-// jobOf is the job that a step is of: that of the environment, or another one of
-// the user's, of which the coordinators know.
+// jobOf returns the job that a step belongs to: that of the environment, or
+// another one of the user's, looked up at the coordinators.
 func jobOf(ctx context.Context, e *console.Env, c *client.Client, id string) (*job, error) {
 	if id == e.Getenv("SLURM_JOB_ID") && e.Getenv("SLURM_JOB_NODELIST") != "" {
 		return jobFrom(e.Getenv)
@@ -138,7 +138,7 @@ func runInside(ctx context.Context, e *console.Env, c *client.Client, o *options
 		}
 	}
 	count := openCounter(e.Getenv("BERTH_STEPS"))
-	defer runtime.KeepAlive(count) // its locks are the step's
+	defer runtime.KeepAlive(count) // it holds the step's locks
 	number, err := count.next()
 	if err != nil {
 		return err
@@ -161,8 +161,8 @@ func runInside(ctx context.Context, e *console.Env, c *client.Client, o *options
 	return s.run(ctx, set)
 }
 
-// settle reads the options that say how a step goes on, and the variables that
-// stand for them.
+// settle reads the options that say how a step behaves, and the variables in
+// their place.
 func settle(o *options, getenv func(string) string) (settings, error) {
 	set := settings{quit: o.has("quit-on-interrupt"), quiet: o.has("quiet"), input: o.values["input"]}
 	if getenv("SLURM_LABELIO") != "" && !o.has("label") {
@@ -198,7 +198,7 @@ func settle(o *options, getenv func(string) string) (settings, error) {
 	return set, nil
 }
 
-// stepRun is one step on its way.
+// stepRun is one step in progress.
 type stepRun struct {
 	e      *console.Env
 	c      *client.Client
@@ -283,7 +283,7 @@ func (s *stepRun) config(i int) *step.Config {
 	return cfg
 }
 
-// open begins the tasks of a place.
+// open starts the tasks of a place.
 func (s *stepRun) open(ctx context.Context, i int) (node, error) {
 	if s.here(i) {
 		return openLocal(ctx, selfEnv(s.o.values["export"]), s.e.Stderr)
@@ -302,12 +302,12 @@ func (s *stepRun) pty(ctx context.Context) error {
 	cmd.Env = append(cmd.Env, "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_GTIDS=0")
 	cmd.Dir = string(cfg.Dir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT) // they are the command's
+	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT) // they are for the command
 	err := cmd.Run()
 	return s.ptyEnd(cmd.ProcessState, err)
 }
 
-// ptyEnd says how the command of a terminal ended.
+// ptyEnd returns how the command of a terminal ended.
 func (s *stepRun) ptyEnd(ps *os.ProcessState, err error) error {
 	if ps == nil {
 		var errno syscall.Errno
@@ -327,7 +327,7 @@ func (s *stepRun) ptyEnd(ps *os.ProcessState, err error) error {
 	return s.taskEnd(ended{code: byte(ps.ExitCode())})
 }
 
-// taskEnd is the end of a step of one task.
+// taskEnd returns the result of a step with one task.
 func (s *stepRun) taskEnd(how ended) error {
 	if how.code == 0 {
 		return nil

@@ -68,7 +68,7 @@ func NewTunnelCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// plain makes a path part of a file's name.
+// plain makes a path usable in a file name.
 func plain(r rune) rune {
 	if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
 		return r
@@ -78,7 +78,7 @@ func plain(r rune) rune {
 
 const (
 	// carrierKeep is how long the node keeps connections whose carrier lost its
-	// own, and how long that tries to come back.
+	// own, and how long the carrier tries to reconnect.
 	carrierKeep = 10 * time.Minute
 	// partWait is how long the node may take to let go.
 	partWait = 5 * time.Second
@@ -93,8 +93,8 @@ type carrier struct {
 	target string
 }
 
-// run carries what comes at end, and closes it, until the job ends or ctx does:
-// that is how users end it. ready is told once that it works.
+// run carries the connections to end, and closes it, until the job ends or
+// ctx does: that is how users end it. ready is called once when it works.
 func (t *carrier) run(ctx context.Context, end *localEnd, ready func()) error {
 	conns := make(chan net.Conn)
 	actx, stop := context.WithCancel(ctx)
@@ -108,7 +108,7 @@ func (t *carrier) run(ctx context.Context, end *localEnd, ready func()) error {
 			select {
 			case conns <- nc:
 			case <-actx.Done():
-				_ = nc.Close() // nothing was said on it
+				_ = nc.Close() // nothing was sent on it
 				return
 			}
 		}
@@ -150,8 +150,8 @@ func (t *carrier) run(ctx context.Context, end *localEnd, ready func()) error {
 	}
 }
 
-// once carries until the way into the job breaks for good; nil when the job has
-// ended. What broke for a moment is mended on the way.
+// once carries until the way into the job breaks for good; nil when the job
+// has ended. A brief break is repaired on the way.
 func (t *carrier) once(ctx context.Context, conns <-chan net.Conn, ready func() error) error {
 	sctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -173,7 +173,7 @@ func (t *carrier) once(ctx context.Context, conns <-chan net.Conn, ready func() 
 		s.End()
 		return context.Cause(ctx)
 	}
-	// Who interrupts lets the other end go on its own, for a moment.
+	// An interrupt lets the other end finish by itself, for a moment.
 	defer context.AfterFunc(ctx, func() {
 		s.End()
 		time.AfterFunc(partWait, cancel)
@@ -204,7 +204,7 @@ func (t *carrier) once(ctx context.Context, conns <-chan net.Conn, ready func() 
 	return cluster.Errorf(cluster.CodeUnknown, "the program that carried it in the job exited with code %d", end.GetCode())
 }
 
-// cancelling ends with its stream what waits to write to that.
+// cancelling makes waiting writes to a stream end with that stream.
 type cancelling struct {
 	io.Reader
 	cancel context.CancelFunc
