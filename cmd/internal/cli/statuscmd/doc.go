@@ -1,2 +1,2 @@
-// Package statuscmd is what is seen at a glance: berth status, and berth alone.
+// Package statuscmd implements the overview: berth status, and berth alone.
 package statuscmd

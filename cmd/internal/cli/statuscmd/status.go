@@ -32,11 +32,11 @@ func NewStatusCmd(e *console.Env, c *client.Client) *cobra.Command {
 	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
-// dialTime is how long a coordinator's socket has to take a connection.
+// dialTime is how long a coordinator's socket has to accept a connection.
 const dialTime = 2 * time.Second
 
-// Bare is berth without a command: its status, or how to begin where no
-// coordinator is.
+// Bare is berth without a command: the status, or how to begin if there is
+// no coordinator.
 func Bare(ctx context.Context, e *console.Env, c *client.Client) error {
 	dial, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
@@ -58,18 +58,18 @@ func Bare(ctx context.Context, e *console.Env, c *client.Client) error {
 		"For help: berth --help", strings.Join(why, ", "))
 }
 
-// facts are what the coordinator says, as it came.
+// facts are the coordinator's answers, unprocessed.
 type facts struct {
 	status *apiv1.GetStatusResponse
 	nodes  []*apiv1.Node
 	mine   []*apiv1.Job
-	// asked are those of mine that were asked about, and starts what was said.
+	// asked are the caller's jobs that were forecast, and starts the forecasts.
 	asked  []*apiv1.Job
 	starts map[uint64]*apiv1.JobForecast
 }
 
-// mostAsked is of how many waiting jobs it is asked when they start: the
-// coordinator plays each of them through.
+// mostAsked is how many waiting jobs are forecast: the coordinator
+// simulates each of them.
 const mostAsked = 5
 
 func run(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
@@ -91,7 +91,8 @@ func run(ctx context.Context, e *console.Env, c *client.Client, f console.Format
 	return nil
 }
 
-// gather asks all at once, so that it takes the time of the slowest answer.
+// gather asks everything concurrently, so that it takes only as long as the
+// slowest answer.
 func (f *facts) gather(ctx context.Context, me string, on *wire.Conn) error {
 	*f = facts{}
 	g, ctx := errgroup.WithContext(ctx)
@@ -114,7 +115,7 @@ func (f *facts) gather(ctx context.Context, me string, on *wire.Conn) error {
 	return g.Wait()
 }
 
-// forecast asks when the first of my jobs that wait are expected to start.
+// forecast asks when the caller's first waiting jobs are expected to start.
 func (f *facts) forecast(ctx context.Context, c *client.Client) error {
 	var ids []uint64
 	for _, j := range f.mine {

@@ -26,7 +26,7 @@ type summary struct {
 	Mine   mineView    `json:"mine"`
 	Next   *nextView   `json:"next_start"`
 	Faults []faultView `json:"faults"`
-	// Warnings are what the leader cannot do as it is configured.
+	// Warnings are what the leader cannot do as configured.
 	Warnings []string `json:"warnings"`
 }
 
@@ -35,7 +35,7 @@ type typeView struct {
 	Type  string `json:"type"`
 	Total int    `json:"total"`
 	Held  int    `json:"held"`
-	// Out of service are those that nobody holds and that take no jobs.
+	// Out of service are GPUs that no job holds and that take no jobs.
 	Out int `json:"out_of_service"`
 	// Off are those on nodes that are powered down, or on their way down or up.
 	Off               int   `json:"powered_down"`
@@ -47,14 +47,15 @@ type typeView struct {
 type mineView struct {
 	Running int `json:"running"`
 	Waiting int `json:"waiting"`
-	// GPUs is on how many cards those that run are: one that several of them share is one.
+	// GPUs is how many GPUs the running jobs use: one that several share counts once.
 	GPUs int `json:"gpus"`
-	// Jobs are those that run, the latest first.
+	// Jobs are the running ones, the latest first.
 	Jobs []jobView `json:"jobs"`
 }
 
-// jobView is a job that runs. What is measured is of its GPUs on its first node: all
-// that lies on them, others' jobs too where it shares them; -1 is not measured.
+// jobView is a running job. The measurements are of its GPUs on its first
+// node, including co-located jobs where it shares them; -1 means not
+// measured.
 type jobView struct {
 	ID                uint64 `json:"id"`
 	Name              string `json:"name"`
@@ -69,7 +70,7 @@ type jobView struct {
 	job *apiv1.Job
 }
 
-// nextView is the one of my jobs that is expected to start first.
+// nextView is the caller's job that is expected to start first.
 type nextView struct {
 	Job       uint64         `json:"job"`
 	Name      string         `json:"name"`
@@ -83,10 +84,10 @@ type nextView struct {
 // faultView is a node or GPU that takes no jobs.
 type faultView struct {
 	Node   string `json:"node"`
-	GPU    string `json:"gpu"` // NODE/INDEX, "" is the node
+	GPU    string `json:"gpu"` // NODE/INDEX, "" for the node
 	State  string `json:"state"`
 	Reason string `json:"reason"`
-	Mine   bool   `json:"mine"` // jobs of mine are there
+	Mine   bool   `json:"mine"` // the caller has jobs there
 }
 
 func (f *facts) view() *summary {
@@ -139,7 +140,7 @@ func typesOf(nodes []*apiv1.Node) []typeView {
 	return out
 }
 
-// mean is -1 of nothing.
+// mean returns -1 if there are no values.
 func mean(of []int64) int64 {
 	if len(of) == 0 {
 		return -1
@@ -204,7 +205,7 @@ func (f *facts) next() *nextView {
 	for _, j := range f.asked {
 		said := f.starts[j.GetId()]
 		if said == nil {
-			continue // it has started meanwhile
+			continue // it has started in the meantime
 		}
 		next := &nextView{j.GetId(), j.GetName(), view.ForecastOf(said.GetForecast()), said.GetCannotSay(), said.GetForecast(), client.JobLabel(j)}
 		switch {
@@ -217,12 +218,12 @@ func (f *facts) next() *nextView {
 	return first
 }
 
-// minute is when a job is expected to start, as it is shown: of those that start alike
-// the first is the one to name.
+// minute returns when a job is expected to start, as displayed: of those with
+// the same minute the first is named.
 func minute(f *apiv1.Forecast) time.Time { return f.GetStartP50().AsTime().Truncate(time.Minute) }
 
-// faultsOf lists what takes no jobs: first where jobs of mine are, then what is
-// down, then what is drained.
+// faultsOf lists what takes no jobs: first where the caller has jobs, then
+// what is down, then what is drained.
 func faultsOf(nodes []*apiv1.Node, mine []*apiv1.Job) []faultView {
 	my := map[uint64]bool{}
 	for _, j := range mine {

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 )
 
-// How much is shown, so that all is at most 15 lines of 80 columns.
+// How much is shown, so that everything fits 15 lines of 80 columns.
 const (
 	mostTypes  = 3
 	mostJobs   = 3
@@ -83,8 +83,8 @@ func (v *summary) printTypes(line func(string, ...any)) {
 	}
 }
 
-// bar shows which part of the GPUs is held (#), which takes no jobs (x) and which is
-// powered down (-); what is there has at least one mark.
+// bar shows which part of the GPUs is held (#), takes no jobs (x) or is
+// powered down (-); each nonzero part has at least one mark.
 func (t typeView) bar() string {
 	part := func(n int) int {
 		if n == 0 {
@@ -119,8 +119,8 @@ func (v *summary) printMine(e *console.Env, line func(string, ...any)) {
 	}
 }
 
-// use says what a job takes of its GPUs: what is measured there is its own only
-// where it shares none of them.
+// use describes a job's use of its GPUs: the measurements are its own only if
+// it shares none of them.
 func (j jobView) use() string {
 	if j.GPUs == 0 {
 		return ""

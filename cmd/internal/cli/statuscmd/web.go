@@ -26,7 +26,7 @@ func NewWebCmd(e *console.Env, c *client.Client) *cobra.Command {
 	}, console.FormatTable, console.FormatName, console.FormatJSON, console.FormatYAML)
 }
 
-// webView is a link, as JSON has it.
+// webView is a link, in JSON.
 type webView struct {
 	URL         string `json:"url" yaml:"url"`
 	Coordinator string `json:"coordinator" yaml:"coordinator"`
