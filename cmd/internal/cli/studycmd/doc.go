@@ -1,2 +1,2 @@
-// Package studycmd is searches over parameters: berth study.
+// Package studycmd implements searches over parameters: berth study.
 package studycmd

@@ -111,7 +111,7 @@ func newShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// oneStudy is the study that args name, or the user's latest.
+// oneStudy returns the study that args name, or the user's latest.
 func oneStudy(ctx context.Context, e *console.Env, c *client.Client, args []string) (uint64, error) {
 	if len(args) > 0 {
 		return console.ParseID(args[0])

@@ -36,7 +36,7 @@ type summary struct {
 	maximize bool
 }
 
-// add counts a job, or all trials that it folds.
+// add counts a job, or all trials that it stands for.
 func (s *summary) add(j *apiv1.Job) {
 	t, n := j.GetTrial(), max(1, j.GetArrayCount())
 	s.Trials += n
@@ -66,10 +66,10 @@ func (s *summary) add(j *apiv1.Job) {
 
 func better(maximize bool, a, b float64) bool { return maximize && a > b || !maximize && a < b }
 
-// summaries are studies by id, of all their trials.
+// summaries returns studies by id, given all their trials.
 func summaries(jobs []*apiv1.Job) []*summary {
 	out := []*summary{}
-	for _, j := range jobs { // by id, and those of an array follow each other
+	for _, j := range jobs { // by id, and those of an array are adjacent
 		if len(out) == 0 || out[len(out)-1].ID != j.GetArrayJobId() {
 			out = append(out, &summary{ID: j.GetArrayJobId(), Name: j.GetName(), User: j.GetUser()})
 		}
@@ -113,13 +113,13 @@ type trial struct {
 	Rungs    uint32            `json:"rungs"`
 	GPUHours float64           `json:"gpu_hours"`
 	Params   map[string]string `json:"params"`
-	// CopiedFrom are the trials from whose state it went on, one after the other.
+	// CopiedFrom are the trials whose state it continued from, in order.
 	CopiedFrom []uint32 `json:"copied_from,omitempty"`
 
 	params []study.Param
-	early  bool // its study's rule or budget ended it
+	early  bool // ended by its study's rule or budget
 	failed bool
-	why    string // as berth why says how it ended
+	why    string // how it ended, in the words of berth why
 	ended  int64
 }
 
@@ -154,7 +154,7 @@ func read(ctx context.Context, c *client.Client, id uint64) (*shown, error) {
 			continue
 		}
 		t, params := j.GetTrial(), s.spec.Params(j.GetArrayTaskId())
-		for i, p := range t.GetParams() { // they are others than it began with
+		for i, p := range t.GetParams() { // they may differ from those it began with
 			if _, v, ok := strings.Cut(p, "="); ok && i < len(params) && len(t.GetCopiedFrom()) > 0 {
 				params[i].Value = v
 			}
@@ -189,7 +189,7 @@ func read(ctx context.Context, c *client.Client, id uint64) (*shown, error) {
 	return s, nil
 }
 
-// failed reports whether a trial ended by itself without having done its work.
+// failed reports whether a trial ended by itself without completing its work.
 func failed(j *apiv1.Job) bool {
 	switch j.GetState() {
 	case cluster.JobFailed.String(), cluster.JobTimeout.String(), cluster.JobOutOfMemory.String(), cluster.JobNodeFail.String(), cluster.JobDeadline.String():
@@ -198,11 +198,11 @@ func failed(j *apiv1.Job) bool {
 	return false
 }
 
-// mostFailed is how many kinds of failures are told.
+// mostFailed is how many kinds of failures are reported.
 const mostFailed = 3
 
-// printFailed says why trials failed, those that failed alike in one line, and where to
-// read more.
+// printFailed says why trials failed, grouping equal failures on one line,
+// and where to read more.
 func (s *shown) printFailed(e *console.Env) {
 	var kinds []string
 	of := map[string][]*trial{}
@@ -234,7 +234,7 @@ func known(t *trial) int {
 	return 1
 }
 
-// mostShown is how many trials a table shows unless it is asked for all.
+// mostShown is how many trials a table shows by default.
 const mostShown = 20
 
 func (s *shown) print(e *console.Env, f console.Format, all bool) error {
@@ -295,7 +295,7 @@ func (s *shown) print(e *console.Env, f console.Format, all bool) error {
 	return nil
 }
 
-// from is from which trials it went on, the last ones, and how often.
+// from says which trials it continued from, the last ones, and how often.
 func (t *trial) from() string {
 	const most = 3
 	n := len(t.CopiedFrom)
@@ -336,7 +336,8 @@ func paramText(params []study.Param) string {
 	return strings.Join(parts, " ")
 }
 
-// plot draws the best that was known by when trials ended, those that run by now.
+// plot draws the best known value by the times at which trials ended, running
+// ones counting as of now.
 func (s *shown) plot(e *console.Env) {
 	const parts = 1000
 	when := func(t *trial) int64 { return cmp.Or(t.ended, e.Now().Unix()) }
