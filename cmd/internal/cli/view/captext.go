@@ -11,8 +11,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// CapText says how the memory of shares of a card is held, and, when not
-// everybody may share it, who may: "watch/same-user".
+// CapText says how shares of a GPU's memory are enforced and, if not
+// everyone may share it, who may: "watch/same-user".
 func CapText(g *apiv1.GPU) string {
 	if g.GetCapMode() == "" || g.GetScope() == "" || g.GetScope() == cluster.ScopeAnyone.String() {
 		return console.OrDash(g.GetCapMode())
@@ -20,8 +20,8 @@ func CapText(g *apiv1.GPU) string {
 	return g.GetCapMode() + "/" + g.GetScope()
 }
 
-// CapsText says how the shares of a job are held to their memory, "" for whole
-// GPUs and where nobody told.
+// CapsText says how the memory of a job's shares is enforced, "" for whole
+// GPUs and if unknown.
 func CapsText(gpus []*apiv1.GPUShare) string {
 	var modes []string
 	for _, g := range gpus {
@@ -35,8 +35,8 @@ func CapsText(gpus []*apiv1.GPUShare) string {
 	return ", held by " + strings.Join(modes, " and ")
 }
 
-// PrintCaps says below the cards of a node who may share them and why nothing
-// better holds them; cards alike have one line.
+// PrintCaps says, below the GPUs of a node, who may share them and why no
+// better cap applies; GPUs alike have one line.
 func PrintCaps(e *console.Env, n *apiv1.Node) {
 	type way struct{ mode, scope, reason string }
 	var order []way

@@ -1,3 +1,3 @@
-// Package view is what -o json and yaml print of jobs and nodes, and the blocks of
-// text that several commands share.
+// Package view defines what -o json and yaml print of jobs and nodes, and the
+// blocks of text that several commands share.
 package view

@@ -11,8 +11,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// ShowDetail prints what the agent of n knows of its cards beyond what is
-// given of them; nothing while it has not told.
+// ShowDetail prints what the agent of n knows of its GPUs beyond the
+// node's table; nothing until it has reported.
 func ShowDetail(e *console.Env, n *apiv1.Node) {
 	told := func(g *apiv1.GPU) bool { return g.GetDetail() != nil }
 	if !slices.ContainsFunc(n.GetGpus(), told) {
@@ -57,7 +57,7 @@ func ShowDetail(e *console.Env, n *apiv1.Node) {
 	}
 }
 
-// showStrays names who uses a card past Berth.
+// showStrays names the processes that use a GPU outside Berth.
 func showStrays(e *console.Env, g *apiv1.GPU) {
 	d := g.GetDetail()
 	for _, s := range d.GetStrays() {
@@ -76,7 +76,7 @@ func showStrays(e *console.Env, g *apiv1.GPU) {
 	}
 }
 
-// detailView is absent while the agent has not told the leader.
+// detailView is absent until the agent has reported to the leader.
 type detailView struct {
 	Name        string         `json:"name"`
 	Driver      string         `json:"driver"`
@@ -100,7 +100,7 @@ type instanceView struct {
 	SMs     uint32 `json:"sms"`
 }
 
-// strayView has -1 for memory that the driver does not tell.
+// strayView has -1 for memory that the driver does not report.
 type strayView struct {
 	PID     int64  `json:"pid"`
 	User    string `json:"user"`

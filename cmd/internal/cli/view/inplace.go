@@ -11,14 +11,13 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// sizeChangeView is how nodes came to a running attempt, or left it.
+// sizeChangeView says how nodes joined or left a running attempt.
 type sizeChangeView struct {
 	At   *time.Time `json:"at"`
 	From uint32     `json:"from"`
 	To   uint32     `json:"to"`
 	Why  string     `json:"why"`
-	// CostSeconds is the time in which the job came no further, null while that is not
-	// known.
+	// CostSeconds is the time in which the job made no progress, null while unknown.
 	CostSeconds *float64 `json:"cost_seconds"`
 }
 
@@ -34,11 +33,11 @@ func viewChanges(in []*apiv1.SizeChange) (out []sizeChangeView) {
 	return out
 }
 
-// changesShown is how many changes are told of in words: JSON has all that are kept.
+// changesShown is how many changes are put into words: JSON has all that are kept.
 const changesShown = 5
 
-// ChangesText says how nodes came and left while an attempt ran, the newest last; "" where
-// none did.
+// ChangesText says how nodes joined and left during an attempt, the newest
+// last; "" if none did.
 func ChangesText(e *console.Env, cs []*apiv1.SizeChange) string {
 	var lines []string
 	for _, c := range cs[max(0, len(cs)-changesShown):] {
@@ -51,7 +50,7 @@ func ChangesText(e *console.Env, cs []*apiv1.SizeChange) string {
 	return strings.Join(lines, "; ")
 }
 
-// NodesText is on how many nodes a job asks to run, "" for one.
+// NodesText returns on how many nodes a job asks to run, "" for one.
 func NodesText(s *apiv1.JobSpec) string {
 	switch {
 	case s.GetInPlace():
@@ -64,7 +63,7 @@ func NodesText(s *apiv1.JobSpec) string {
 	return ""
 }
 
-// PartText is how the part of an attempt on one node stands.
+// PartText gives the state of an attempt's part on one node.
 func PartText(p *apiv1.Part) string {
 	text := p.GetState()
 	switch {

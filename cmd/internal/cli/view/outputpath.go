@@ -10,8 +10,8 @@ import (
 )
 
 // OutputPath resolves the name of a job's output file as the agent does:
-// Slurm's patterns for the first process of its first node, then relative to the
-// job's directory.
+// Slurm's patterns for the first process of its first node, then relative to
+// the job's directory.
 func OutputPath(j *apiv1.Job, pattern string) (string, error) {
 	names := outputNames(j)
 	name := outputpath.Expand(pattern, &names)
@@ -24,8 +24,8 @@ func OutputPath(j *apiv1.Job, pattern string) (string, error) {
 	return filepath.Join(string(j.GetSpec().GetDir()), name), nil
 }
 
-// PathText is a job's output, error or input file, with Slurm's patterns filled in if
-// that gives one name for all its nodes and processes.
+// PathText returns a job's output, error or input file, with Slurm's patterns
+// filled in if that gives one name for all its nodes and processes.
 func PathText(j *apiv1.Job, pattern string) string {
 	here, there := outputNames(j), outputNames(j)
 	there.Node, there.NodeRank, there.Rank = "there", 1, "1"

@@ -28,8 +28,8 @@ func viewPower(in []*apiv1.CardPower) (out []cardPowerView) {
 	return out
 }
 
-// PowerText says what was done to the power and clock of an attempt's GPUs, those with
-// the same together; "" for nothing.
+// PowerText says how the power and clock of an attempt's GPUs were set, equal
+// ones together; "" for nothing.
 func PowerText(cards []*apiv1.CardPower) string {
 	var words []string
 	on := map[string][]string{} // by word
@@ -81,8 +81,8 @@ func viewSearch(s *apiv1.CapSearch) *capSearchView {
 	return &capSearchView{s.GetDefaultW(), s.GetCapW(), s.GetStepsBefore(), s.GetJoulesBefore(), s.GetStepsAfter(), s.GetJoulesAfter(), s.GetWhy()}
 }
 
-// SearchText says what came of the search for the power cap of a job's last attempt, "" for
-// one that has none.
+// SearchText gives the result of the search for the power cap of a job's last
+// attempt, "" if there was none.
 func SearchText(j *apiv1.Job) string {
 	as := j.GetAttempts()
 	if console.Waiting(j.GetState()) || len(as) == 0 {
@@ -107,7 +107,7 @@ func SearchText(j *apiv1.Job) string {
 	return fmt.Sprintf("%d W found: %s steps/s and %s J per step, against %s", s.GetCapW(), three(s.GetStepsAfter()), three(s.GetJoulesAfter()), before)
 }
 
-// three writes a number with three digits that count.
+// three formats a number with three significant digits.
 func three(x float64) string {
 	if x >= 100 {
 		return strconv.FormatFloat(x, 'f', 0, 64)

@@ -9,8 +9,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// ProgressView is the JSON of how far an attempt said that it is. Total and StepSeconds
-// are 0 where they are unknown, Ends is null then.
+// ProgressView is the JSON of an attempt's reported progress. Total and
+// StepSeconds are 0 if unknown, and then Ends is null.
 type ProgressView struct {
 	At          *time.Time `json:"at"`
 	Step        int64      `json:"step"`
@@ -26,8 +26,9 @@ func viewProgress(p *apiv1.Progress) *ProgressView {
 	return &ProgressView{Stamp(p.GetAt()), p.GetStep(), p.GetTotal(), p.GetStepTime().AsDuration().Seconds(), Stamp(p.GetEnds())}
 }
 
-// ProgressText is how far a job is at a time, in words: by what its last attempt said
-// last, carried on for as long as that was to be expected; "" where it said nothing.
+// ProgressText says how far a job is at a time: by the last report of its
+// last attempt, extrapolated for as long as that is plausible; "" if it
+// reported nothing.
 func ProgressText(j *apiv1.Job, now time.Time) string {
 	as := j.GetAttempts()
 	if len(as) == 0 || as[len(as)-1].GetProgress() == nil {
@@ -38,7 +39,7 @@ func ProgressText(j *apiv1.Job, now time.Time) string {
 	step, each, silent := p.GetStep(), p.GetStepTime().AsDuration(), now.Sub(p.GetAt().AsTime())
 	about := ""
 	if next := p.GetTotal() / 20; runs && each > 0 && next > 0 {
-		if n := min(int64(silent/each), next); n > 0 { // the coordinators hear of the next twentieth
+		if n := min(int64(silent/each), next); n > 0 { // coordinators are told of each twentieth
 			step, about = min(step+n, p.GetTotal()), "about "
 		}
 	}
@@ -59,7 +60,7 @@ func ProgressText(j *apiv1.Job, now time.Time) string {
 	return strings.Join(of, ", ")
 }
 
-// rough is a time without what nobody can know of it.
+// rough rounds a duration to what can be known of it.
 func rough(d time.Duration) time.Duration {
 	switch {
 	case d >= time.Hour:
@@ -80,7 +81,7 @@ func eachText(d time.Duration) string {
 	return fmt.Sprintf("%.3g ms per step", float64(d.Microseconds())/1000)
 }
 
-// grouped is a number with its thousands apart.
+// grouped formats a number with thousands separated.
 func grouped(n int64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -10,7 +10,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// ServiceText is how a replica of a service stands and where it is, "" of other jobs.
+// ServiceText gives the state and the place of a replica of a service, ""
+// for other jobs.
 func ServiceText(j *apiv1.Job, now time.Time) string {
 	r := j.GetReplica()
 	if r.GetState() == "" {

@@ -25,7 +25,7 @@ type sharingView struct {
 }
 
 type sharedJobView struct {
-	ID       uint64   `json:"id"` // 0 is the one that is predicted
+	ID       uint64   `json:"id"` // 0 is the predicted job
 	Speed    float64  `json:"speed"`
 	Slowdown float64  `json:"slowdown"`
 	Parts    []string `json:"parts"`
@@ -45,7 +45,7 @@ func viewAdvice(a *apiv1.SharingAdvice) adviceView {
 	return adviceView{a.GetGpuType(), a.GetMode(), a.GetVerdict(), a.GetPairs(), a.GetLosing(), a.GetMeanSum(), a.GetStdErr()}
 }
 
-// Sharing returns the view of how jobs would get on.
+// Sharing returns the view of how jobs would share a GPU.
 func Sharing(ss []*apiv1.Sharing) []sharingView {
 	out := []sharingView{}
 	for _, s := range ss {
@@ -58,7 +58,7 @@ func Sharing(ss []*apiv1.Sharing) []sharingView {
 	return out
 }
 
-// SlowdownText is a factor that users read.
+// SlowdownText formats a slowdown factor.
 func SlowdownText(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) + "×" }
 
 func sharedName(id uint64) string {
@@ -68,8 +68,8 @@ func sharedName(id uint64) string {
 	return strconv.FormatUint(id, 10)
 }
 
-// PrintSharing shows how jobs get on with each other; after tells that
-// something stands above.
+// PrintSharing shows how jobs get on with each other; after says that
+// output precedes it.
 func PrintSharing(e *console.Env, ss []*apiv1.Sharing, explain, after bool) {
 	if after {
 		e.Printf("\n")
@@ -126,7 +126,7 @@ func adviceText(a *apiv1.SharingAdvice) string {
 		text, a.GetMeanSum(), a.GetStdErr(), console.Plural(int(a.GetPairs()), "pair", "pairs"), a.GetLosing())
 }
 
-// InterferenceView is what the cluster learned of jobs that share a GPU.
+// InterferenceView is what the cluster learned about jobs that share a GPU.
 type InterferenceView struct {
 	Version      uint64       `json:"version"`
 	Observations uint32       `json:"observations"`

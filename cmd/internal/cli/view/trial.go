@@ -7,8 +7,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// trialView is the JSON of a trial of a study. Last and Best are null while it said
-// nothing of the metric.
+// trialView is the JSON of a trial of a study. Last and Best are null until
+// it reports the metric.
 type trialView struct {
 	Metric   string            `json:"metric"`
 	Last     *float64          `json:"last"`
@@ -33,7 +33,7 @@ func viewTrial(j *apiv1.Job) *trialView {
 	return v
 }
 
-// TrialText is the values of a trial and how good it is, "" of other jobs.
+// TrialText gives the values of a trial and how good it is, "" for other jobs.
 func TrialText(j *apiv1.Job) string {
 	text := strings.Join(j.GetTrial().GetParams(), " ")
 	if t := j.GetTrial(); t != nil && t.Best != nil {

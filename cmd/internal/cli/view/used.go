@@ -11,7 +11,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// profileView is what a node saw of an attempt while it ran.
+// profileView is what a node observed of an attempt while it ran.
 type profileView struct {
 	GPUMemMeanMiB       int64      `json:"gpu_mem_mean_mib"`
 	GPUUtilP95          float64    `json:"gpu_util_p95"`     // 0–1
@@ -50,8 +50,8 @@ func viewProfile(p *apiv1.Profile) *profileView {
 
 func milli(n int64) float64 { return float64(n) / 1000 }
 
-// ShowUsed prints what a job used of what it had. Without a profile one line
-// of it stands among the others.
+// ShowUsed prints what a job used of what it had. Without a profile that is
+// one line among the others.
 func ShowUsed(e *console.Env, j *apiv1.Job) {
 	m := j.GetMeasured()
 	p := m.GetProfile()
@@ -156,7 +156,7 @@ func exactSeconds(s float64) string {
 	return units.HumanDuration(time.Duration(s * float64(time.Second)))
 }
 
-// storedText writes a number of bytes; what is below a MiB is not told apart.
+// storedText formats a number of bytes; sizes below a MiB are not distinguished.
 func storedText(n int64) string {
 	switch mib := (n + 1<<19) >> 20; {
 	case n == 0:

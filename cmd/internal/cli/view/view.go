@@ -14,9 +14,9 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// The views are what -o json and -o yaml print. Their names are the API's and
-// stay; sizes are whole MiB, compute thousandths of a GPU or core, times RFC
-// 3339. What does not apply is null.
+// The views are what -o json and -o yaml print. Their names are part of the
+// API and do not change; sizes are whole MiB, compute thousandths of a GPU or
+// core, times RFC 3339. Values that do not apply are null.
 
 // JobView is a job as -o json and yaml show it.
 type JobView struct {
@@ -47,7 +47,7 @@ type JobView struct {
 	QueuePosition   uint32         `json:"queue_position"`
 	CancelRequested bool           `json:"cancel_requested"`
 	Neighbours      []uint64       `json:"neighbours"`
-	// PredictedSlowdown is 0 for a job that shares with nobody now.
+	// PredictedSlowdown is 0 for a job that has no co-located jobs now.
 	PredictedSlowdown float64 `json:"predicted_slowdown"`
 	// SlackSeconds is null without a deadline, and after the end.
 	SlackSeconds *float64      `json:"slack_seconds"`
@@ -56,11 +56,11 @@ type JobView struct {
 	Revision     uint64        `json:"revision"`
 
 	arrayFields
-	// Trial is only there of a trial of a study.
+	// Trial is only present for a trial of a study.
 	Trial *trialView `json:"trial,omitempty"`
 }
 
-// arrayFields are those of tasks of arrays; null of other jobs.
+// arrayFields are those of tasks of arrays; null for other jobs.
 type arrayFields struct {
 	ArrayJobID *uint64 `json:"array_job_id"`
 	// ArrayTaskID is null where several tasks are listed as one: ArrayTasks and
@@ -68,9 +68,9 @@ type arrayFields struct {
 	ArrayTaskID *uint32 `json:"array_task_id"`
 	ArrayTasks  *string `json:"array_tasks"`
 	ArrayCount  *uint32 `json:"array_count"`
-	// ArrayThrottle is how many tasks may run at once, 0 any number.
+	// ArrayThrottle is how many tasks may run at once, 0 for any number.
 	ArrayThrottle *uint32 `json:"array_throttle"`
-	// Array is only there where an array was asked for by its id.
+	// Array is only present if an array was requested by its id.
 	Array *arrayView `json:"array"`
 }
 
@@ -113,7 +113,8 @@ type shareView struct {
 	MemMiB    int64 `json:"mem_mib"`
 	Milli     int64 `json:"milli"`
 	Exclusive bool  `json:"exclusive"`
-	// GrantedMiB is what it may have again, where the share was cut to what is used; else 0.
+	// GrantedMiB is what the job may get back if its share was cut to what it
+	// uses; else 0.
 	GrantedMiB int64 `json:"granted_mib"`
 }
 
@@ -130,7 +131,7 @@ type PredictedView struct {
 	Confidence   float64    `json:"confidence"`
 	Source       string     `json:"source"`
 	Parts        []partView `json:"parts,omitempty"`
-	// TimeConfidence is 0 where the time is as sure as the rest; see model.Prediction.
+	// TimeConfidence is 0 if the time is as certain as the rest; see model.Prediction.
 	TimeConfidence float64 `json:"time_confidence,omitempty"`
 	TimeBy         string  `json:"time_by,omitempty"`
 }
@@ -147,7 +148,7 @@ type measuredView struct {
 	HostMemMiB int64   `json:"host_mem_mib"`
 	CPUMilli   int64   `json:"cpu_milli"`
 	GPUOOM     bool    `json:"gpu_oom"`
-	PowerW     int64   `json:"power_w"` // 0 when it is not known
+	PowerW     int64   `json:"power_w"` // 0 if unknown
 	// Profile is null when the node did not look while the job ran.
 	Profile *profileView `json:"profile"`
 }
@@ -171,20 +172,20 @@ type attemptView struct {
 	Predicted    *PredictedView `json:"predicted"`
 	Measured     *measuredView  `json:"measured"`
 	Token        uint64         `json:"token"`
-	// Parts are its nodes by rank when it is on several; Port is where its
-	// processes meet, 0 when there is but one.
+	// Parts are its nodes by rank if it has several; Port is where its
+	// processes meet, 0 if there is only one.
 	Parts []gangPartView `json:"parts"`
 	Port  uint32         `json:"port"`
-	// Progress is null while it says nothing of how far it is.
+	// Progress is null until it reports progress.
 	Progress *ProgressView `json:"progress"`
-	// What it has of its first node beside GPUs.
+	// What it has on its first node other than GPUs.
 	CPUMilli int64 `json:"cpu_milli"`
 	MemMiB   int64 `json:"mem_mib"`
-	// Power is what was done to the power and clock of its GPUs.
+	// Power is how the power and clock of its GPUs were set.
 	Power []cardPowerView `json:"power,omitempty"`
-	// PowerSearch is what came of the search for its power cap.
+	// PowerSearch is the result of the search for its power cap.
 	PowerSearch *capSearchView `json:"power_search,omitempty"`
-	// Changes are how nodes came and left while it ran.
+	// Changes are how nodes joined and left while it ran.
 	Changes []sizeChangeView `json:"changes,omitempty"`
 }
 
@@ -197,7 +198,7 @@ type gangPartView struct {
 	ExitCode     *int32         `json:"exit_code"`
 	Signal       int32          `json:"signal"`
 	Ready        bool           `json:"ready"`
-	// Left is when it was given up while the others go on.
+	// Left is when it was given up while the others continue.
 	Left *time.Time `json:"left,omitempty"`
 }
 
@@ -279,18 +280,18 @@ func slackSeconds(j *apiv1.Job) *float64 {
 // Job returns the view of j.
 func Job(j *apiv1.Job) JobView { return jobOf(j, Prediction(j.GetPredicted()), viewSpec(j.GetSpec())) }
 
-// Jobs makes views of many jobs, and those of what they have in common once. It is for one
-// goroutine.
+// Jobs makes views of many jobs, building those of shared parts once. It is
+// for one goroutine.
 type Jobs struct {
 	job       JobView
 	specs     map[*apiv1.JobSpec]*specView
 	predicted map[*apiv1.Prediction]*PredictedView
 }
 
-// mostShared is how many views of one kind Jobs holds; with more it forgets all.
+// mostShared is how many views of one kind Jobs holds; beyond that it drops all.
 const mostShared = 256
 
-// Job returns the view of j, which is good until the next one.
+// Job returns the view of j, which is valid until the next call.
 func (s *Jobs) Job(j *apiv1.Job) *JobView {
 	s.job = jobOf(j, shared(&s.predicted, j.GetPredicted(), Prediction), shared(&s.specs, j.GetSpec(), viewSpec))
 	return &s.job
@@ -336,9 +337,9 @@ func jobOf(j *apiv1.Job, predicted *PredictedView, spec *specView) JobView {
 	return v
 }
 
-// Host is what a job has, or had, of its first node beside GPUs: thousandths of a core,
-// and the MiB of host memory that it is capped at. While it waits that is what it asks
-// for, 0 where it asks for nothing.
+// Host returns what a job has, or had, on its first node other than GPUs:
+// thousandths of a core, and its cap on host memory in MiB. While it waits
+// that is what it requests, 0 if it requests nothing.
 func Host(j *apiv1.Job) (cpuMilli, memMiB int64) {
 	as := j.GetAttempts()
 	if console.Waiting(j.GetState()) || len(as) == 0 || as[len(as)-1].GetMemMib() == 0 {
@@ -414,7 +415,7 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 	}
 }
 
-// dependencyText is what was asked for, as it may be typed again.
+// dependencyText returns the dependencies as they may be typed again.
 func dependencyText(s *apiv1.JobSpec) string {
 	var out []string
 	for _, d := range s.GetDepends() {
@@ -426,7 +427,7 @@ func dependencyText(s *apiv1.JobSpec) string {
 	return strings.Join(out, ",")
 }
 
-// Stamp is t as a time, nil when there is none.
+// Stamp returns t as a time, nil for none.
 func Stamp(t *timestamppb.Timestamp) *time.Time {
 	if t == nil {
 		return nil
@@ -442,7 +443,7 @@ func list(in []uint64) []uint64 {
 	return in
 }
 
-// Texts makes strings of bytes, for what need not be UTF-8.
+// Texts converts bytes, which need not be UTF-8, to strings.
 func Texts(in [][]byte) []string {
 	out := []string{}
 	for _, b := range in {

@@ -34,8 +34,8 @@ type nodeView struct {
 	History      []eventView `json:"history"`
 }
 
-// eventView has no gpu for what befell the node as a whole, and no by_uid for
-// what nobody asked for.
+// eventView has no gpu for an event of the whole node, and no by_uid for one
+// that nobody requested.
 type eventView struct {
 	At     *time.Time `json:"at"`
 	GPU    string     `json:"gpu"`
@@ -44,7 +44,7 @@ type eventView struct {
 	ByUID  *uint32    `json:"by_uid"`
 }
 
-// GpuView has -1 for what was not measured.
+// GpuView has -1 for values that were not measured.
 type GpuView struct {
 	UUID              string      `json:"uuid"`
 	Index             uint32      `json:"index"`
