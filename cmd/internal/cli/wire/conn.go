@@ -12,11 +12,11 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/link"
 )
 
-// Conn makes calls of one socket. It is safe for concurrent use.
+// Conn makes calls over one socket. It is safe for concurrent use.
 type Conn struct{ link.Conn }
 
-// Invoke makes a call of one request and one answer. The error is a gRPC status; a
-// connection that breaks is codes.Unavailable, as with gRPC's own client.
+// Invoke makes a unary call. The error is a gRPC status; a connection that
+// breaks is codes.Unavailable, as with gRPC's own client.
 func (c *Conn) Invoke(ctx context.Context, method string, req, resp proto.Message) error {
 	data, err := message(req)
 	if err != nil {
@@ -29,10 +29,10 @@ func (c *Conn) Invoke(ctx context.Context, method string, req, resp proto.Messag
 	return decode(data, resp)
 }
 
-// Stream is a call of many messages; see link.Stream.
+// Stream is a streaming call; see link.Stream.
 type Stream struct{ *link.Stream }
 
-// Stream begins a call of many messages.
+// Stream begins a streaming call.
 func (c *Conn) Stream(ctx context.Context, method string) (*Stream, error) {
 	s, err := c.Conn.Stream(ctx, method)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Stream) Recv(m proto.Message) error {
 	return nil
 }
 
-// message is m with room for gRPC's head.
+// message encodes m with room for gRPC's head.
 func message(m proto.Message) ([]byte, error) {
 	b := make([]byte, link.Head, link.Head+proto.Size(m))
 	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
@@ -80,7 +80,7 @@ func decode(data []byte, m proto.Message) error {
 	return nil
 }
 
-// typed makes gRPC's status of an error that is one.
+// typed converts a *link.Status to gRPC's status.
 func typed(err error) error {
 	s, ok := errors.AsType[*link.Status](err)
 	if !ok {

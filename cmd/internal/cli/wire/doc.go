@@ -1,3 +1,3 @@
-// Package wire makes gRPC's calls over a unix socket, by package link, of protobuf
-// messages and with gRPC's status as the error.
+// Package wire makes gRPC calls with protobuf messages over a unix socket,
+// using package link, and with gRPC's status as the error.
 package wire
