@@ -26,27 +26,26 @@ type Agent struct {
 	Containers   Containers  `yaml:"containers"`
 	Jobs         Jobs        `yaml:"jobs"`
 	Users        Users       `yaml:"users"`
-	// Unsafe names what is known to be unsafe on this node and run with all the
-	// same; see docs/nodes.md.
+	// Unsafe names what is known to be unsafe on this node and accepted anyway;
+	// see docs/nodes.md.
 	Unsafe []string `yaml:"unsafe"`
 	Log    Log      `yaml:"log"`
 }
 
 // Node names this node. The name must be the one in its certificate; the
-// address is what others reach it at, empty where they need not.
+// address is where others reach it, empty if they need not.
 type Node struct {
 	Name    string `yaml:"name"`
 	Address string `yaml:"address"`
 	// CPUs and MemoryMiB are what jobs may use in all; 0 means the whole
-	// machine but a small part for its daemons.
+	// machine except a small part for its daemons.
 	CPUs      int `yaml:"cpus"`
 	MemoryMiB int `yaml:"memory_mib"`
-	// Features are what jobs may ask for with --constraint.
+	// Features are what jobs may request with --constraint.
 	Features []string `yaml:"features"`
 }
 
-// AgentListen says where a metrics scraper reaches the agent; empty means not
-// at all.
+// AgentListen is where a metrics scraper reaches the agent; empty disables it.
 type AgentListen struct {
 	Metrics string `yaml:"metrics"`
 }
@@ -66,27 +65,27 @@ type GPUs struct {
 	// SimSocket is where jobs reach the simulated GPUs, in a directory that
 	// every user may enter.
 	SimSocket string `yaml:"sim_socket"`
-	// SimCaps is sim where simulated cards refuse what is above a share, and
-	// watch where that is left to the agent, as with drivers that cap nothing.
+	// SimCaps is sim if simulated GPUs refuse memory above a share, and watch
+	// if that is left to the agent, as with drivers that enforce no cap.
 	SimCaps string `yaml:"sim_caps"`
-	// Only names the cards that are offered, by UUID, PCI address or index;
-	// empty is all. The others are another scheduler's.
+	// Only names the GPUs that are offered, by UUID, PCI address or index;
+	// empty means all. The others belong to another scheduler.
 	Only []string `yaml:"only"`
-	// Caps are the mechanisms that may hold a job to its share; each card uses
-	// the best that it has. Cards with none of them are not shared.
+	// Caps are the mechanisms that may hold a job to its share; each GPU uses
+	// the best that it has. GPUs with none of them are not shared.
 	Caps  []string `yaml:"caps"`
 	Watch GPUWatch `yaml:"watch"`
 	CDI   CDI      `yaml:"cdi"`
-	// Health says how the cards are looked after.
+	// Health says how the GPUs are monitored.
 	Health GPUHealth `yaml:"health"`
 }
 
-// Runtime says what runs jobs. auto takes containerd where its socket is.
+// Runtime says what runs jobs. auto uses containerd if its socket exists.
 type Runtime struct {
 	Kind       string     `yaml:"kind"`
 	Containerd Containerd `yaml:"containerd"`
-	// AllowUncapped lets jobs run without their memory cap where the process
-	// runtime finds no control groups that it may write to.
+	// AllowUncapped lets jobs run without their memory cap if the process
+	// runtime finds no writable control groups.
 	AllowUncapped bool `yaml:"allow_uncapped"`
 }
 
@@ -108,18 +107,18 @@ type Jobs struct {
 	// Grace is the time between SIGTERM and SIGKILL.
 	Grace time.Duration `yaml:"grace"`
 	// Scripts is a directory for batch scripts; every user must be able to
-	// enter the folders above it, and only root to write to them.
+	// enter its parent folders, and only root to write to them.
 	Scripts string `yaml:"scripts"`
 	// Prolog and Epilog are programs that run as root before and after each
 	// attempt, empty for none; HookTimeout is how long each may take.
 	Prolog      string        `yaml:"prolog"`
 	Epilog      string        `yaml:"epilog"`
 	HookTimeout time.Duration `yaml:"hook_timeout"`
-	// Detached is how long a shell or another command of a user in a job is kept
-	// whose user's connection broke or who left it; 0 keeps none.
+	// Detached is how long a user's shell or other command in a job is kept
+	// after the connection broke or the user left it; 0 keeps none.
 	Detached time.Duration `yaml:"detached"`
-	// IdleLimit ends sessions (salloc, srun and berth run outside of jobs) in which
-	// nobody types and nothing is computed for so long; 0 never does.
+	// IdleLimit ends sessions (salloc, srun and berth run outside of jobs)
+	// without typing or computing for that long; 0 never does.
 	IdleLimit time.Duration `yaml:"idle_limit"`
 }
 
@@ -186,7 +185,7 @@ func (a *Agent) Validate() error {
 	return p.err()
 }
 
-// Warnings lists what works and is still unwise.
+// Warnings lists what works but is unwise.
 func (a *Agent) Warnings() []string {
 	var w []string
 	if len(a.Coordinators) == 1 {
@@ -226,9 +225,9 @@ func (a *Agent) CheckFiles() error {
 	return p.err()
 }
 
-// hook checks a program that is to run as root.
+// hook checks a program that will run as root.
 func (p *Problems) hook(key, path string) {
-	if path == "" || !filepath.IsAbs(path) { // the latter is said elsewhere
+	if path == "" || !filepath.IsAbs(path) { // the latter is reported elsewhere
 		return
 	}
 	if err := hooks.Check(path); err != nil {

@@ -8,17 +8,17 @@ import (
 	"github.com/berth-scheduler/berth/agent/containerdrt"
 )
 
-// Containers says what the node gives its containers, both those of images and
-// those of jobs on the node's own files. What is not here cannot be changed:
+// Containers says what the node gives its containers, both those of images
+// and those of jobs on the node's own files. Nothing else can be configured:
 // no capabilities, no new privileges, the seccomp profile, masked paths.
 type Containers struct {
 	// Network is what jobs see that do not choose: host, the node's, or none,
-	// a loopback interface alone. Networks are what they may choose; empty is
-	// Network, and none.
+	// a loopback interface alone. Networks are what they may choose; empty
+	// means Network and none.
 	Network  string   `yaml:"network"`
 	Networks []string `yaml:"networks"`
 	// ReadOnly keeps image jobs from writing outside of their mounts, /tmp,
-	// /run and /dev/shm. Otherwise it is a job's choice.
+	// /run and /dev/shm. Otherwise each job chooses.
 	ReadOnly bool `yaml:"read_only"`
 	// TmpMiB is the size of an image job's own /tmp, ShmMiB that of /dev/shm,
 	// 0 for half of the job's memory. Both count against the job's memory.
@@ -29,21 +29,20 @@ type Containers struct {
 	Pids  int `yaml:"pids"`
 	Files int `yaml:"files"`
 	// LogMiB caps what one run of an image job adds to each of its output
-	// files, 0 for no cap.
+	// files; 0 means no cap.
 	LogMiB int `yaml:"log_mib"`
 	// HardCPU makes the cores of a job a cap; otherwise they are a weight.
 	HardCPU bool `yaml:"hard_cpu"`
-	// CPUs are the processors that jobs may run on, as 0-7,16; empty is all.
+	// CPUs are the processors that jobs may run on, as 0-7,16; empty means all.
 	CPUs string `yaml:"cpus"`
-	// Mounts lists the directories of the node of which image jobs may ask for
-	// parts.
+	// Mounts lists the node's directories that image jobs may mount parts of.
 	Mounts []string `yaml:"mounts"`
-	// Registries are what names of images that jobs have fetched begin with: a
-	// registry, or a folder in one. Empty is any.
+	// Registries are the allowed prefixes of the names of images that jobs
+	// pull: a registry, or a folder in one. Empty allows any.
 	Registries []string `yaml:"registries"`
-	// Cluster has image jobs reach the cluster as their users, as jobs on the
-	// node's own files do: what is in an image could then submit jobs outside of
-	// it.
+	// Cluster lets image jobs reach the cluster as their users, as jobs on the
+	// node's own files do: software in an image could then submit jobs outside
+	// of it.
 	Cluster bool `yaml:"cluster"`
 }
 
@@ -60,7 +59,7 @@ const (
 	maxMounts = 64
 )
 
-// Policy is c for the runtime.
+// Policy returns c for the runtime.
 func (c Containers) Policy() containerdrt.Policy {
 	return containerdrt.Policy{
 		Network: containerdrt.Network(c.Network), ReadOnlyRoot: c.ReadOnly,
@@ -103,7 +102,7 @@ func (p *Problems) containers(c Containers, own ...string) {
 	}
 }
 
-// ownDirs are directories that hold secrets or sockets of the node's daemons.
+// ownDirs returns directories that hold secrets or sockets of the node's daemons.
 func (a *Agent) ownDirs() []string {
 	var dirs []string
 	for _, d := range []string{a.Data.Dir, filepath.Dir(a.Runtime.Containerd.Socket), filepath.Dir(a.TLS.Key)} {

@@ -10,11 +10,11 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Coordinator is the configuration of berth coordinator. Each field is the
-// key of its yaml tags, joined by dots; units stand in the names or are those
-// of time.Duration's text form.
+// Coordinator is the configuration of berth coordinator. A field's key is its yaml
+// tags, joined by dots; units are in the names or are those of time.Duration's text
+// form.
 type Coordinator struct {
-	// ID is this coordinator's name; it must be the one in its certificate.
+	// ID is this coordinator's name, which must be the one in its certificate.
 	ID         string            `yaml:"id"`
 	Cluster    Cluster           `yaml:"cluster"`
 	Listen     CoordinatorListen `yaml:"listen"`
@@ -36,8 +36,8 @@ type Coordinator struct {
 	Log        Log               `yaml:"log"`
 }
 
-// Cluster names the cluster. The id stands in every certificate and never
-// changes; the name is for people.
+// Cluster names the cluster. The id is in every certificate and never changes; the name
+// is for people.
 type Cluster struct {
 	ID   string `yaml:"id"`
 	Name string `yaml:"name"`
@@ -47,29 +47,29 @@ type Cluster struct {
 type CoordinatorListen struct {
 	// Addr is the TLS port of Raft and gRPC.
 	Addr string `yaml:"addr"`
-	// Advertise is what others dial; empty means the own entry in peers.
+	// Advertise is what others dial; empty means this coordinator's entry in peers.
 	Advertise string `yaml:"advertise"`
-	// Socket is for users of this machine; empty means none.
+	// Socket is for users of this machine; empty disables it.
 	Socket string `yaml:"socket"`
-	// Metrics is plain HTTP; empty means none.
+	// Metrics is plain HTTP; empty disables it.
 	Metrics string `yaml:"metrics"`
-	// Web is the page for browsers; empty means none. On an address of loopback it is
-	// plain HTTP, on any other TLS. WebNames are names by which browsers may ask for
-	// it beside those of the addresses; the first stands in links.
+	// Web is the web page; empty disables it. On a loopback address it is plain HTTP, on
+	// any other TLS. WebNames are names by which browsers may request it besides those of
+	// the addresses; the first is used in links.
 	Web      string   `yaml:"web"`
 	WebNames []string `yaml:"web_names"`
 	WebProxy WebProxy `yaml:"web_proxy"`
 }
 
-// Data is where a daemon keeps what must survive it.
+// Data is where a daemon keeps its persistent state.
 type Data struct {
 	Dir string `yaml:"dir"`
 }
 
-// Disk says with how little room left where data.dir is a coordinator takes no
-// more: a part of the file system or a number, whichever is less.
+// Disk says at how little room left under data.dir a coordinator accepts no more: a
+// fraction of the file system or a number, whichever is less.
 type Disk struct {
-	// Below Low, what users send and the log keeps is refused.
+	// Below Low, what users send and the log would store is refused.
 	LowPercent int `yaml:"low_percent"`
 	LowMiB     int `yaml:"low_mib"`
 	// Below Full, nothing is written to the log.
@@ -77,7 +77,7 @@ type Disk struct {
 	FullMiB     int `yaml:"full_mib"`
 }
 
-// Peer is one coordinator of the cluster, this one included.
+// Peer is one coordinator of the cluster, including this one.
 type Peer struct {
 	ID   string `yaml:"id"`
 	Addr string `yaml:"addr"`
@@ -89,7 +89,7 @@ type Raft struct {
 	Election          time.Duration `yaml:"election"`
 	Lease             time.Duration `yaml:"lease"`
 	SnapshotThreshold int           `yaml:"snapshot_threshold"` // log entries
-	SnapshotInterval  time.Duration `yaml:"snapshot_interval"`  // between looks whether one is due
+	SnapshotInterval  time.Duration `yaml:"snapshot_interval"`  // between checks whether one is due
 }
 
 // CoordinatorTLS names a coordinator's certificates and keys.
@@ -99,12 +99,12 @@ type CoordinatorTLS struct {
 	Key   string `yaml:"key"`
 	CAKey string `yaml:"ca_key"` // empty: this coordinator issues no certificates
 	// WebCert and WebKey are what browsers are shown; empty means the coordinator's own,
-	// which they do not know.
+	// which browsers do not trust.
 	WebCert string `yaml:"web_cert"`
 	WebKey  string `yaml:"web_key"`
 }
 
-// Gossip says where memberlist listens; an empty address turns it off.
+// Gossip says where memberlist listens; an empty address disables it.
 type Gossip struct {
 	Addr    string `yaml:"addr"`
 	KeyFile string `yaml:"key_file"`
@@ -123,40 +123,40 @@ type Users struct {
 // Scheduling holds the site's policy.
 type Scheduling struct {
 	MaxShares         int           `yaml:"max_shares"`   // jobs on one GPU
-	MaxSlowdown       float64       `yaml:"max_slowdown"` // of anybody who shares a GPU, times; 0 is no limit
+	MaxSlowdown       float64       `yaml:"max_slowdown"` // factor for any job that shares a GPU; 0 means no limit
 	Interval          time.Duration `yaml:"interval"`     // longest time between full passes
 	MemoryHeadroomMiB int           `yaml:"memory_headroom_mib"`
-	// Fairshare is how much fair shares count against length in the order of who
-	// waits, 0 not at all to 1 alone. It counts only where there are accounts.
+	// Fairshare is how much fair share counts against length in the order of waiting jobs,
+	// from 0, not at all, to 1, alone. It counts only if there are accounts.
 	Fairshare float64 `yaml:"fairshare"`
 	// Prices are TYPE=PRICE for an hour of a whole GPU, and cpu=PRICE for an hour
 	// of a core.
 	Prices []string `yaml:"prices"`
 	// Policy is a placement of package policies, or "placement+order".
 	Policy string `yaml:"policy"`
-	// Policies are PARTITION=POLICY where it is another one.
+	// Policies are PARTITION=POLICY for partitions with another one.
 	Policies []string `yaml:"policies"`
-	// Tenants are guaranteed parts of the cluster, see docs/tenants.md.
+	// Tenants are guaranteed parts of the cluster; see docs/tenants.md.
 	Tenants []Tenant `yaml:"tenants"`
-	// PreemptEvery is the least time between two passes that preempt, and
-	// PreemptAfter how long an attempt runs before it is.
+	// PreemptEvery is the least time between two passes that preempt, and PreemptAfter how
+	// long an attempt runs before it may be preempted.
 	PreemptEvery time.Duration `yaml:"preempt_every"`
 	PreemptAfter time.Duration `yaml:"preempt_after"`
-	// PreemptWait is how long a job waits before it may take the place of running
-	// ones that have much more left to do; 0 switches that off.
+	// PreemptWait is how long a job waits before it may take the place of running jobs that
+	// have much more left to do; 0 disables that.
 	PreemptWait time.Duration `yaml:"preempt_wait"`
 	Sizing      string        `yaml:"sizing"` // of jobs of elastic size, see docs/elastic.md
-	// LASQueues are the limits of the queues of the order las, as time of one
-	// GPU, rising.
+	// LASQueues are the limits of the queues of the order las, as time on one GPU,
+	// ascending.
 	LASQueues []string `yaml:"las_queues"`
-	// GangTimeout is how long the nodes of a job on several may take until all
-	// are ready to start it, images pulled. GangPorts is where the processes of a
-	// job with several meet, FIRST-LAST.
+	// GangTimeout is how long the nodes of a gang may take until all are ready to start it,
+	// images pulled. GangPorts is where the processes of a job with several meet,
+	// FIRST-LAST.
 	GangTimeout time.Duration `yaml:"gang_timeout"`
 	GangPorts   string        `yaml:"gang_ports"`
 }
 
-// Ports are the first and the last of GangPorts.
+// Ports returns the first and the last of GangPorts.
 func (s *Scheduling) Ports() (first, last uint16, err error) {
 	a, b, ok := strings.Cut(s.GangPorts, "-")
 	lo, err1 := strconv.ParseUint(a, 10, 16)
@@ -167,7 +167,7 @@ func (s *Scheduling) Ports() (first, last uint16, err error) {
 	return uint16(lo), uint16(hi), nil
 }
 
-// LASLimits are the limits of the queues of the order las.
+// LASLimits returns the limits of the queues of the order las.
 func (s *Scheduling) LASLimits() ([]time.Duration, error) {
 	var out []time.Duration
 	for _, text := range s.LASQueues {
@@ -186,8 +186,8 @@ func (s *Scheduling) LASLimits() ([]time.Duration, error) {
 	return out, nil
 }
 
-// PolicyOf is the policy of each partition that has its own, and what is wrong
-// with each item of policies, by its place.
+// PolicyOf returns the policy of each partition that has its own, and what is wrong
+// with each item of policies, by index.
 func (s *Scheduling) PolicyOf() (of map[string]string, wrong map[int]string) {
 	of, wrong = map[string]string{}, map[int]string{}
 	for i, line := range s.Policies {
@@ -209,7 +209,7 @@ func (s *Scheduling) PolicyOf() (of map[string]string, wrong map[int]string) {
 	return of, wrong
 }
 
-// PerHourMilli is what an hour of a GPU of each type costs, in thousandths.
+// PerHourMilli returns the price of an hour of a GPU of each type, in thousandths.
 func (s *Scheduling) PerHourMilli() (map[string]int64, error) {
 	out := map[string]int64{}
 	for _, line := range s.Prices {
@@ -231,48 +231,48 @@ type Lease struct {
 	Agent time.Duration `yaml:"agent"`
 }
 
-// Limits bounds what all users together may ask for.
+// Limits bounds what all users together may request.
 type Limits struct {
 	QueuedTotal int `yaml:"queued_total"`
 	// JobsPerUser is how many jobs of one user may wait or run.
 	JobsPerUser int `yaml:"jobs_per_user"`
-	// SpecMiBTotal is how much environments, scripts and arguments of all jobs that
-	// wait or run may take, SpecMiBPerUser those of one user.
+	// SpecMiBTotal is how much environments, scripts and arguments of all jobs that wait or
+	// run may take, SpecMiBPerUser those of one user.
 	SpecMiBTotal   int `yaml:"spec_mib_total"`
 	SpecMiBPerUser int `yaml:"spec_mib_per_user"`
 	// ArrayTasks is how many tasks one job array may have.
 	ArrayTasks int `yaml:"array_tasks"`
-	// Shells, commands and followed outputs that one coordinator carries at
-	// once: in all, and of one user.
+	// StreamsTotal bounds the shells, commands and followed outputs that one coordinator
+	// carries at once, StreamsPerUser those of one user.
 	StreamsTotal   int `yaml:"streams_total"`
 	StreamsPerUser int `yaml:"streams_per_user"`
-	// RequestsPerSecond is how many requests of one user are answered for long,
-	// RequestsPerUser how many may be under way at once.
+	// RequestsPerSecond is how many requests of one user are answered in the long run,
+	// RequestsPerUser how many may be in progress at once.
 	RequestsPerSecond int `yaml:"requests_per_second"`
 	RequestsPerUser   int `yaml:"requests_per_user"`
-	// RequestKiBPerSecond is how many KiB of requests one user may send for long,
+	// RequestKiBPerSecond is how many KiB of requests one user may send in the long run,
 	// eight times as many at once.
 	RequestKiBPerSecond int `yaml:"request_kib_per_second"`
-	// Lists, history, reports, explanations and predictions under way at once: of
-	// one user, and in all.
+	// ReadsPerUser bounds lists, history, reports, explanations and predictions in progress
+	// at once of one user, ReadsTotal those of all.
 	ReadsPerUser int `yaml:"reads_per_user"`
 	ReadsTotal   int `yaml:"reads_total"`
-	// ReadMsPerSecond is how many milliseconds a second these, and watches, of one
-	// user may compute for long; that of five seconds may come at once.
+	// ReadMsPerSecond is how many milliseconds a second these, and watches, of one user may
+	// compute in the long run, with bursts of five seconds' worth.
 	ReadMsPerSecond int `yaml:"read_ms_per_second"`
-	// ConnectionsPerUser is how many connections one user may have open to the
-	// socket of a coordinator.
+	// ConnectionsPerUser is how many connections to a coordinator's socket one user may
+	// have open.
 	ConnectionsPerUser int `yaml:"connections_per_user"`
 }
 
-// Learner says when the leader learns from what was measured.
+// Learner says when the leader learns from measurements.
 type Learner struct {
 	MinSamples int           `yaml:"min_samples"` // new ones before it does
 	Interval   time.Duration `yaml:"interval"`    // least time between two fits
 }
 
-// History says which finished jobs are kept: in this coordinator's store, and,
-// of a cluster that is made, in the state that all coordinators replicate.
+// History says which finished jobs are kept: in this coordinator's store and, for a
+// cluster that is created, in the state that all coordinators replicate.
 type History struct {
 	Keep    time.Duration `yaml:"keep"`
 	MaxJobs int           `yaml:"max_jobs"`
@@ -285,15 +285,15 @@ type Log struct {
 	Format string `yaml:"format"`
 }
 
-// DefaultCoordinator returns the configuration of an empty file. It lacks id
-// and cluster.id, which have no default.
+// DefaultCoordinator returns the configuration of an empty file. It lacks id and
+// cluster.id, which have no default.
 func DefaultCoordinator() Coordinator {
 	return Coordinator{
 		Listen: CoordinatorListen{Addr: "0.0.0.0:7070", Socket: "/run/berth/berth.sock", Metrics: "127.0.0.1:7071"},
 		Data:   Data{Dir: "/var/lib/berth/coordinator"},
 		Disk:   Disk{LowPercent: 5, LowMiB: 1024, FullPercent: 1, FullMiB: 256},
-		// Heartbeats take the same road as log entries here and wait behind a
-		// slow disk, so the timeouts are longer than raft's own defaults.
+		// Heartbeats take the same path as log entries and wait behind a slow disk, so the
+		// timeouts are longer than raft's own defaults.
 		Raft: Raft{Heartbeat: 1500 * time.Millisecond, Election: 1500 * time.Millisecond, Lease: 1200 * time.Millisecond, SnapshotThreshold: 8192, SnapshotInterval: time.Minute},
 		TLS: CoordinatorTLS{
 			CA: "/etc/berth/tls/ca.crt", Cert: "/etc/berth/tls/coordinator.crt",
@@ -420,7 +420,7 @@ func (p *Problems) limits(l *Limits) {
 	p.number("limits.connections_per_user", l.ConnectionsPerUser, 1, 4096)
 }
 
-// Warnings lists what works and is still unwise.
+// Warnings lists what works but is unwise.
 func (c *Coordinator) Warnings() []string {
 	var w []string
 	if n := len(c.Peers); n > 0 && n%2 == 0 {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// EnergySignal says where the site tells what power costs, or the carbon that it causes; see
-// docs/power.md. It is off without a source.
+// EnergySignal says where the site publishes the price of power, or the
+// carbon that it causes; see docs/power.md. It is off without a source.
 type EnergySignal struct {
 	// Source is an absolute path, or an http or https URL.
 	Source string `yaml:"source"`

@@ -49,8 +49,8 @@ func join(section, name string) string {
 	return section + "." + name
 }
 
-// setText sets a value from the one text form that file, environment and
-// flags share; it changes nothing on an error.
+// setText sets a value from the text form that file, environment and flags
+// share; it changes nothing on an error.
 func setText(v reflect.Value, text string) error {
 	switch {
 	case v.Type() == durationType:
@@ -101,7 +101,7 @@ func setText(v reflect.Value, text string) error {
 		}
 		v.Set(reflect.ValueOf(tenants))
 	default:
-		// A new kind of field without a reader is our own mistake.
+		// A new kind of field without a reader is a bug.
 		panic(fmt.Sprintf("config: no reader for %s", v.Type()))
 	}
 	return nil

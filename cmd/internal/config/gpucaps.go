@@ -7,27 +7,27 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
-// GPUWatch says when a job that holds more GPU memory than its share is ended,
-// and what frameworks are told so that it does not come to that.
+// GPUWatch says when a job that holds more GPU memory than its share is
+// ended, and what frameworks are told to avoid that.
 type GPUWatch struct {
-	// OverPercent is how much above its share a job is let be, For how long it
-	// may be above that, and Grace what it has between SIGUSR1 and SIGTERM.
+	// OverPercent is how far above its share a job is tolerated, For how long
+	// it may be above that, and Grace the time between SIGUSR1 and SIGTERM.
 	OverPercent int           `yaml:"over_percent"`
 	For         time.Duration `yaml:"for"`
 	Grace       time.Duration `yaml:"grace"`
-	// FloorMiB is the free memory of a card below which a job above its share
+	// FloorMiB is the free memory of a GPU below which a job above its share
 	// is ended at once.
 	FloorMiB int `yaml:"floor_mib"`
-	// Wait is how long a job that starts waits for memory that somebody else
-	// holds, before it goes back into the queue.
+	// Wait is how long a starting job waits for memory that another job holds
+	// before it is requeued.
 	Wait time.Duration `yaml:"wait"`
 	// PyTorchFraction adds per_process_memory_fraction to PyTorch's settings,
-	// which versions before 2.10 do not know and stop at.
+	// which versions before 2.10 do not know and abort at.
 	PyTorchFraction bool `yaml:"pytorch_fraction"`
 }
 
-// Sharing says whose jobs may lie beside each other on a card, by how its
-// memory is capped: anyone, same-group, same-user or never.
+// Sharing says whose jobs may be co-located on a GPU, by how its memory is
+// capped: anyone, same-group, same-user or never.
 type Sharing struct {
 	Dmem  string `yaml:"dmem"`
 	MPS   string `yaml:"mps"`
@@ -43,7 +43,7 @@ func defaultSharing() Sharing { return Sharing{Dmem: "anyone", MPS: "same-user",
 // capModes are what gpus.caps may list.
 func capModes() []string { return []string{"dmem", "mig", "mps", "watch"} }
 
-// gpuOffer checks which cards are offered.
+// gpuOffer checks which GPUs are offered.
 func (p *Problems) gpuOffer(only gpu.Offer) {
 	for i, item := range only {
 		if err := only.Check(item); err != nil {

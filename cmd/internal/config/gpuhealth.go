@@ -10,25 +10,25 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu/health"
 )
 
-// GPUHealth says how a node looks after its GPUs; see docs/gpu-health.md.
+// GPUHealth says how a node monitors its GPUs; see docs/gpu-health.md.
 type GPUHealth struct {
 	// Kmsg is the kernel's log, PCI the folder of the PCI devices. auto is
 	// /dev/kmsg and /sys/bus/pci/devices with gpus.provider nvml, and nothing
-	// with others; "" is nothing.
+	// with others; "" means nothing.
 	Kmsg string `yaml:"kmsg"`
 	PCI  string `yaml:"pci"`
-	// Every is the interval between looks at the bus and at the cards' counts.
+	// Every is the interval between checks of the bus and of the GPUs' counters.
 	Every time.Duration `yaml:"every"`
-	// Xids are what numbered faults lead to, as NUMBER=ACTION, where that is to
-	// differ from the table in code: application, drain or end.
+	// Xids are overrides of what numbered faults lead to, as NUMBER=ACTION:
+	// application, drain or end. The default is the table in code.
 	Xids []string `yaml:"xids"`
-	// Quiet is how long a card must show nothing of a job that ended before its
+	// Quiet is how long a GPU must show no trace of an ended job before its
 	// share is free, Within after how long without that it is quarantined, and
-	// SlackMiB how much memory more than before may stay.
+	// SlackMiB how much more memory than before may stay in use.
 	Quiet    time.Duration `yaml:"quiet"`
 	Within   time.Duration `yaml:"within"`
 	SlackMiB int           `yaml:"slack_mib"`
-	// Check is a command and its arguments that each card must pass before and
+	// Check is a command and its arguments that each GPU must pass before and
 	// after each job, within CheckTime.
 	Check     []string      `yaml:"check"`
 	CheckTime time.Duration `yaml:"check_time"`
@@ -42,7 +42,7 @@ func defaultHealth() GPUHealth {
 	}
 }
 
-// Paths returns what Kmsg and PCI come to with a provider.
+// Paths resolves Kmsg and PCI for a provider.
 func (h *GPUHealth) Paths(provider string) (kmsg, pci string) {
 	kmsg, pci = h.Kmsg, h.PCI
 	if kmsg == autoPath {
@@ -60,7 +60,7 @@ func (h *GPUHealth) Paths(provider string) (kmsg, pci string) {
 	return kmsg, pci
 }
 
-// Actions reads Xids.
+// Actions parses Xids.
 func (h *GPUHealth) Actions() (map[int]health.Action, error) {
 	out := map[int]health.Action{}
 	for _, s := range h.Xids {

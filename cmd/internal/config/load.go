@@ -1,7 +1,7 @@
 // Package config reads the configuration of the daemons: defaults, then a
 // YAML file, then the environment, then flags; the later wins. It is strict,
-// since a misspelt key that is silently ignored is found only when it hurts,
-// and it reports every problem at once.
+// since a misspelt key that is silently ignored is noticed only when it
+// hurts, and it reports every problem at once.
 package config
 
 import (
@@ -38,16 +38,16 @@ type Override struct {
 type Sources struct {
 	// Path is the file; "" means none.
 	Path string
-	// Env is the environment as os.Environ gives it. BERTH_SECTION_KEY
-	// mirrors section.key. Variables that begin with BERTH_ and no section of
-	// ours are not meant for us.
+	// Env is the environment as os.Environ returns it. BERTH_SECTION_KEY
+	// mirrors section.key. Variables that begin with BERTH_ but name no
+	// section are ignored.
 	Env []string
 	// Overrides are applied last, in order.
 	Overrides []Override
 }
 
 // Loaded is a configuration and where each of its values came from. The
-// pointers are to one value that Print reads again; callers that change it
+// pointers are to one value that Print rereads; callers that change it
 // print what they changed.
 type Loaded[T Coordinator | Agent] struct {
 	Config  *T
@@ -55,9 +55,9 @@ type Loaded[T Coordinator | Agent] struct {
 	origins map[string]string
 }
 
-// LoadCoordinator reads and validates a coordinator's configuration. What is
-// wrong with values is a Problems; a file that cannot be read gives an error
-// that matches those of os and safefile.
+// LoadCoordinator reads and validates a coordinator's configuration. Errors
+// in values are a Problems; a file that cannot be read gives an error that
+// matches those of os and safefile.
 func LoadCoordinator(src Sources) (*Loaded[Coordinator], error) {
 	cfg := DefaultCoordinator()
 	return load(&cfg, src, cfg.Validate)
@@ -77,7 +77,7 @@ func load[T Coordinator | Agent](cfg *T, src Sources, validate func() error) (*L
 			return nil, fmt.Errorf("configuration: %w", err)
 		}
 		if !l.file(src.Path, data) {
-			return nil, l.problems // the rest would be guesses about a file that we cannot read
+			return nil, l.problems // the rest would be guesses about an unreadable file
 		}
 	}
 	l.env(src.Env)
@@ -91,7 +91,7 @@ func load[T Coordinator | Agent](cfg *T, src Sources, validate func() error) (*L
 	return &Loaded[T]{Config: cfg, table: l.table, origins: l.origins}, nil
 }
 
-// Print writes one line a key: the key, its value, and where that came from.
+// Print writes one line per key: the key, its value, and where that came from.
 func (l *Loaded[T]) Print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(tw, "KEY\tVALUE\tFROM") // tabwriter keeps errors until Flush
@@ -105,7 +105,7 @@ func (l *Loaded[T]) Print(w io.Writer) error {
 	return nil
 }
 
-// layers is a configuration while it is put together.
+// layers is a configuration under construction.
 type layers struct {
 	table    table
 	origins  map[string]string // key -> the last place that set it
@@ -163,8 +163,8 @@ func (l *layers) setText(where, key, text string) {
 	l.origins[key] = where
 }
 
-// judged takes the problems that Validate found, says where each value came
-// from, and leaves out those of keys that could not even be read.
+// judged adds the problems that Validate found, with the origin of each
+// value, and leaves out those of keys that could not even be parsed.
 func (l *layers) judged(found Problems) {
 	unread := l.problems
 	for _, p := range found {
@@ -177,7 +177,7 @@ func (l *layers) judged(found Problems) {
 	}
 }
 
-// within reports whether key is outer, or lies in it.
+// within reports whether key is outer, or is inside it.
 func within(key, outer string) bool {
 	rest, ok := strings.CutPrefix(key, outer)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
@@ -189,7 +189,7 @@ func EnvName(key string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// suggest names the nearest of the known words, if it is near.
+// suggest names the nearest of the known words, if one is near.
 func suggest(word string, known []string) string {
 	if len(word) > 100 { // a file may hold anything; known words are short
 		return ""

@@ -8,25 +8,25 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Notify says how users are told of their jobs, see docs/notifications.md.
+// Notify says how users are notified about their jobs; see docs/notifications.md.
 type Notify struct {
-	// Sendmail is the program that mail is given to; empty sends none. Sender is
-	// the address that it comes from.
+	// Sendmail is the program that sends mail; empty sends none. Sender is the
+	// address it comes from.
 	Sendmail string `yaml:"sendmail"`
 	Sender   string `yaml:"sender"`
-	// MailDomain is added to users' names; empty leaves them to the program.
+	// MailDomain is added to users' names; empty leaves that to the program.
 	MailDomain string `yaml:"mail_domain"`
-	// MailDomains are where mail may go; empty is everywhere.
+	// MailDomains are where mail may go; empty means everywhere.
 	MailDomains []string `yaml:"mail_domains"`
-	// Webhooks says who may add some: users, admins or off.
+	// Webhooks says who may add webhooks: users, admins or off.
 	Webhooks string `yaml:"webhooks"`
-	// WebhookAllow are networks of this machine, of its link or of a cloud's
-	// metadata, and where users may add webhooks of the site's own, at which
-	// webhooks are called all the same.
+	// WebhookAllow are networks in which webhooks are called although they are
+	// of this machine, of its link or of a cloud's metadata or, where users
+	// may add webhooks, of the site's own.
 	WebhookAllow []string `yaml:"webhook_allow"`
 }
 
-// Networks are those of WebhookAllow.
+// Networks parses WebhookAllow.
 func (n *Notify) Networks() ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range n.WebhookAllow {

@@ -8,32 +8,32 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/power"
 )
 
-// PowerSaving says which idle nodes are powered down, and how; see docs/power.md. It is
-// off without programs.
+// PowerSaving says which idle nodes are powered down, and how; see
+// docs/power.md. It is off without programs.
 type PowerSaving struct {
-	// SuspendProgram and ResumeProgram are given a node's name, and power it down and up.
-	// ProgramTimeout is after what time they are killed.
+	// SuspendProgram and ResumeProgram are given a node's name, and power it down
+	// and up. ProgramTimeout is after how long they are killed.
 	SuspendProgram string        `yaml:"suspend_program"`
 	ResumeProgram  string        `yaml:"resume_program"`
 	ProgramTimeout time.Duration `yaml:"program_timeout"`
-	// Idle is for how long a node must hold no job, with nobody planned on it.
+	// Idle is how long a node must have held no job, and have none planned on it.
 	Idle time.Duration `yaml:"idle"`
-	// SuspendTimeout is how long a node may take to disappear, ResumeTimeout how long it
-	// may take to register again.
+	// SuspendTimeout is how long a node may take to disappear, ResumeTimeout how
+	// long it may take to register again.
 	SuspendTimeout time.Duration `yaml:"suspend_timeout"`
 	ResumeTimeout  time.Duration `yaml:"resume_timeout"`
-	// KeepIdle is how many idle nodes stay up, AtOnce how many are powered down in a
-	// minute at most, and up.
+	// KeepIdle is how many idle nodes stay up, AtOnce the most that are powered
+	// down, and up, in a minute.
 	KeepIdle int `yaml:"keep_idle"`
 	AtOnce   int `yaml:"at_once"`
-	// Exclude are host lists of nodes that stay up. Partitions are those whose nodes are
-	// powered down; empty is all nodes.
+	// Exclude are host lists of nodes that stay up. Partitions are those whose
+	// nodes are powered down; empty means all nodes.
 	Exclude    []string `yaml:"exclude"`
 	Partitions []string `yaml:"partitions"`
-	// Policy is idle, by which every node goes that is idle for long enough, or forecast, by
-	// which as many stay up as are forecast to be needed: ForecastEvery how often that is
-	// done, ForecastHorizon for how long, ForecastLearn of how long a time demand must be
-	// known before, and ForecastSpare how many more stay up, in percent of the nodes.
+	// Policy is idle, which powers down every node that is idle long enough, or
+	// forecast, which keeps as many up as are forecast to be needed: every
+	// ForecastEvery, for ForecastHorizon ahead, once demand is known for
+	// ForecastLearn, plus ForecastSpare percent of the nodes.
 	Policy          string        `yaml:"policy"`
 	ForecastEvery   time.Duration `yaml:"forecast_every"`
 	ForecastHorizon time.Duration `yaml:"forecast_horizon"`
@@ -47,7 +47,7 @@ const (
 	PowerByForecast = "forecast"
 )
 
-// usualPower is what a site has that says nothing.
+// usualPower returns the defaults.
 func usualPower() PowerSaving {
 	return PowerSaving{
 		ProgramTimeout: time.Minute, SuspendTimeout: 2 * time.Minute, ResumeTimeout: 10 * time.Minute, AtOnce: 10,
@@ -58,7 +58,7 @@ func usualPower() PowerSaving {
 // On reports whether the site powers nodes down.
 func (s *PowerSaving) On() bool { return s.SuspendProgram != "" || s.ResumeProgram != "" }
 
-// Excluded are the nodes of Exclude.
+// Excluded returns the nodes of Exclude.
 func (s *PowerSaving) Excluded() (cluster.HostList, error) {
 	text := ""
 	for i, x := range s.Exclude {
@@ -107,7 +107,7 @@ func (p *Problems) powerSaving(c *Coordinator) {
 	}
 }
 
-// checkForecast checks how demand is forecast.
+// checkForecast checks the settings of the demand forecast.
 func checkForecast(p *Problems, s *PowerSaving) {
 	if s.Policy != PowerByIdle && s.Policy != PowerByForecast {
 		p.addf("power_saving.policy", "is %q, want %s or %s", s.Policy, PowerByIdle, PowerByForecast)
@@ -124,7 +124,7 @@ func checkForecast(p *Problems, s *PowerSaving) {
 	p.number("power_saving.forecast_spare", s.ForecastSpare, 0, 100)
 }
 
-// program checks that there is a program; an empty path is another check's business.
+// program checks that a program exists; an empty path is checked elsewhere.
 func (p *Problems) program(key, path string) {
 	if path == "" {
 		return

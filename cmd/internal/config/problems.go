@@ -21,12 +21,12 @@ import (
 // maxSecretBytes bounds certificates and keys when CheckFiles reads them.
 const maxSecretBytes = 64 << 10
 
-// Problem is one thing wrong, in one line.
+// Problem is one problem, on one line.
 type Problem struct {
 	// Key is the configuration key, "" where the file as a whole is wrong.
 	Key string
-	// Where is the file and line, the variable or the flag; "" when the
-	// value came from several places or by default.
+	// Where is the file and line, the variable or the flag; "" if the value
+	// came from several places or is a default.
 	Where string
 	Text  string
 	// Err is a cause to match with errors.Is, such as safefile.ErrExposed;
@@ -37,7 +37,7 @@ type Problem struct {
 // Problems is every problem of a configuration at once, as an error.
 type Problems []Problem
 
-// Error lists the problems, one a line.
+// Error lists the problems, one per line.
 func (p Problems) Error() string {
 	lines := make([]string, len(p))
 	for i, pr := range p {
@@ -49,7 +49,7 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap gives errors.Is the causes.
+// Unwrap returns the causes for errors.Is.
 func (p Problems) Unwrap() []error {
 	var errs []error
 	for _, pr := range p {
@@ -64,7 +64,7 @@ func (p *Problems) addf(key, format string, args ...any) {
 	*p = append(*p, Problem{Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
-// err avoids an error interface around an empty list.
+// err avoids a non-nil error around an empty list.
 func (p Problems) err() error {
 	if len(p) == 0 {
 		return nil
@@ -98,7 +98,7 @@ func (p *Problems) number(key string, n, lo, hi int) {
 	}
 }
 
-// factor is 0, which switches something off, or lies between lo and hi.
+// factor checks for 0, which disables something, or a value between lo and hi.
 func (p *Problems) factor(key string, v, lo, hi float64) {
 	if v != 0 && !(v >= lo && v <= hi) {
 		p.addf(key, "is %v, want %v to %v, or 0 for no limit", v, lo, hi)
@@ -117,7 +117,7 @@ func (p *Problems) oneOf(key, s string, allowed ...string) {
 	}
 }
 
-// policy names a placement, alone or with an order.
+// policy checks the name of a placement, alone or with an order.
 func (p *Problems) policy(key, s string) {
 	if _, err := policies.New(s, policies.Options{}); err != nil {
 		p.addf(key, "is %.80q, want one of %s, alone or with an order as in fgd+qssf: %s", s,
@@ -125,7 +125,7 @@ func (p *Problems) policy(key, s string) {
 	}
 }
 
-// policies names a policy for some partitions, and how jobs are sized everywhere.
+// policies checks the policies of partitions, and how jobs are sized everywhere.
 func (p *Problems) policies(key string, s *Scheduling) {
 	if _, err := elastic.ParseSizing(s.Sizing); err != nil {
 		p.addf("scheduling.sizing", "%v", err)
@@ -141,7 +141,7 @@ func (p *Problems) policies(key string, s *Scheduling) {
 	}
 }
 
-// need reports whether a value may be left empty.
+// need says whether a value may be left empty.
 type need int
 
 const (
@@ -159,7 +159,7 @@ func (p *Problems) path(key, s string, n need) {
 	}
 }
 
-// listenAddr takes host:port where the host may be empty or a wildcard.
+// listenAddr accepts host:port where the host may be empty or a wildcard.
 func (p *Problems) listenAddr(key, s string) { p.hostPort(key, s) }
 
 func (p *Problems) optionalAddr(key, s string) {
@@ -168,7 +168,7 @@ func (p *Problems) optionalAddr(key, s string) {
 	}
 }
 
-// dialAddr takes host:port that others can dial.
+// dialAddr accepts host:port that others can dial.
 func (p *Problems) dialAddr(key, s string) {
 	host, ok := p.hostPort(key, s)
 	if !ok {
@@ -207,7 +207,7 @@ func (p *Problems) gossip(g Gossip) {
 		return
 	}
 	p.listenAddr("gossip.addr", g.Addr)
-	// Gossip without a key would let strangers in to the decoder.
+	// Gossip without a key would expose the decoder to strangers.
 	p.path("gossip.key_file", g.KeyFile, required)
 	for i, addr := range g.Join {
 		p.dialAddr(indexed("gossip.join", i), addr)
@@ -228,8 +228,7 @@ func (p *Problems) log(l Log) {
 	p.oneOf("log.format", l.Format, "auto", "text", "json")
 }
 
-// file checks one file that must be readable; an empty path is another
-// check's business.
+// file checks one file that must be readable; an empty path is checked elsewhere.
 func (p *Problems) file(key, path string, secret bool) {
 	if path == "" {
 		return
@@ -243,7 +242,7 @@ func (p *Problems) file(key, path string, secret bool) {
 	}
 }
 
-// dataDir refuses what is there and no folder; a missing one is made later.
+// dataDir rejects an existing path that is not a folder; a missing one is made later.
 func (p *Problems) dataDir(key, path string) {
 	info, err := os.Lstat(path)
 	switch {

@@ -1,7 +1,7 @@
 package config
 
-// live lists the keys of a coordinator that take effect while it runs, when it
-// is told to read its configuration again.
+// live lists the keys that take effect in a running coordinator when it is
+// told to reread its configuration.
 func live() map[string]struct{} {
 	return map[string]struct{}{
 		"scheduling.policy": {}, "scheduling.policies": {}, "scheduling.max_slowdown": {}, "scheduling.interval": {}, "scheduling.prices": {},
@@ -9,10 +9,10 @@ func live() map[string]struct{} {
 	}
 }
 
-// Changes compares a configuration that was read again with the one a
-// coordinator started with and the one in use. taken are the keys whose new
-// values it takes over, restart those that it cannot change while it runs; both
-// are in the order of the file's sections.
+// Changes compares a reread configuration with the one a coordinator started
+// with and the one in use. taken are the keys whose new values it adopts,
+// restart those that it cannot change while it runs; both are in the order of
+// the file's sections.
 func Changes(started, inUse, again *Loaded[Coordinator]) (taken, restart []string) {
 	can := live()
 	for _, key := range again.table.keys {

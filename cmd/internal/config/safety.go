@@ -8,23 +8,21 @@ import (
 	"github.com/berth-scheduler/berth/agent/holes"
 )
 
-// CDI says where the specifications of devices lie, and which nodes jobs get
-// beside their cards.
+// CDI says where the device specifications are, and which nodes jobs get in
+// addition to their GPUs.
 type CDI struct {
 	Dirs []string `yaml:"dirs"`
 	// Extra are classes of device nodes: graphics, imex.
 	Extra []string `yaml:"extra"`
 }
 
-// UnsafeIsolation is the key with which GPUs are offered although jobs may see
-// those of others.
+// UnsafeIsolation is the key that offers GPUs although jobs may see those of others.
 const UnsafeIsolation = "gpu-isolation"
 
-// UnsafeData is the key with which the agent keeps its journal on a disk of
-// another machine.
+// UnsafeData is the key that lets the agent keep its journal on another machine's disk.
 const UnsafeData = "data-on-network"
 
-// unsafeKeys are what Agent.Unsafe may name.
+// unsafeKeys returns what Agent.Unsafe may name.
 func unsafeKeys() []string {
 	return append([]string{UnsafeIsolation, UnsafeData}, holes.Keys()...)
 }

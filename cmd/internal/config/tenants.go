@@ -14,9 +14,9 @@ import (
 // Tenant is a group of users that is guaranteed a part of the cluster.
 type Tenant struct {
 	Name string `yaml:"name"`
-	// Users are user names or numeric uids; each is of one tenant at most.
+	// Users are user names or numeric uids; each belongs to at most one tenant.
 	Users []string `yaml:"users"`
-	// Cells are TYPE:GPUS=COUNT: so many groups of GPUs of one node, or of whole nodes.
+	// Cells are TYPE:GPUS=COUNT: groups of GPUs of one node, or of whole nodes.
 	Cells []string `yaml:"cells"`
 }
 
@@ -39,13 +39,13 @@ func parseTenant(s string) (Tenant, error) {
 	return t, nil
 }
 
-// String is the form that parseTenant reads.
+// String returns the form that parseTenant reads.
 func (t Tenant) String() string {
 	return t.Name + "=" + strings.Join(t.Users, "+") + "/" + strings.Join(t.Cells, "+")
 }
 
-// Tenancy is what the policies need of the tenants, nil without any. The error
-// is about the first that makes no sense; Validate reports all.
+// Tenancy returns what the policies need of the tenants, nil if there are
+// none. The error is about the first invalid one; Validate reports all.
 func (s *Scheduling) Tenancy() (*policies.Tenancy, error) {
 	if len(s.Tenants) == 0 {
 		return nil, nil
@@ -68,7 +68,7 @@ func (s *Scheduling) Tenancy() (*policies.Tenancy, error) {
 	return out, nil
 }
 
-// tenants checks all there is to check without knowing the nodes.
+// tenants checks all that can be checked without knowing the nodes.
 func (p *Problems) tenants(key string, ts []Tenant) {
 	names, users := map[string]int{}, map[string]string{}
 	for i, t := range ts {

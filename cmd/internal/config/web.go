@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// WebProxy is a site's own proxy before the page for browsers: it finds out who they are,
-// and says so in a header. Empty means none.
+// WebProxy is a site's own proxy in front of the web page: it authenticates
+// users and names them in a header. Empty means none.
 type WebProxy struct {
-	// Header has the user's name.
+	// Header carries the user's name.
 	Header string `yaml:"header"`
-	// From are the proxy's addresses, or networks of them.
+	// From are the proxy's addresses or networks.
 	From []string `yaml:"from"`
-	// Secret is a file with what the proxy shows as Berth-Proxy-Secret.
+	// Secret is a file with what the proxy sends as Berth-Proxy-Secret.
 	Secret string `yaml:"secret"`
 }
 
-// Networks are those of From.
+// Networks parses From.
 func (w *WebProxy) Networks() ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range w.From {
@@ -36,7 +36,7 @@ func (w *WebProxy) Networks() ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// headerName is an HTTP header.
+// headerName matches an HTTP header's name.
 var headerName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
 
 func checkWebProxy(p *Problems, c *Coordinator) {
@@ -59,7 +59,7 @@ func checkWebProxy(p *Problems, c *Coordinator) {
 	p.path("listen.web_proxy.secret", w.Secret, required)
 }
 
-// hostName is a host as browsers name it.
+// hostName matches a host as browsers name it.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 
 func (p *Problems) web(c *Coordinator) {
@@ -80,16 +80,15 @@ func (p *Problems) web(c *Coordinator) {
 	}
 }
 
-// WebPlain reports whether the page for browsers is plain HTTP: only this machine can
-// reach it.
+// WebPlain reports whether the web page is plain HTTP: only this machine can reach it.
 func (c *Coordinator) WebPlain() bool {
 	host, _, _ := net.SplitHostPort(c.Listen.Web)
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// WebHosts are the names by which browsers may ask for the page, and the address that
-// links have.
+// WebHosts returns the names by which browsers may request the page, and the
+// address used in links.
 func (c *Coordinator) WebHosts() (names []string, address string) {
 	host, port, _ := net.SplitHostPort(c.Listen.Web)
 	add := func(n string) {

@@ -15,7 +15,7 @@ import (
 // file reads the YAML layer. It walks the nodes itself instead of decoding
 // into the struct: the library stops at the first problem, takes 0777 for an
 // octal number and on for a truth value in some places, and cannot say which
-// line set a key. It returns false when the file as a whole is of no use.
+// line set a key. It returns false when the file as a whole is unusable.
 func (l *layers) file(path string, data []byte) bool {
 	var doc yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -46,8 +46,8 @@ func (l *layers) file(path string, data []byte) bool {
 	return root.Kind == yaml.MappingNode
 }
 
-// forbidden finds the first node that uses what a configuration has no need
-// of and an attacker has: anchors, aliases, merges, tags, great depth.
+// forbidden finds the first node that uses what a configuration does not
+// need and an attacker does: anchors, aliases, merges, tags, great depth.
 func forbidden(n *yaml.Node, depth int) (*yaml.Node, string) {
 	switch {
 	case depth > MaxDepth:
@@ -145,7 +145,7 @@ func (l *layers) list(path, key string, field reflect.Value, n *yaml.Node) {
 	field.Set(reflect.ValueOf(items))
 }
 
-// structList reads a list of mappings, each of which is a T.
+// structList reads a list of mappings, each a T.
 func structList[T any](l *layers, path, key string, field reflect.Value, n *yaml.Node) {
 	if n.Kind != yaml.SequenceNode {
 		l.add(place(path, n), key, "is %s, want %s", kindOf(n), wanted(field))
@@ -153,8 +153,8 @@ func structList[T any](l *layers, path, key string, field reflect.Value, n *yaml
 	}
 	items := make([]T, len(n.Content))
 	for i, c := range n.Content {
-		// The same walk over a table of its own, so that the keys of an item are
-		// judged as strictly.
+		// The same walk over its own table, so that the keys of an item are
+		// checked as strictly.
 		sub := layers{table: tableOf(&items[i]), origins: map[string]string{}}
 		sub.section(path, "", c)
 		for _, p := range sub.problems {
@@ -180,7 +180,7 @@ func kindOf(n *yaml.Node) string {
 	}
 }
 
-// shorten escapes a key that a user wrote.
+// shorten escapes and shortens a key that a user wrote.
 func shorten(key string) string {
 	q := fmt.Sprintf("%.80q", key)
 	return q[1 : len(q)-1]
