@@ -35,7 +35,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
-// RunAgent serves as the agent of this node until ctx ends. Jobs go on.
+// RunAgent runs this node's agent until ctx ends. Jobs keep running.
 func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.Logger) error {
 	src, err := tlsconf.OpenSource(tlsconf.Files{CA: cfg.TLS.CA, Cert: cfg.TLS.Cert, Key: cfg.TLS.Key}, log)
 	if err != nil {
@@ -95,8 +95,8 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	return nil
 }
 
-// rooms reports whether the files of attempts can have file systems of their own below a
-// directory.
+// rooms reports whether the files of attempts can have file systems of their
+// own below a directory.
 func rooms(scripts string, log *slog.Logger) bool {
 	if scripts == "" {
 		return false
@@ -108,7 +108,7 @@ func rooms(scripts string, log *slog.Logger) bool {
 	return err == nil
 }
 
-// describe fills in what this node is and has.
+// describe fills in the node's identity and resources.
 func describe(cfg *config.Agent, ac *agent.Config) (err error) {
 	if err := os.MkdirAll(cfg.Data.Dir, 0o700); err != nil {
 		return fmt.Errorf("data.dir: %w", err)
@@ -183,8 +183,8 @@ func openGPUs(ctx context.Context, cfg *config.Agent, ac *agent.Config, log *slo
 	return func() { _ = p.Close() }, nil
 }
 
-// openRuntimes opens what runs jobs. Under "auto" it is containerd where its
-// socket is, and processes otherwise.
+// openRuntimes opens what runs jobs. Under "auto" it is containerd if its
+// socket exists, and processes otherwise.
 func openRuntimes(ctx context.Context, cfg *config.Agent, ac *agent.Config, log *slog.Logger) (func(), error) {
 	devices, err := newDevices(cfg)
 	if err != nil {
@@ -235,7 +235,7 @@ func openRuntime(ctx context.Context, cfg *config.Agent, devices *cdi.Injector, 
 	return func() { _ = rt.Close() }, nil
 }
 
-// bootID changes when the machine boots.
+// bootID returns an id that changes when the machine boots.
 func bootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -244,7 +244,7 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// forJobs is what of the node jobs may use, as configured or as it is.
+// forJobs returns the node's resources for jobs, as configured or as detected.
 func forJobs(n config.Node) (cpuMilli, memMiB int64, err error) {
 	if cpuMilli, memMiB, err = machine(); err != nil {
 		return 0, 0, err
@@ -258,8 +258,8 @@ func forJobs(n config.Node) (cpuMilli, memMiB int64, err error) {
 	return cpuMilli, memMiB, nil
 }
 
-// machine returns the cores in thousandths and the memory in MiB that jobs may
-// use: all of the machine but a small part for its daemons.
+// machine returns the cores in thousandths and the memory in MiB that jobs
+// may use: the whole machine except a small part for its daemons.
 func machine() (cpuMilli, memMiB int64, err error) {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -321,7 +321,7 @@ func (a *accounts) Resolve(uid, gid uint32, name string) (launcher.User, error) 
 	return e.user, nil
 }
 
-// lookup finds an account; one that has no entry runs with its numeric ids
+// lookup finds an account; one without an entry runs with its numeric ids
 // alone, as containers' users often do.
 func lookup(uid, gid uint32) (launcher.User, error) {
 	id := strconv.FormatUint(uint64(uid), 10)

@@ -27,7 +27,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
 )
 
-// Program is berthd: what runs and sets up daemons, and works on their files.
+// Program is berthd: the commands that run and set up daemons, and work on their files.
 func Program() frame.Program {
 	own := func(build func() *cobra.Command) frame.Constructor {
 		return func(*console.Env, *client.Client) *cobra.Command { return build() }
@@ -79,7 +79,7 @@ func configError(err error) error {
 	return &console.ExitError{Code: exitConfig, Err: err}
 }
 
-// untilStopped ends with SIGTERM or SIGINT.
+// untilStopped returns a context that ends with SIGTERM or SIGINT.
 func untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 }
@@ -97,7 +97,7 @@ func newCoordinatorCommand(version string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			// From the first moment on: by default the signal ends the process.
+			// From the start, because by default the signal ends the process.
 			again := make(chan os.Signal, 1)
 			signal.Notify(again, syscall.SIGHUP)
 			defer signal.Stop(again)
@@ -180,7 +180,7 @@ func newKeeperCommand() *cobra.Command {
 	return cmd
 }
 
-// newConfigCommand shows what a daemon would run with.
+// newConfigCommand shows the configuration a daemon would run with.
 func newConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Check and show a daemon's configuration"}
 	var o daemonOptions

@@ -41,15 +41,15 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/space"
 )
 
-// Exit codes of daemons beyond those of the command line: starting again does
-// not mend what they stand for, and the units do not try.
+// Exit codes of daemons beyond those of the command line: restarting does not
+// fix their causes, and the units do not try.
 const (
 	exitBadState = 65 // the state on disk must not be served
 	exitExposed  = 77 // others can read a key
 	exitConfig   = 78 // the configuration is wrong
 )
 
-// RunCoordinator serves as a coordinator until ctx ends.
+// RunCoordinator runs a coordinator until ctx ends.
 func RunCoordinator(ctx context.Context, conf *Configured, version string, log *slog.Logger) error {
 	cfg := conf.Config
 	src, err := tlsconf.OpenSource(tlsconf.Files{CA: cfg.TLS.CA, Cert: cfg.TLS.Cert, Key: cfg.TLS.Key}, log)
@@ -57,7 +57,7 @@ func RunCoordinator(ctx context.Context, conf *Configured, version string, log *
 		return err
 	}
 	if err := space.Await(ctx, spaceOf(&cfg.Disk), cfg.Data.Dir, log); err != nil {
-		return nil // stopped meanwhile
+		return nil // stopped in the meantime
 	}
 	ports, err := listenCoordinator(cfg, src, log)
 	if err != nil {
@@ -100,7 +100,7 @@ func RunCoordinator(ctx context.Context, conf *Configured, version string, log *
 	err = g.Wait()
 	cause := context.Cause(ctx)
 	if _, told := errors.AsType[*console.Interruption](cause); told {
-		return nil // the command line heard of the signal first
+		return nil // the command line received the signal first
 	}
 	if cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
@@ -111,8 +111,8 @@ func RunCoordinator(ctx context.Context, conf *Configured, version string, log *
 	return err
 }
 
-// ending is how the process ends when its coordinator must not go on. systemd starts
-// it again where that helps: with a full disk it waits for room.
+// ending says how the process ends when its coordinator must not go on.
+// systemd restarts it where that helps: with a full disk it waits for space.
 func ending(err error) error {
 	if raftnode.NoRoom(err) {
 		return err
@@ -124,7 +124,7 @@ func ending(err error) error {
 type ports struct {
 	mux    *tlsconf.Mux
 	socket net.Listener
-	web    net.Listener // nil for no page
+	web    net.Listener // nil for no web page
 	stream *tlsconf.StreamLayer[raft.ServerAddress]
 }
 
@@ -167,8 +167,8 @@ func listenCoordinator(cfg *config.Coordinator, src *tlsconf.Source, log *slog.L
 	return p, nil
 }
 
-// ListenSocket listens on a unix socket that every user may connect to: who
-// connects is told by the kernel. A socket that nobody answers on is replaced.
+// ListenSocket listens on a unix socket that every user may connect to: the
+// kernel identifies the caller. A socket that nothing answers on is replaced.
 func ListenSocket(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -266,7 +266,7 @@ func readKey(path string) ([]byte, error) {
 	return key, nil
 }
 
-// peerRole tells a coordinator who calls over mutual TLS.
+// peerRole returns a coordinator's caller over mutual TLS.
 func peerRole(ctx context.Context) (role, id string, err error) {
 	who, _, err := tlsconf.FromContext(ctx)
 	if errors.Is(err, tlsconf.ErrNoCertificate) {
@@ -275,30 +275,31 @@ func peerRole(ctx context.Context) (role, id string, err error) {
 	return string(who.Role), who.ID, err
 }
 
-// connectTime is how long another daemon has to take a connection.
+// connectTime is how long another daemon has to accept a connection.
 const connectTime = 5 * time.Second
 
 // Dialer returns a function that connects to daemons of the given role with
-// our certificate. Connections are made when they are first used.
+// this daemon's certificate. Connections are made on first use.
 func Dialer(src *tlsconf.Source, want tlsconf.Role) func(addr string) (*grpc.ClientConn, error) {
 	return func(addr string) (*grpc.ClientConn, error) {
 		cfg := tlsconf.ClientConfig(src, want)
 		cfg.NextProtos = []string{tlsconf.ProtoGRPC}
 		return grpc.NewClient("passthrough:///"+addr,
 			grpc.WithTransportCredentials(credentials.NewTLS(cfg)),
-			// One at which nobody answers is not to hold up those after it for long: an
-			// address that came by gossip may be anybody's.
+			// An address where nothing answers must not hold up those after it for
+			// long: an address learned by gossip may be anybody's.
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTime}),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Second, Timeout: 5 * time.Second}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
-			// Fixed windows, so that a stream whose reader is slow holds no more.
+			// Fixed windows, so that a stream with a slow reader buffers no more.
 			grpc.WithInitialWindowSize(256<<10), grpc.WithInitialConnWindowSize(4<<20),
 		)
 	}
 }
 
-// certifier issues certificates with the cluster's CA. With each goes all that is
-// trusted here, so that while the CA is replaced nodes come to trust both.
+// certifier issues certificates with the cluster's CA. Each comes with
+// everything trusted here, so that while the CA is being replaced nodes come
+// to trust both.
 type certifier struct {
 	ca      *tlsconf.CA
 	trusted func() []byte // PEM
@@ -322,8 +323,7 @@ func (c certifier) TokenHash(secret string) ([]byte, error) {
 	return h[:], err
 }
 
-// renewCoordinator keeps a coordinator's own certificate fresh, where it has
-// the CA's key.
+// renewCoordinator renews a coordinator's own certificate if it has the CA's key.
 func renewCoordinator(ctx context.Context, src *tlsconf.Source, cfg *config.Coordinator) error {
 	if cfg.TLS.CAKey == "" {
 		return nil
@@ -334,7 +334,7 @@ func renewCoordinator(ctx context.Context, src *tlsconf.Source, cfg *config.Coor
 	}
 	return src.Run(ctx, func(_ context.Context, csr []byte) ([]byte, []byte, error) {
 		cert, err := ca.Sign(csr, tlsconf.RoleCoordinator, cfg.ID, 0)
-		return cert, nil, err // the trusted authorities stay as they are
+		return cert, nil, err // the trusted authorities stay unchanged
 	})
 }
 
@@ -358,7 +358,7 @@ func resolveUIDs(users []string) ([]cluster.UID, error) {
 	return out, nil
 }
 
-// names remembers the names of accounts, since the name service may be slow.
+// names caches the names of accounts, since the name service may be slow.
 type names struct {
 	mu    sync.Mutex
 	known map[cluster.UID]nameEntry
@@ -373,7 +373,7 @@ const nameLife = 5 * time.Minute
 
 func newNames() *names { return &names{known: map[cluster.UID]nameEntry{}} }
 
-// name returns what this host calls uid, or the number when it has no name.
+// name returns this host's name for uid, or the number if it has none.
 func (n *names) name(uid cluster.UID) string {
 	n.mu.Lock()
 	e, ok := n.known[uid]
@@ -391,7 +391,8 @@ func (n *names) name(uid cluster.UID) string {
 	return e.name
 }
 
-// inGroup reports whether this host counts a user, with a primary group, among a group.
+// inGroup reports whether this host considers a user, with a primary group, a
+// member of group.
 func inGroup(name string, gid uint32, group string) bool {
 	g, err := user.LookupGroup(group)
 	if err != nil {
@@ -408,7 +409,7 @@ func inGroup(name string, gid uint32, group string) bool {
 	return err == nil && slices.Contains(ids, g.Gid)
 }
 
-// gangPorts reads what validation has seen to be right.
+// gangPorts parses ports that validation has accepted.
 func gangPorts(s *config.Scheduling) [2]uint16 {
 	first, last, err := s.Ports()
 	if err != nil {

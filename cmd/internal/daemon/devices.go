@@ -12,10 +12,10 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 )
 
-// testAgain is how long cards are kept back after a self-test that failed.
+// testAgain is how long GPUs are withheld after a failed self-test.
 const testAgain = 5 * time.Minute
 
-// newDevices reads the specifications of the node's cards as cfg says.
+// newDevices reads the specifications of the node's GPUs as cfg says.
 func newDevices(cfg *config.Agent) (*cdi.Injector, error) {
 	c := cdi.Config{Dirs: cfg.GPUs.CDI.Dirs}
 	for _, x := range cfg.GPUs.CDI.Extra {
@@ -24,10 +24,10 @@ func newDevices(cfg *config.Agent) (*cdi.Injector, error) {
 	return cdi.New(c)
 }
 
-// openDevices has jobs get the driver's cards by CDI, once the self-test has
-// proved through the node's runtime that a job sees its own and no others. It
-// tests at once, so that what is wrong stands in the log from the start; cards
-// that cannot be given are kept from the node's offer.
+// openDevices gives jobs the driver's GPUs through CDI, once the self-test
+// has proved through the node's runtime that a job sees its own and no
+// others. It tests at once, so that problems are in the log from the start;
+// GPUs that cannot be given to jobs are kept from the node's offer.
 func openDevices(ctx context.Context, cfg *config.Agent, in *cdi.Injector, ac *agent.Config, log *slog.Logger) {
 	if cfg.GPUs.Provider != "nvml" {
 		return
@@ -53,7 +53,7 @@ func openDevices(ctx context.Context, cfg *config.Agent, in *cdi.Injector, ac *a
 	ac.Devices = gate
 	cards, err := ac.GPUs.Inventory(ctx)
 	if err != nil {
-		return // the agent says so when it offers them
+		return // the agent reports it when it offers them
 	}
 	for _, c := range cards {
 		if !ac.Only.Holds(&c) {
@@ -69,7 +69,7 @@ func openDevices(ctx context.Context, cfg *config.Agent, in *cdi.Injector, ac *a
 	}
 }
 
-// selfTest tests with those cards that have a sound specification.
+// selfTest tests with the GPUs that have a sound specification.
 func selfTest(ctx context.Context, in *cdi.Injector, prober cdi.Prober, ac *agent.Config) error {
 	cards, err := ac.GPUs.Inventory(ctx)
 	if err != nil && len(cards) == 0 {

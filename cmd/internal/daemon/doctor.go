@@ -75,7 +75,7 @@ func newDoctorCommand() *cobra.Command {
 	return cmd
 }
 
-// subject finds out what this machine is.
+// subject determines what this machine is.
 func (o *doctorOptions) subject() (*doctor.Subject, error) {
 	s := &doctor.Subject{}
 	for _, r := range o.roles {
@@ -116,7 +116,7 @@ func (o *doctorOptions) subject() (*doctor.Subject, error) {
 	return s, nil
 }
 
-// nodeClock asks coordinators with the certificate of the machine's daemon.
+// nodeClock asks coordinators, using the certificate of the machine's daemon.
 func nodeClock(s *doctor.Subject) func(context.Context, string) (doctor.Clock, error) {
 	return func(ctx context.Context, addr string) (doctor.Clock, error) {
 		var files tlsconf.Files
@@ -161,8 +161,8 @@ func userClock(ctx context.Context, path string) (doctor.Clock, error) {
 	})
 }
 
-// compare asks for the time often enough to have one quick answer: the clock
-// read in the middle of it is wrong by at most half the round trip.
+// compare asks for the time several times and keeps the quickest answer:
+// the clock read in the middle of it is off by at most half the round trip.
 func compare(ask func() (*timestamppb.Timestamp, error)) (doctor.Clock, error) {
 	best := doctor.Clock{Bound: time.Hour}
 	for range 5 {
@@ -213,8 +213,8 @@ func printFindings(w io.Writer, format string, roles []doctor.Role, lines []doct
 	return err
 }
 
-// refuseUnsafe keeps the agent from starting with what is known to be unsafe,
-// and names the key under which its configuration can accept each.
+// refuseUnsafe keeps the agent from starting with known unsafe settings, and
+// names the key under which its configuration can accept each.
 func refuseUnsafe(ctx context.Context, cfg *config.Agent) error {
 	lines := doctor.Refusals(ctx, doctor.System(nil, nil), cfg)
 	if len(lines) == 0 {

@@ -12,10 +12,10 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 )
 
-// mpsDir holds the pipes of the MPS daemons, one folder a card.
+// mpsDir holds the pipes of the MPS daemons, one folder per GPU.
 const mpsDir = "/run/berth-mps"
 
-// memCaps is how the agent holds jobs to their shares of GPU memory.
+// memCaps returns how the agent holds jobs to their shares of GPU memory.
 func memCaps(g config.GPUs, s config.Sharing, parent string, log *slog.Logger) agent.MemCaps {
 	host := caps.ReadHost("/")
 	policy := caps.Policy{Simulated: caps.Mode(g.SimCaps), Scopes: map[caps.Mode]cluster.Scope{}}
@@ -23,7 +23,7 @@ func memCaps(g config.GPUs, s config.Sharing, parent string, log *slog.Logger) a
 		policy.Allowed = append(policy.Allowed, caps.Mode(m))
 	}
 	for m, word := range map[caps.Mode]string{caps.Dmem: s.Dmem, caps.MPS: s.MPS, caps.Watch: s.Watch} {
-		// A word that is not known shares nothing; Validate refused it before.
+		// An unknown word shares nothing; Validate has rejected it already.
 		policy.Scopes[m], _ = cluster.ParseScope(word)
 	}
 	choose := &caps.Chooser{Policy: policy, Host: host}

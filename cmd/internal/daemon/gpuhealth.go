@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 )
 
-// gpuHealth is how the agent looks after its cards.
+// gpuHealth returns how the agent monitors its GPUs.
 func gpuHealth(g config.GPUs) (agent.HealthConfig, error) {
 	actions, err := g.Health.Actions()
 	if err != nil {
@@ -21,13 +21,13 @@ func gpuHealth(g config.GPUs) (agent.HealthConfig, error) {
 		Check: g.Health.Check, CheckTime: g.Health.CheckTime,
 	}
 	h.Kmsg, h.PCI = g.Health.Paths(g.Provider)
-	if g.Provider == "nvml" { // simulated cards keep exact accounts
+	if g.Provider == "nvml" { // simulated GPUs keep exact accounts
 		h.Quiet = g.Health.Quiet
 	}
 	return h, nil
 }
 
-// healthMetrics are the figures of an agent's cards, read when they are scraped.
+// healthMetrics are the metrics of an agent's GPUs, read when scraped.
 type healthMetrics struct {
 	agent         *agent.Agent
 	faults, state *prometheus.Desc

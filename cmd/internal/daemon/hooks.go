@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 )
 
-// openHooks gives the agent what the node's operators have run before and
-// after jobs.
+// openHooks gives the agent the programs that the node's operators run
+// before and after jobs.
 func openHooks(cfg *config.Agent, ac *agent.Config, log *slog.Logger) error {
 	if cfg.Jobs.Prolog == "" && cfg.Jobs.Epilog == "" {
 		return nil
@@ -27,7 +27,7 @@ func openHooks(cfg *config.Agent, ac *agent.Config, log *slog.Logger) error {
 	return nil
 }
 
-// networks is what jobs of a node see of its network, whatever runs them.
+// networks returns what jobs of a node see of its network, whatever runs them.
 func networks(c config.Containers) launcher.Networks {
 	n := launcher.Networks{Default: cluster.Network(c.Network)}
 	for _, name := range c.Networks {

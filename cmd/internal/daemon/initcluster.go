@@ -27,8 +27,8 @@ type initOptions struct {
 	gossipPort   string
 }
 
-// newClusterCommand is the part of `berth cluster` that needs no cluster yet;
-// the command line merges it with the rest.
+// newClusterCommand returns the part of `berth cluster` that needs no cluster
+// yet; the command line merges it with the rest.
 func newClusterCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "cluster", Short: "Set up and inspect the cluster"}
 	cmd.AddCommand(newInitCommand())

@@ -41,7 +41,7 @@ the hash of the cluster's CA, so the coordinator must prove itself before anythi
 		Example: "  berth agent join --node n17 --coordinator head1:7070 --token berth-join-v1.…",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.node == "" {
-				o.node, _ = os.Hostname() // one that has none is told that --node is empty
+				o.node, _ = os.Hostname() // without a name the error is that --node is empty
 			}
 			if o.token == "" {
 				o.token = os.Getenv("BERTH_JOIN_TOKEN")
@@ -88,7 +88,7 @@ func (o *joinOptions) join(ctx context.Context) (string, error) {
 	return confPath, o.write(confPath, key, resp)
 }
 
-// ask tries each coordinator until the one that leads answers.
+// ask tries each coordinator until the leader answers.
 func (o *joinOptions) ask(ctx context.Context, token tlsconf.Token, csr []byte) (*nodev1.JoinResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/notify"
 )
 
-// noticesOf is how users are told of their jobs, as the configuration says.
+// noticesOf returns the configured notifications of users about their jobs.
 func noticesOf(n *config.Notify) (notify.Notices, error) {
 	nets, err := n.Networks()
 	if err != nil {

@@ -19,17 +19,17 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 )
 
-// libraryPath is the one variable of the agent's environment that the driver's
-// process gets: some systems keep the library where only that leads.
+// libraryPath is the only variable of the agent's environment passed to the
+// driver's process: on some systems the library is only found through it.
 const libraryPath = "LD_LIBRARY_PATH"
 
-// openNVML reaches the driver through a process of this same program. Whose
-// the processes on the cards are is known where jobs have control groups.
+// openNVML reaches the driver through a process of this same program. The
+// owners of processes on the GPUs are known if jobs have control groups.
 func openNVML(ctx context.Context, cfg *config.Agent, log *slog.Logger) (gpu.Provider, error) {
 	nc := nvmlproc.Config{
-		// Not by its path: an upgrade may have put another program there.
+		// Not by its path: after an upgrade another program may be there.
 		Command: []string{"/proc/self/exe", "agent", "nvml"},
-		// A small process: one that waits most of the time.
+		// A small process, which waits most of the time.
 		Env: []string{"GOMAXPROCS=2"},
 		Log: log,
 	}
@@ -46,7 +46,7 @@ func openNVML(ctx context.Context, cfg *config.Agent, log *slog.Logger) (gpu.Pro
 	return p, nil
 }
 
-// accountName is the name of an account, "" when it has none.
+// accountName returns the name of an account, "" if it has none.
 func accountName(uid uint32) string {
 	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
 	if err != nil {
@@ -55,8 +55,8 @@ func accountName(uid uint32) string {
 	return u.Username
 }
 
-// newNVMLCommand asks the driver on behalf of the agent, which starts it and
-// gives it up when a call does not come back.
+// newNVMLCommand queries the driver on behalf of the agent, which starts it
+// and abandons it when a call hangs.
 func newNVMLCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "nvml", Short: "Ask the NVIDIA driver (started by the agent)", Hidden: true, Args: cobra.NoArgs,
@@ -72,18 +72,18 @@ func newNVMLCommand() *cobra.Command {
 				return d, nil
 			}, log)
 			if errors.Is(err, gpu.ErrNoDriver) {
-				return nil // the agent was told, and says so
+				return nil // the agent was told, and reports it
 			}
 			return err
 		},
 	}
 }
 
-// restAfter is when an agent has started and adopted what runs.
+// restAfter is when an agent has started and adopted running jobs.
 const restAfter = 15 * time.Second
 
-// rest makes the process small after it started, for the long time in which it
-// has little to do.
+// rest shrinks the process after its start, for the long time in which it has
+// little to do.
 func rest(log *slog.Logger) {
 	debug.FreeOSMemory()
 	if err := trim(); err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// serveLogins answers berth pam until ctx ends. A node on which that cannot be
-// runs jobs all the same.
+// serveLogins answers berth pam until ctx ends. A node where that is
+// impossible runs jobs anyway.
 func serveLogins(ctx context.Context, dir string, a *agent.Agent, log *slog.Logger) error {
 	ln, err := login.Listen(filepath.Join(dir, login.SocketName))
 	if err != nil {
@@ -30,17 +30,17 @@ func serveLogins(ctx context.Context, dir string, a *agent.Agent, log *slog.Logg
 	return login.Serve(ctx, ln, a, log.With("component", "login"))
 }
 
-// pamOptions is what pam_exec's line says, and what PAM put into the environment.
+// pamOptions are the arguments from pam_exec's line, and PAM's environment.
 type pamOptions struct {
 	socket   string
 	exempt   []string
 	failOpen bool
-	// user and kind are PAM_USER and PAM_TYPE; parent is whoever logs in.
+	// user and kind are PAM_USER and PAM_TYPE; parent is the process that logs in.
 	user, kind string
 	parent     int
 }
 
-// newPAMCommand is called by pam_exec when somebody logs in to a node.
+// newPAMCommand is called by pam_exec when a user logs in to a node.
 func newPAMCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "pam", Short: "Allow logins only to users with a job here (run by pam_exec)", Hidden: true}
 	var o pamOptions
@@ -65,7 +65,7 @@ func newPAMCommand() *cobra.Command {
 	return cmd
 }
 
-// pamAccount says whether somebody may log in.
+// pamAccount decides whether a user may log in.
 func pamAccount(o *pamOptions, out io.Writer) error {
 	who, free, err := o.who()
 	if free || err != nil {
@@ -74,8 +74,9 @@ func pamAccount(o *pamOptions, out io.Writer) error {
 	return o.ask(out, login.Question{Who: who})
 }
 
-// pamSession moves whoever logs in into the control group of their job. It is the
-// process that opened PAM's session, which waits for us, so its number is its own.
+// pamSession moves a login into the control group of the user's job. The
+// process is the one that opened PAM's session, which waits for us, so its
+// number is still its own.
 func pamSession(o *pamOptions, out io.Writer) error {
 	if o.kind == "close_session" {
 		return nil // what is in the group ends with it
@@ -87,14 +88,14 @@ func pamSession(o *pamOptions, out io.Writer) error {
 	return o.ask(out, login.Question{Who: who, PID: o.parent})
 }
 
-// who reads the name that PAM gives; free are those whom nobody keeps out.
+// who resolves the name that PAM gives; free is true for users who are never refused.
 func (o *pamOptions) who() (who login.Who, free bool, err error) {
 	who = login.Who{UID: -1, Name: o.user}
 	if o.user == "" {
 		return who, false, errors.New("PAM_USER is not set: this is for pam_exec")
 	}
 	u, err := user.Lookup(o.user)
-	if err != nil { // of a directory that this program does not read: the agent goes by the name
+	if err != nil { // from a directory that this program does not read: the agent goes by the name
 		return who, o.user == "root", nil
 	}
 	if who.UID, err = strconv.ParseInt(u.Uid, 10, 64); err != nil {
@@ -108,7 +109,7 @@ func (o *pamOptions) who() (who login.Who, free bool, err error) {
 	}
 	ids, err := u.GroupIds()
 	if err != nil {
-		return who, false, nil // a login that is kept out can be tried again
+		return who, false, nil // a refused login can be tried again
 	}
 	for _, name := range o.exempt {
 		if g, err := user.LookupGroup(name); err == nil && slices.Contains(ids, g.Gid) {
@@ -118,7 +119,7 @@ func (o *pamOptions) who() (who login.Who, free bool, err error) {
 	return who, false, nil
 }
 
-// ask asks the agent and prints why not, where it says so.
+// ask asks the agent and prints its reason, if any, for a refusal.
 func (o *pamOptions) ask(out io.Writer, q login.Question) error {
 	a, err := login.Ask(o.socket, q)
 	switch {
@@ -133,7 +134,7 @@ func (o *pamOptions) ask(out io.Writer, q login.Question) error {
 	return nil
 }
 
-// refuse prints the one line that people read, and ends with code 1.
+// refuse prints the one line for the user, and ends with code 1.
 func refuse(out io.Writer, err error) error {
 	if err == nil {
 		return nil

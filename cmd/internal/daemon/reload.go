@@ -14,17 +14,17 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/lead"
 )
 
-// Configured is a coordinator's configuration, and how to read it again.
+// Configured is a coordinator's configuration, and how to reread it.
 type Configured struct {
 	*config.Loaded[config.Coordinator]
-	// Again reads it from the same sources.
+	// Again rereads it from the same sources.
 	Again func() (*config.Loaded[config.Coordinator], error)
-	// Reload delivers something whenever it is to be read again; may be nil.
+	// Reload delivers a value whenever it is to be reread; may be nil.
 	Reload <-chan os.Signal
 }
 
-// reloader takes over what of a configuration may change while a coordinator
-// runs. What cannot be read or used changes nothing.
+// reloader applies the settings that may change while a coordinator runs. A
+// configuration that cannot be read or used changes nothing.
 type reloader struct {
 	cfg   *Configured
 	inUse *config.Loaded[config.Coordinator]
@@ -33,8 +33,8 @@ type reloader struct {
 	clock func() time.Time
 
 	reloads *prometheus.CounterVec
-	last    prometheus.Gauge // 1 when the last one was taken over
-	at      prometheus.Gauge // when one was taken over last
+	last    prometheus.Gauge // 1 if the last reload was applied
+	at      prometheus.Gauge // when a reload was last applied
 }
 
 // The outcomes of a reload, for the metric.
@@ -45,7 +45,7 @@ const (
 
 // scheduled is a coordinator whose policies can be changed.
 type scheduled interface {
-	// Suits reports why policies cannot be put in use.
+	// Suits reports why policies cannot be used.
 	Suits(s *lead.Scheduling) error
 	SetScheduling(s lead.Scheduling)
 }
@@ -65,7 +65,7 @@ func newReloader(cfg *Configured, use scheduled, reg prometheus.Registerer, log 
 	}
 	reg.MustRegister(r.reloads, r.last, r.at)
 	for _, result := range []string{reloadTaken, reloadRefused} {
-		r.reloads.WithLabelValues(result) // so that it can be told from one that is missing
+		r.reloads.WithLabelValues(result) // so that it differs from a missing one
 	}
 	r.taken()
 	return r
@@ -76,7 +76,7 @@ func (r *reloader) taken() {
 	r.at.Set(float64(r.clock().UnixMicro()) / 1e6)
 }
 
-// run reads the configuration again whenever it is asked to, until ctx ends.
+// run rereads the configuration on request, until ctx ends.
 func (r *reloader) run(ctx context.Context) error {
 	for {
 		select {
@@ -88,7 +88,7 @@ func (r *reloader) run(ctx context.Context) error {
 	}
 }
 
-// reload reads the configuration again once.
+// reload rereads the configuration once.
 func (r *reloader) reload(ctx context.Context) {
 	again, err := r.cfg.Again()
 	var s *lead.Scheduling
@@ -115,8 +115,8 @@ func (r *reloader) reload(ctx context.Context) {
 	}
 }
 
-// schedulingOf makes the policies of a configuration that was read again, with
-// what nodes were registered by as it was at the start.
+// schedulingOf builds the policies of a reread configuration, with the
+// settings for node registration as they were at the start.
 func (r *reloader) schedulingOf(again *config.Loaded[config.Coordinator]) (*lead.Scheduling, error) {
 	sched := again.Config.Scheduling
 	sched.MaxShares = r.cfg.Config.Scheduling.MaxShares

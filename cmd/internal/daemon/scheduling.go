@@ -24,7 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// schedulingOf makes the policies of a configuration.
+// schedulingOf builds the policies of a configuration.
 func schedulingOf(cfg *config.Scheduling) (*lead.Scheduling, error) {
 	base := scheduler.Default()
 	base.MaxShares = cfg.MaxShares
@@ -72,9 +72,9 @@ func chosen(name string, base scheduler.Policy, opt policies.Options, sizes elas
 	return c, err
 }
 
-// plannerOf makes the policy of a name: nil for the scheduler's own passes,
-// of which it sets the mode. opt says how it preempts. Whatever the order,
-// nobody waits for ever.
+// plannerOf returns the policy of a name: nil for the scheduler's own
+// passes, whose mode it sets. opt says how it preempts. Whatever the order,
+// no job waits forever.
 func plannerOf(name string, base *scheduler.Policy, opt policies.Options) (policies.Policy, error) {
 	if place, order, _ := strings.Cut(name, "+"); place == string(scheduler.ModeSlot) {
 		base.Mode = scheduler.ModeSlot
@@ -89,7 +89,7 @@ func plannerOf(name string, base *scheduler.Policy, opt policies.Options) (polic
 	return policies.New(name, opt)
 }
 
-// powerSavingOf is how idle nodes are powered down, nil where they are not.
+// powerSavingOf returns how idle nodes are powered down, nil if they are not.
 func powerSavingOf(s *config.PowerSaving) (*lead.PowerSaving, error) {
 	if !s.On() {
 		return nil, nil
@@ -115,7 +115,7 @@ func powerSavingOf(s *config.PowerSaving) (*lead.PowerSaving, error) {
 // signalWithin is how long the source of a signal may take.
 const signalWithin = 10 * time.Second
 
-// energySignalOf reads what power costs from where the site says it; nil where it does not.
+// energySignalOf reads the price of power from the site's source; nil if there is none.
 func energySignalOf(s *config.EnergySignal) *lead.EnergySignal {
 	if s.Source == "" {
 		return nil
@@ -136,7 +136,7 @@ func energySignalOf(s *config.EnergySignal) *lead.EnergySignal {
 	}}
 }
 
-// get asks a host of the site's, and follows it nowhere else.
+// get requests a URL of the site's, and follows no redirects.
 func get(ctx context.Context, url string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
 )
 
-// service is what every daemon has beside its work: metrics for a scraper and
-// word to systemd.
+// service is what every daemon has in addition to its work: metrics for a
+// scraper and notifications to systemd.
 type service struct {
 	reg    *prometheus.Registry
 	notify sdnotify.Notifier
 	log    *slog.Logger
-	// pages are served beside the metrics, by path.
+	// pages are served next to the metrics, by path.
 	pages map[string]http.Handler
 }
 
@@ -40,8 +40,8 @@ func newService(log *slog.Logger) (*service, error) {
 	return &service{reg: reg, notify: n, log: log}, nil
 }
 
-// run serves metrics at addr, if any, and keeps systemd's watchdog content
-// until ctx ends. healthy says why the daemon cannot serve now, or nil.
+// run serves metrics at addr, if any, and feeds systemd's watchdog until
+// ctx ends. healthy says why the daemon cannot serve now, or nil.
 func (s *service) run(ctx context.Context, g *errgroup.Group, addr string, healthy func() error) error {
 	if addr != "" {
 		ln, err := net.Listen("tcp", addr)

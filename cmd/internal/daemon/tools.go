@@ -20,12 +20,12 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 )
 
-// gateName is the socket beside the batch scripts by which jobs reach the
-// cluster. Its directory holds nothing else, and may be mounted.
+// gateName is the socket, next to the batch scripts, by which jobs reach
+// the cluster. Its directory holds nothing else, and may be mounted.
 const gateName = "cluster/berth.sock"
 
-// tools are Slurm's commands for the jobs of a node: links to the users' program. A
-// node without that gives them none.
+// tools are Slurm's commands for the jobs of a node: links to the users'
+// program. A node without that program has none.
 func tools(scripts string, imagesToo bool, log *slog.Logger) launcher.Tools {
 	if scripts == "" {
 		return launcher.Tools{}
@@ -38,7 +38,7 @@ func tools(scripts string, imagesToo bool, log *slog.Logger) launcher.Tools {
 	return launcher.Tools{Exe: exe, Names: append(slurm.Commands(), programs.Users), Socket: filepath.Join(scripts, gateName), ImagesToo: imagesToo}
 }
 
-// serveGate passes what jobs on this node ask of the coordinators on to them,
+// serveGate forwards the requests of jobs on this node to the coordinators,
 // until ctx ends.
 func serveGate(ctx context.Context, coordinators func() []string, dial func(string) (*grpc.ClientConn, error), socket string, hasJob func(uid uint32) bool, reg prometheus.Registerer, log *slog.Logger) error {
 	if socket == "" {

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trim gives back the pages of the program's own file that were mapped while
-// it started: a daemon at rest uses a small part of a large program, and a page
-// that is needed after all is found in the page cache. Only mappings that
-// cannot be written and of which no page was ever changed are touched.
+// trim releases the pages of the program's own file that were mapped during
+// its start: a daemon at rest uses a small part of a large program, and a
+// page that is needed after all is found in the page cache. Only mappings
+// that are not writable and none of whose pages was ever changed are touched.
 func trim() error {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -25,7 +25,7 @@ func trim() error {
 		return err
 	}
 	defer f.Close()
-	var from, to uint64 // of the mapping whose lines are read; 0 for others
+	var from, to uint64 // of the mapping that the current lines describe; 0 for others
 	var errs []error
 	sc := bufio.NewScanner(f)
 	for sc.Scan() {
@@ -50,7 +50,7 @@ func trim() error {
 	return errors.Join(append(errs, sc.Err())...)
 }
 
-// span reads "FROM-TO" in hexadecimal; 0, 0 when it is none.
+// span parses "FROM-TO" in hexadecimal; 0, 0 if invalid.
 func span(s string) (from, to uint64) {
 	a, b, _ := strings.Cut(s, "-")
 	from, err := strconv.ParseUint(a, 16, 64)

@@ -2,5 +2,5 @@
 
 package daemon
 
-// trim does nothing where nothing is known of how.
+// trim does nothing on systems where no way is known.
 func trim() error { return nil }

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/web/session"
 )
 
-// webOf is the page for browsers on a listener, nil for none.
+// webOf returns the web page's configuration on a listener, nil for none.
 func webOf(cfg *config.Coordinator, src *tlsconf.Source, ln net.Listener) (web.Config, error) {
 	if ln == nil {
 		return web.Config{}, nil
@@ -39,8 +39,8 @@ func webOf(cfg *config.Coordinator, src *tlsconf.Source, ln net.Listener) (web.C
 	return w, nil
 }
 
-// proxyOf is the site's proxy before the page, nil for none. System accounts, whose uids
-// are below the least, are let in by links alone.
+// proxyOf returns the site's proxy in front of the page, nil for none. System
+// accounts, with uids below least, are let in by links alone.
 func proxyOf(p *config.WebProxy, least cluster.UID) (*web.Proxy, error) {
 	if p.Header == "" {
 		return nil, nil
@@ -77,11 +77,11 @@ type pairFile struct {
 
 	mu   sync.Mutex
 	have *tls.Certificate
-	at   time.Time // of the file that it was read from
+	at   time.Time // of the file when it was read
 }
 
-// read returns what stands in the files. While that cannot be read, as between the
-// renewal of one and of the other, what was read last stays in use.
+// read returns the content of the files. While they cannot be read, as
+// between the renewals of the two, the last content stays in use.
 func (p *pairFile) read() (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
