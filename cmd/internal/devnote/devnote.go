@@ -1,10 +1,10 @@
-// Package devnote is how the command line finds the cluster that `berth dev` runs
-// in another terminal: a file that names its sockets, in a folder of the user's own
-// below the machine's directory for temporary files.
+// Package devnote lets the command line find the cluster that `berth dev`
+// runs in another terminal: a file that names its sockets, in a folder of the
+// user's own below the machine's directory for temporary files.
 //
-// Whoever answers on a socket learns what is submitted there. So a note counts only
-// if its folder belongs to the user that reads it, or to root, and nobody else can
-// write to it.
+// Whoever answers on a socket learns what is submitted there. So a note
+// counts only if its folder belongs to the user that reads it, or to root,
+// and nobody else can write to it.
 package devnote
 
 import (
@@ -23,23 +23,24 @@ import (
 // maxNote bounds a note in bytes: the sockets of seven coordinators.
 const maxNote = 1024
 
-// Place is where notes are kept: Dir is the directory for temporary files and UID
-// the user.
+// Place is where notes are kept: Dir is the directory for temporary files and
+// UID the user.
 type Place struct {
 	Dir string
 	UID int
 }
 
-// Here is the place of this process.
+// Here returns the place of this process.
 func Here() Place { return Place{Dir: os.TempDir(), UID: os.Geteuid()} }
 
 func (p Place) folder(uid int) string {
 	return filepath.Join(p.Dir, fmt.Sprintf("berth-dev-of-%d", uid))
 }
 
-// Leave names the sockets, a comma-separated list as in BERTH_SOCKET, to the user's
-// other terminals, and to those of everybody if the user is root. The newest note
-// counts. The returned function takes it back unless a later one has replaced it.
+// Leave names the sockets, a comma-separated list as in BERTH_SOCKET, to the
+// user's other terminals, and to everyone's if the user is root. The newest
+// note counts. The returned function removes it unless a later one has
+// replaced it.
 func (p Place) Leave(sockets string) (takeBack func() error, err error) {
 	dir := p.folder(p.UID)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -100,8 +101,9 @@ func Running() []string {
 	return Here().Find()
 }
 
-// Sockets lists where coordinators are sought, in order: as said, which is
-// BERTH_SOCKET, has it, else as running has it, else where a machine's daemon listens.
+// Sockets lists where to look for coordinators, in order: as said, the value
+// of BERTH_SOCKET, else as running has it, else where a machine's daemon
+// listens.
 func Sockets(said string, running func() []string) []string {
 	var out []string
 	for s := range strings.SplitSeq(said, ",") {
