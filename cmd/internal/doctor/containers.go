@@ -54,9 +54,9 @@ func runc(ctx context.Context, h *Host, s *Subject) []Line {
 	return judge(holes.Runc, first)
 }
 
-// judge holds a version against the table. A severe hole of a release that
-// comes from its makers is a failure; distributions mend them and keep the
-// number, which is for a person to find out.
+// judge compares a version with the table. A severe hole in a maker's own
+// release is a failure; distributions fix holes without changing the
+// number, so for theirs a person has to find out.
 func judge(c holes.Component, text string) []Line {
 	v, known := holes.ParseVersion(text)
 	if !known {
@@ -84,7 +84,7 @@ func judge(c holes.Component, text string) []Line {
 	return out
 }
 
-// newest is the release that is rid of every hole of v.
+// newest returns the release without any hole of v.
 func newest(c holes.Component, v holes.Version) holes.Version {
 	for {
 		list := holes.Of(c, v)
@@ -99,7 +99,7 @@ func newest(c holes.Component, v holes.Version) holes.Version {
 	}
 }
 
-// wantsCards reports whether the node is to offer the driver's cards.
+// wantsCards reports whether the node is to offer the driver's GPUs.
 func wantsCards(s *Subject) bool { return agentOf(s).GPUs.Provider == "nvml" }
 
 func injector(h *Host, a *config.Agent) (*cdi.Injector, error) {
@@ -163,7 +163,7 @@ func toolkit(ctx context.Context, h *Host, s *Subject) []Line {
 	return judge(holes.Toolkit, first)
 }
 
-// deviceSpecs asks for every card of the specifications as a job would.
+// deviceSpecs checks the specifications of every GPU as a job would use them.
 func deviceSpecs(_ context.Context, h *Host, s *Subject) []Line {
 	if !wantsCards(s) {
 		return nil
@@ -196,7 +196,7 @@ func deviceSpecs(_ context.Context, h *Host, s *Subject) []Line {
 	return out
 }
 
-// cdiLine splits an error of package cdi into what is wrong and what mends it.
+// cdiLine splits an error of package cdi into the problem and its fix.
 func cdiLine(h *Host, err error) Line {
 	l := Line{Status: Fail, Text: err.Error()}
 	if e, ok := errors.AsType[*cdi.Error](err); ok {
@@ -213,9 +213,9 @@ func cdiLine(h *Host, err error) Line {
 
 var systemdGroups = regexp.MustCompile(`(?m)^\s*SystemdCgroup\s*=\s*true`)
 
-// daemonReload looks for what makes containers lose their GPUs when systemd
-// reads its units again. Berth's own groups are runc's and no units, so that it
-// is others that this is about, and programs that look for /dev/char.
+// daemonReload looks for causes of containers losing their GPUs when systemd
+// rereads its units. Berth's own groups belong to runc and are no units, so
+// this is about others, and about programs that look for /dev/char.
 func daemonReload(_ context.Context, h *Host, s *Subject) []Line {
 	cards := h.cardNodes()
 	if !wantsCards(s) || len(cards) == 0 {

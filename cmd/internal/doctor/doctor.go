@@ -1,7 +1,7 @@
-// Package doctor looks at a machine and says what stands in Berth's way there,
-// one line each, with what mends it. It changes nothing. A check asks the
-// machine through a Host, so that tests look at recorded ones; each has a
-// deadline, since what is broken often does not answer.
+// Package doctor examines a machine and reports problems for Berth, one per
+// line, each with its fix. It changes nothing. A check queries the machine
+// through a Host, so that tests use recorded ones; each has a deadline, since
+// a broken component often does not answer.
 package doctor
 
 import (
@@ -18,8 +18,8 @@ import (
 // Status is what a check found.
 type Status string
 
-// The findings. A warning is for a person to judge; what fails keeps jobs from
-// running, or a node from being safe.
+// The findings. A warning needs a person's judgement; a failure keeps jobs
+// from running, or a node from being safe.
 const (
 	OK   Status = "ok"
 	Warn Status = "warn"
@@ -31,10 +31,10 @@ type Line struct {
 	Check  string `json:"check"`
 	Status Status `json:"status"`
 	Text   string `json:"text"`
-	// Fix is what to do about it, "" where nothing is to be done.
+	// Fix is what to do about it, "" if nothing is needed.
 	Fix string `json:"fix,omitempty"`
-	// Key names what the agent refuses to run with; its configuration may list
-	// it under unsafe, and then it is a warning.
+	// Key names an unsafe condition with which the agent refuses to run; its
+	// configuration may list it under unsafe, and then it is a warning.
 	Key string `json:"key,omitempty"`
 }
 
@@ -50,12 +50,12 @@ func fail(fix, format string, args ...any) []Line {
 	return []Line{{Status: Fail, Text: fmt.Sprintf(format, args...), Fix: fix}}
 }
 
-// unsafe is a failure that the agent's configuration can accept under key.
+// unsafe returns a failure that the agent's configuration can accept under key.
 func unsafe(key, fix, format string, args ...any) []Line {
 	return []Line{{Status: Fail, Text: fmt.Sprintf(format, args...), Fix: fix, Key: key}}
 }
 
-// Role is what a machine does for a cluster; it may do several things.
+// Role is what a machine does for a cluster; it may have several.
 type Role string
 
 // The roles.
@@ -65,11 +65,11 @@ const (
 	Agent       Role = "agent"
 )
 
-// Subject is what is looked at: the configurations of the daemons that the
-// machine runs, and the sockets that its users ask.
+// Subject is what is examined: the configurations of the daemons that the
+// machine runs, and the sockets that its users use.
 type Subject struct {
-	// Agent and Coordinator are nil where there is none, or where it is wrong,
-	// which AgentErr and CoordinatorErr then say.
+	// Agent and Coordinator are nil if absent, or invalid, which AgentErr and
+	// CoordinatorErr then report.
 	Agent                    *config.Agent
 	Coordinator              *config.Coordinator
 	AgentErr, CoordinatorErr error
@@ -80,14 +80,14 @@ type Subject struct {
 
 func (s *Subject) is(r Role) bool { return slices.Contains(s.Roles, r) }
 
-// check is one thing to look at.
+// check is one check.
 type check struct {
 	name  string
 	roles []Role
 	run   func(context.Context, *Host, *Subject) []Line
 }
 
-// checks are in the order in which they are shown.
+// checks returns the checks in display order.
 func checks() []check {
 	every := []Role{Login, Coordinator, Agent}
 	daemons := []Role{Coordinator, Agent}
@@ -118,9 +118,9 @@ func checks() []check {
 // Deadline bounds each check.
 const Deadline = 5 * time.Second
 
-// Examine runs every check of the subject's roles at once and returns their
-// lines in a fixed order. It takes little more than Deadline: a check that
-// does not answer by then is a failure, and is left behind.
+// Examine runs every check of the subject's roles concurrently and returns
+// their lines in a fixed order. It takes little more than Deadline: a check
+// that does not answer by then is a failure, and is abandoned.
 func Examine(ctx context.Context, h *Host, s *Subject) []Line {
 	return examine(ctx, h, s, checks(), Deadline)
 }
@@ -150,8 +150,8 @@ func examine(ctx context.Context, h *Host, s *Subject, list []check, deadline ti
 	return out
 }
 
-// within runs one check, for as long as deadline. A file system that hangs
-// holds its goroutine until the process ends.
+// within runs one check with a deadline. A hung file system holds its
+// goroutine until the process ends.
 func within(ctx context.Context, h *Host, s *Subject, c check, deadline time.Duration) []Line {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
@@ -165,8 +165,8 @@ func within(ctx context.Context, h *Host, s *Subject, c check, deadline time.Dur
 	}
 }
 
-// Refusals are what the agent does not start with: failures with a key that
-// its configuration does not accept.
+// Refusals returns what keeps the agent from starting: failures with a key
+// that its configuration does not accept.
 func Refusals(ctx context.Context, h *Host, cfg *config.Agent) []Line {
 	s := &Subject{Agent: cfg, Roles: []Role{Agent}}
 	list := slices.DeleteFunc(checks(), func(c check) bool {
@@ -182,7 +182,7 @@ func Failed(lines []Line) bool {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// configuration says whether the daemons' configurations can be used.
+// configuration says whether the daemons' configurations are usable.
 func configuration(_ context.Context, _ *Host, s *Subject) []Line {
 	var out []Line
 	for _, d := range []struct {

@@ -15,42 +15,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is what a file system has left.
+// Disk is the free space of a file system.
 type Disk struct {
 	// Type is the kernel's magic number of the file system.
 	Type int64
-	// Bytes and Inodes in all, and free for others than root. Inodes is 0 where
-	// the file system has no fixed number.
+	// Bytes and Inodes are totals, and the others what is free for users other
+	// than root. Inodes is 0 if the file system has no fixed number.
 	Bytes, FreeBytes, Inodes, FreeInodes uint64
 }
 
-// Clock is how far another's clock is ahead of ours, give or take Bound.
+// Clock is how far another clock is ahead of ours, give or take Bound.
 type Clock struct{ Ahead, Bound time.Duration }
 
 // Host is a machine as the checks see it. Its functions must not be nil; see
 // System.
 type Host struct {
-	// Root is what paths of files are below; "" is the machine itself.
+	// Root is prefixed to paths of files; "" is the machine itself.
 	Root string
 	Now  func() time.Time
-	// Run returns what a program prints to its standard output.
+	// Run returns a program's standard output.
 	Run func(ctx context.Context, name string, args ...string) (string, error)
 	// Disk describes the file system that holds a path, which is below Root.
 	Disk func(path string) (Disk, error)
-	// Dial connects to an address or a unix socket; Listen tries whether an
+	// Dial connects to an address or a unix socket; Listen tests whether an
 	// address is free, "tcp" or "udp".
 	Dial   func(ctx context.Context, network, addr string) error
 	Listen func(network, addr string) error
 	// NodeClock and UserClock ask a coordinator for its time: by its address
-	// with the daemon's certificate, and by its socket for users.
+	// with the daemon's certificate, and through its socket for users.
 	NodeClock, UserClock func(ctx context.Context, addr string) (Clock, error)
-	// LookupUser resolves a number through the name service.
+	// LookupUser resolves a uid through the name service.
 	LookupUser func(uid string) (name string, err error)
-	// Release is the kernel's.
+	// Release returns the kernel's release.
 	Release func() string
 }
 
-// System is this machine. The two functions ask coordinators for their time.
+// System returns this machine. The two functions ask coordinators for their time.
 func System(node, users func(ctx context.Context, addr string) (Clock, error)) *Host {
 	return &Host{
 		Now: time.Now, NodeClock: node, UserClock: users, Run: run, Disk: disk, Listen: listen, Release: release,
@@ -71,7 +71,7 @@ func System(node, users func(ctx context.Context, addr string) (Clock, error)) *
 	}
 }
 
-// errAbsent is Run's error for a program that is not there.
+// errAbsent is Run's error for a missing program.
 var errAbsent = errors.New("not installed, or not in the PATH")
 
 func run(ctx context.Context, name string, args ...string) (string, error) {
@@ -114,10 +114,10 @@ func release() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// path is where the host has a file.
+// path returns the location of one of the host's files.
 func (h *Host) path(p string) string { return filepath.Join(h.Root, p) }
 
-// read returns a small file, "" when it cannot be read.
+// read returns a small file, "" if it cannot be read.
 func (h *Host) read(p string) string {
 	data, err := os.ReadFile(h.path(p))
 	if err != nil {
@@ -138,7 +138,7 @@ type mount struct {
 	super       string
 }
 
-// mounts lists what is mounted, in order.
+// mounts lists the mounts, in order.
 func (h *Host) mounts() []mount {
 	var out []mount
 	for line := range strings.Lines(h.read("/proc/self/mountinfo")) {
@@ -155,11 +155,11 @@ func (h *Host) mounts() []mount {
 	return out
 }
 
-// mountOf is the mount that holds a path.
+// mountOf returns the mount that holds a path.
 func (h *Host) mountOf(p string) (mount, bool) {
 	var best mount
 	found := false
-	for _, m := range h.mounts() { // a later one on the same point hides an earlier
+	for _, m := range h.mounts() { // a later one on the same point hides an earlier one
 		if (p == m.point || m.point == "/" || strings.HasPrefix(p, m.point+"/")) && len(m.point) >= len(best.point) {
 			best, found = m, true
 		}
@@ -167,7 +167,7 @@ func (h *Host) mountOf(p string) (mount, bool) {
 	return best, found
 }
 
-// networked reports whether a type of file system lives on other machines.
+// networked reports whether a file system of this type is on other machines.
 func networked(kind string) bool {
 	switch kind {
 	case "nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.glusterfs", "afs", "9p", "wekafs", "panfs", "orangefs":

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 )
 
-// oldestKernel has what the agent uses: openat2, pidfds, and cgroup v2's
-// memory.events.local.
+// oldestKernel is the oldest with what the agent uses: openat2, pidfds,
+// and cgroup v2's memory.events.local.
 var oldestKernel = [2]int{5, 6}
 
 func kernel(_ context.Context, h *Host, _ *Subject) []Line {
@@ -34,7 +34,7 @@ func kernel(_ context.Context, h *Host, _ *Subject) []Line {
 	}
 }
 
-// controlGroups looks for the controllers that hold a job to its caps.
+// controlGroups checks for the controllers that hold a job to its caps.
 func controlGroups(_ context.Context, h *Host, s *Subject) []Line {
 	v1 := map[string]string{}
 	unified := ""
@@ -120,8 +120,8 @@ func swap(_ context.Context, h *Host, _ *Subject) []Line {
 	return ok("%d MiB; jobs get none of it", total>>10)
 }
 
-// Clocks that differ by more than this are worth a look; a certificate is
-// dated five minutes back, so beyond that nothing works.
+// Clocks that differ by more than this are suspicious; a certificate is
+// dated back five minutes, so beyond that nothing works.
 const (
 	clockWarn = 500 * time.Millisecond
 	clockFail = 60 * time.Second
@@ -166,7 +166,7 @@ func clocks(ctx context.Context, h *Host, s *Subject) []Line {
 }
 
 func clockLine(addr string, c Clock) []Line {
-	ms := func(d time.Duration) string { // no minus before nothing
+	ms := func(d time.Duration) string { // no minus sign before zero
 		return fmt.Sprintf("%.1f ms", float64(d.Round(100*time.Microsecond).Microseconds())/1000)
 	}
 	text := fmt.Sprintf("%s is %s ahead, give or take %s", addr, ms(c.Ahead), ms(c.Bound))
@@ -180,7 +180,7 @@ func clockLine(addr string, c Clock) []Line {
 	return ok("%s", text)
 }
 
-// each runs f for 0 to n-1 at once.
+// each runs f for 0 to n-1 concurrently.
 func each(n int, f func(int)) {
 	done := make(chan struct{}, n)
 	for i := range n {
@@ -191,7 +191,7 @@ func each(n int, f func(int)) {
 	}
 }
 
-// portTime bounds a connection; a firewall that drops says nothing.
+// portTime bounds a connection; a firewall that drops packets does not answer.
 const portTime = 3 * time.Second
 
 func ports(ctx context.Context, h *Host, s *Subject) []Line {
@@ -231,8 +231,8 @@ func ports(ctx context.Context, h *Host, s *Subject) []Line {
 	return slices.Concat(append(results, gossipPeers(ctx, h, s), out)...)
 }
 
-// gossipPeers tries the ports that gossip joins through. Without them all goes
-// on, only slower.
+// gossipPeers tries the ports that gossip joins through. Without them
+// everything works, only slower.
 func gossipPeers(ctx context.Context, h *Host, s *Subject) []Line {
 	var peers []string
 	if s.Agent != nil && s.Agent.Gossip.Addr != "" {
@@ -257,7 +257,7 @@ func gossipPeers(ctx context.Context, h *Host, s *Subject) []Line {
 	return out
 }
 
-// sockets tries those that users' commands ask; one that answers is enough.
+// sockets tries those that users' commands use; one that answers is enough.
 func sockets(ctx context.Context, h *Host, s *Subject) []Line {
 	var good, bad []Line
 	for _, p := range s.Sockets {
@@ -275,8 +275,8 @@ func sockets(ctx context.Context, h *Host, s *Subject) []Line {
 	return append(good, bad...)
 }
 
-// listening reports whether an address is free. One that is taken is as it
-// should be when the daemon runs.
+// listening reports whether an address is free. An address in use is
+// expected while the daemon runs.
 func listening(h *Host, key, addr string, networks ...string) []Line {
 	if addr == "" {
 		return nil
@@ -293,7 +293,7 @@ func listening(h *Host, key, addr string, networks ...string) []Line {
 	return ok("%s %s is free", key, addr)
 }
 
-// users looks at what names come from.
+// users checks where names come from.
 func users(_ context.Context, h *Host, s *Subject) []Line {
 	var sources []string
 	for line := range strings.Lines(h.read("/etc/nsswitch.conf")) {
@@ -327,7 +327,7 @@ func users(_ context.Context, h *Host, s *Subject) []Line {
 	return ok("from %s; uid %s is %s", strings.Join(sources, " "), uid, name)
 }
 
-// homes looks at where users' files are.
+// homes checks where users' files are.
 func homes(_ context.Context, h *Host, _ *Subject) []Line {
 	m, found := h.mountOf("/home")
 	if !found {
@@ -351,8 +351,7 @@ func homes(_ context.Context, h *Host, _ *Subject) []Line {
 	return out
 }
 
-// scripts looks at the directory that every user must reach and only root may
-// change.
+// scripts checks the directory that every user must reach and only root may change.
 func scripts(_ context.Context, h *Host, s *Subject) []Line {
 	if s.Agent == nil || s.Agent.Jobs.Scripts == "" {
 		return nil
@@ -379,8 +378,8 @@ func scripts(_ context.Context, h *Host, s *Subject) []Line {
 	return ok("%s: readable by every user, writable only by root", dir)
 }
 
-// agentOf is the agent's configuration, or the defaults where it is wrong, so
-// that what can be seen is.
+// agentOf returns the agent's configuration, or the defaults if it is
+// invalid, so that the rest can be checked.
 func agentOf(s *Subject) *config.Agent {
 	if s.Agent != nil {
 		return s.Agent

@@ -36,7 +36,7 @@ func statOwner(p string) (ownership, error) {
 	return ownership{uid: st.Uid, mode: st.Mode & 0o7777}, nil
 }
 
-// existing is the nearest directory above p that is there.
+// existing returns the nearest existing directory at or above p.
 func (h *Host) existing(p string) string {
 	for ; p != "/" && !h.exists(p); p = filepath.Dir(p) {
 	}
@@ -50,8 +50,7 @@ func mib(b uint64) string {
 	return fmt.Sprintf("%d MiB", b>>20)
 }
 
-// space judges what a disk has left: the percentages free below which one
-// warns and fails.
+// space judges a disk's free space: the percentages below which it warns and fails.
 func (h *Host) space(what, dir string, warnBelow, failBelow uint64) []Line {
 	d, err := h.Disk(h.path(h.existing(dir)))
 	if err != nil {
@@ -78,7 +77,7 @@ func (h *Host) space(what, dir string, warnBelow, failBelow uint64) []Line {
 	return ok("%s", text)
 }
 
-// dataDirs looks at where daemons keep what must survive them.
+// dataDirs checks where daemons keep their persistent state.
 func dataDirs(_ context.Context, h *Host, s *Subject) []Line {
 	var out []Line
 	look := func(dir string, agent bool) {
@@ -105,11 +104,11 @@ func dataDirs(_ context.Context, h *Host, s *Subject) []Line {
 	return out
 }
 
-// containerdDir is where packages have containerd keep images.
+// containerdDir is where packaged containerd keeps images.
 const containerdDir = "/var/lib/containerd"
 
-// images looks at the disk of images, where above 85 % unused ones go and above
-// 90 % none are fetched.
+// images checks the disk of images: above 85 % unused ones are removed and
+// above 90 % none are pulled.
 func images(_ context.Context, h *Host, s *Subject) []Line {
 	if !usesContainerd(h, agentOf(s)) {
 		return nil
@@ -119,7 +118,7 @@ func images(_ context.Context, h *Host, s *Subject) []Line {
 		name, value, found := strings.Cut(line, "=")
 		if found && strings.TrimSpace(name) == "root" {
 			root = strings.Trim(strings.TrimSpace(value), `"'`)
-			break // that of the top level comes first
+			break // the top level's comes first
 		}
 	}
 	if !filepath.IsAbs(root) {
@@ -128,7 +127,7 @@ func images(_ context.Context, h *Host, s *Subject) []Line {
 	return h.space("images", root, 15, 10)
 }
 
-// keys looks at the files that nobody else may read.
+// keys checks that secret files are not readable by others.
 func keys(_ context.Context, h *Host, s *Subject) []Line {
 	var files []string
 	if a := s.Agent; a != nil {
@@ -165,7 +164,7 @@ func keys(_ context.Context, h *Host, s *Subject) []Line {
 	return out
 }
 
-// certificates looks at how long the daemons' certificates are good.
+// certificates checks how long the daemons' certificates remain valid.
 func certificates(_ context.Context, h *Host, s *Subject) []Line {
 	var out []Line
 	if s.Coordinator != nil {
