@@ -1,4 +1,4 @@
-// Package escape makes text that others chose fit to be shown.
+// Package escape makes text that others chose safe to display.
 package escape
 
 import (
@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Text makes what could steer a terminal visible: control characters,
+// Text makes visible what could steer a terminal: control characters,
 // characters that change the direction of writing, and bytes that are not
 // UTF-8.
 func Text(s string) string {
@@ -45,13 +45,13 @@ func Text(s string) string {
 	return b.String()
 }
 
-// Shown reports whether r may reach a terminal as it is. The zero-width joiner
-// stays, since emoji are made with it.
+// Shown reports whether r may reach a terminal unchanged. The zero-width
+// joiner may, since emoji use it.
 func Shown(r rune) bool {
 	return r == '\u200d' || unicode.IsGraphic(r) && !unicode.Is(unicode.Cf, r)
 }
 
-// Quote quotes what was typed on one short line.
+// Quote quotes typed text on one short line.
 func Quote(s string) string {
 	if len(s) > 40 {
 		return fmt.Sprintf("%q… (%d bytes)", s[:40], len(s))
