@@ -1,5 +1,5 @@
 // Package gate lets the users of a machine without a coordinator reach the
-// cluster: it passes their calls on, unread, and says for whom they are. The
+// cluster: it forwards their calls, unread, and says on whose behalf. The
 // coordinators decide for whom it may speak.
 package gate
 
@@ -25,31 +25,30 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/limit"
 )
 
-// maxMessage is what coordinators take of users at most; what they send may be
-// more.
+// maxMessage is the most that coordinators accept from users; their answers
+// may be longer.
 const (
 	maxMessage = 4 << 20
 	maxAnswer  = 64 << 20
 	maxStreams = 256
 	maxHeaders = 16 << 10
-	// Connections of a user with a job here, of one without, and of all. Who has
-	// no job is told so and nothing else, and does not stay.
+	// Connections of a user with a job here, of one without, and of all. A user
+	// without a job is only told so, and does not stay connected.
 	connsWithJob = 64
 	connsWithout = 4
 	connsTotal   = 512
-	// window is what may lie unread in one stream and in one connection, but for
-	// a message that is being received.
+	// window is how much may be unread in one stream and in one connection,
+	// except for a message that is being received.
 	window    = 64 << 10
 	connStart = 5 * time.Second
 	connIdle  = time.Minute
 	connAge   = time.Hour
 	arrival   = 20 * time.Second
-	// mostConns is how many connections to coordinators are kept for ones that may be
-	// gone.
+	// mostConns is how many connections are kept to coordinators that may be gone.
 	mostConns = 64
 )
 
-// Gate passes calls on. It is safe for concurrent use.
+// Gate forwards calls. It is safe for concurrent use.
 type Gate struct {
 	addrs func() []string
 	dial  func(addr string) (*grpc.ClientConn, error)
@@ -63,15 +62,16 @@ type Gate struct {
 	best  string // the coordinator that answered last
 }
 
-// New makes a gate to the coordinators that are at addrs now. who finds out who calls, may
-// whether anything is read of them: at a node only of those who have a job there.
+// New returns a gate to the coordinators that are at addrs now. who
+// identifies the caller, may decides whether anything is read from it: at a
+// node only from users with a job there.
 func New(addrs func() []string, dial func(addr string) (*grpc.ClientConn, error), who func(info credentials.AuthInfo) (uid, gid uint32, ok bool), may func(uid uint32) bool, reg prometheus.Registerer, log *slog.Logger) *Gate {
 	cfg := limit.Default() // for one node, a quarter of a coordinator's
 	cfg.Calls, cfg.Streams, cfg.Arriving, cfg.ArrivingTotal, cfg.Users = cfg.Calls/2, cfg.Streams/4, cfg.Arriving/4, cfg.ArrivingTotal/4, cfg.Users/4
 	return &Gate{addrs: addrs, dial: dial, who: who, may: may, calls: limit.New(cfg, time.Now, reg), log: log.With("component", "gate"), conns: map[string]*grpc.ClientConn{}}
 }
 
-// Serve takes calls on ln until ctx ends.
+// Serve accepts calls on ln until ctx ends.
 func (g *Gate) Serve(ctx context.Context, ln net.Listener, creds credentials.TransportCredentials) error {
 	conns := limit.NewConns(func(uid cluster.UID) int {
 		if g.may(uint32(uid)) {
@@ -100,7 +100,7 @@ func (g *Gate) Serve(ctx context.Context, ln net.Listener, creds credentials.Tra
 	return err
 }
 
-// raw leaves messages as they came.
+// raw passes messages through unchanged.
 type raw struct{}
 
 // Marshal implements encoding.Codec.
@@ -118,14 +118,14 @@ func (raw) Unmarshal(data []byte, v any) error {
 	if !ok {
 		return errors.New("gate: not a raw message")
 	}
-	*b = append([]byte(nil), data...) // the buffer is used again
+	*b = append([]byte(nil), data...) // the buffer is reused
 	return nil
 }
 
 // Name implements encoding.Codec: the messages are those of the services.
 func (raw) Name() string { return "proto" }
 
-// handle passes one call on.
+// handle forwards one call.
 func (g *Gate) handle(_ any, near grpc.ServerStream) error {
 	ctx := near.Context()
 	method, _ := grpc.MethodFromServerStream(near)
@@ -152,7 +152,7 @@ func (g *Gate) handle(_ any, near grpc.ServerStream) error {
 			var m []byte
 			if err := near.RecvMsg(&m); err != nil {
 				if errors.Is(err, io.EOF) {
-					_ = far.CloseSend() // the other direction says what is wrong
+					_ = far.CloseSend() // the other direction reports any error
 				}
 				return
 			}
@@ -178,7 +178,7 @@ func (g *Gate) handle(_ any, near grpc.ServerStream) error {
 
 var desc = grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
 
-// open begins the call at the first coordinator that can be reached.
+// open starts the call at the first reachable coordinator.
 func (g *Gate) open(ctx context.Context, method string, first *[]byte) (grpc.ClientStream, error) {
 	err := status.Error(codes.Unavailable, "no coordinator is configured")
 	addrs := g.addrs()
@@ -212,15 +212,15 @@ func (g *Gate) open(ctx context.Context, method string, first *[]byte) (grpc.Cli
 	return nil, err
 }
 
-// forget closes the connections to addresses at which no coordinator is any more, when
-// there are many. The caller holds g.mu.
+// forget closes the connections to addresses that no longer belong to a
+// coordinator, when there are many. The caller holds g.mu.
 func (g *Gate) forget(addrs []string) {
 	if len(g.conns) <= mostConns {
 		return
 	}
 	for addr, c := range g.conns {
 		if !slices.Contains(addrs, addr) {
-			_ = c.Close() // what is under way there ends, and is asked again
+			_ = c.Close() // calls in progress there end, and are retried
 			delete(g.conns, addr)
 		}
 	}

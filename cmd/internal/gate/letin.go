@@ -20,7 +20,7 @@ import (
 
 type letInKey struct{}
 
-// visit is a call that is read.
+// visit is a call that is being read.
 type visit struct {
 	uid, gid uint32
 	call     *limit.Call
@@ -32,8 +32,8 @@ func (l *visit) end() {
 	l.call.End()
 }
 
-// onBehalf says to a coordinator for whom the call is, and passes on what a job
-// shows to be believed: the coordinator judges it.
+// onBehalf tells a coordinator on whose behalf the call is, and passes on a
+// job's credential: the coordinator judges it.
 func (l *visit) onBehalf(ctx context.Context) metadata.MD {
 	md := metadata.Pairs("berth-on-behalf-of-uid", strconv.FormatUint(uint64(l.uid), 10), "berth-on-behalf-of-gid", strconv.FormatUint(uint64(l.gid), 10))
 	if v := metadata.ValueFromIncomingContext(ctx, cluster.CredentialKey); len(v) == 1 && len(v[0]) <= cluster.MaxCredential {
@@ -47,7 +47,7 @@ func (l *visit) arrived(bytes int) error {
 	return refused(l.call.Arrived(bytes))
 }
 
-// refused makes a status of a *limit.Refusal.
+// refused converts a *limit.Refusal to a status.
 func refused(err error) error {
 	if r, ok := errors.AsType[*limit.Refusal](err); ok {
 		return apiconv.StatusAfter(&cluster.Error{Code: cluster.CodeExhausted, Msg: r.Msg}, r.After).Err()
@@ -55,8 +55,8 @@ func refused(err error) error {
 	return err
 }
 
-// letIn stands before every call, when its headers are there and nothing else of
-// it was read. It must not wait.
+// letIn runs before every call, when its headers have arrived and nothing
+// else of it was read. It must not block.
 func (g *Gate) letIn(ctx context.Context, info *tap.Info) (context.Context, error) {
 	method := info.FullMethodName
 	if !strings.HasPrefix(method, "/berth.api.v1.") {
