@@ -1,5 +1,5 @@
-// Package golden compares what tests of the commands print with files that
-// hold it word for word. go test -update rewrites them; look at the diff.
+// Package golden compares the output of tests of the commands with files
+// that hold it verbatim. go test -update rewrites them; review the diff.
 package golden
 
 import (
@@ -23,8 +23,8 @@ func Check(t testing.TB, name, got string) {
 	CheckFile(t, filepath.Join("testdata", name+".golden"), got)
 }
 
-// CheckFile compares got with a file, which lies below the package under test
-// or beside it.
+// CheckFile compares got with a file, which is below the package under test
+// or next to it.
 func CheckFile(t testing.TB, path, got string) {
 	t.Helper()
 	if *update {
