@@ -9,37 +9,36 @@ import (
 	"time"
 )
 
-// Encoder appends values as indented JSON. What a pointer leads to from a field with the
-// tag keep:"" is not changed while the encoder is used: its text is made once for all values
-// with that pointer. An Encoder is for one goroutine.
+// Encoder appends values as indented JSON. What a field tagged keep:"" points
+// to must not change while the encoder is used: its text is made once for all
+// values with that pointer. An Encoder is for one goroutine.
 type Encoder struct {
 	depth int
 	plans map[reflect.Type]write
-	kept  int // bytes of texts that are kept
+	kept  int // total bytes of kept texts
 	texts map[keptAt][]byte
 }
 
-// mostKept is how many bytes of texts are kept; with more, those that there are are
-// forgotten.
+// mostKept is how many bytes of texts are kept; beyond that, all are dropped.
 const mostKept = 1 << 20
 
 // write appends a value of the type that it was made for.
 type write func(dst []byte, v reflect.Value) ([]byte, error)
 
-// keptAt is what a text is that is kept: of what, and how deep it is indented. The pointer
-// is one so that nothing else comes to lie there meanwhile.
+// keptAt identifies a kept text: its value, and how deep it is indented. It
+// holds a real pointer so that nothing else can be allocated there meanwhile.
 type keptAt struct {
 	what  any
 	depth int
 }
 
-// NewEncoder returns an Encoder of values that begin at a depth.
+// NewEncoder returns an Encoder of values that begin at depth.
 func NewEncoder(depth int) *Encoder {
 	return &Encoder{depth: depth, plans: map[reflect.Type]write{}, texts: map[keptAt][]byte{}}
 }
 
-// Append appends v, which stands behind the indent of its line already. The error is
-// encoding/json's, and nothing was appended then.
+// Append appends v, whose line is already indented. The error is
+// encoding/json's, and then nothing was appended.
 func (e *Encoder) Append(dst []byte, v any) ([]byte, error) {
 	at := reflect.ValueOf(v)
 	if !at.IsValid() {
@@ -60,7 +59,7 @@ func (e *Encoder) Append(dst []byte, v any) ([]byte, error) {
 	return out, nil
 }
 
-// naive writes by encoding/json whatever it is.
+// naive returns a writer of any value by encoding/json.
 func naive(depth int) write {
 	return func(dst []byte, v reflect.Value) ([]byte, error) {
 		raw, err := Marshal(v.Interface())
@@ -74,7 +73,7 @@ func naive(depth int) write {
 // planner works out how values of a type are written.
 type planner struct {
 	e     *Encoder
-	above []reflect.Type // structures that the type is within
+	above []reflect.Type // the structs that contain the type
 }
 
 var (
@@ -83,8 +82,8 @@ var (
 	texter    = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// of is how values of t are written at a depth; false where only encoding/json knows how
-// what they are within is written.
+// of returns how values of t are written at a depth; false if only
+// encoding/json knows how their container is written.
 func (p *planner) of(t reflect.Type, depth int) (write, bool) {
 	if t == timeType {
 		return timeAt(depth), true
@@ -96,7 +95,7 @@ func (p *planner) of(t reflect.Type, depth int) (write, bool) {
 		return naive(depth), true
 	}
 	if own := reflect.PointerTo(t); own.Implements(marshaler) || own.Implements(texter) {
-		return nil, false // it depends on where the value lies
+		return nil, false // it depends on where the value is
 	}
 	switch t.Kind() {
 	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64,
@@ -122,7 +121,7 @@ func (p *planner) of(t reflect.Type, depth int) (write, bool) {
 	return nil, false
 }
 
-// timeAt writes times as RFC 3339 has them.
+// timeAt returns a writer of times in RFC 3339.
 func timeAt(depth int) write {
 	other := naive(depth)
 	return func(dst []byte, v reflect.Value) ([]byte, error) {
@@ -172,13 +171,13 @@ func (p *planner) list(t reflect.Type, depth int) (write, bool) {
 	}, ok
 }
 
-// field is one of a structure, or of what is embedded in it.
+// field is a field of a struct, or of one embedded in it.
 type field struct {
 	name  string
-	head  string // what stands before its value, with the comma of the one before it
+	head  string // what precedes its value, including the comma after the previous one
 	at    []int
 	write write
-	empty bool // it is left out where it is empty
+	empty bool // omitted if empty
 }
 
 func (p *planner) object(t reflect.Type, depth int) (write, bool) {
@@ -192,7 +191,7 @@ func (p *planner) object(t reflect.Type, depth int) (write, bool) {
 	for _, f := range fields {
 		names[f.name] = struct{}{}
 	}
-	if !ok || len(names) < len(fields) { // one of two of a name may hide the other
+	if !ok || len(names) < len(fields) { // one of two with the same name may hide the other
 		return nil, false
 	}
 	end := Line(depth) + "}"
@@ -223,7 +222,7 @@ func (p *planner) object(t reflect.Type, depth int) (write, bool) {
 	}, true
 }
 
-// fields appends those of t, which lies at a place in a structure.
+// fields appends those of t, which is at index at in a struct.
 func (p *planner) fields(all []field, t reflect.Type, at []int, depth int) ([]field, bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -265,7 +264,7 @@ func (p *planner) fields(all []field, t reflect.Type, at []int, depth int) ([]fi
 	return all, true
 }
 
-// keeping writes what a pointer leads to as it was written before.
+// keeping writes what a pointer points to as it was written before.
 func (e *Encoder) keeping(w write, depth int) write {
 	return func(dst []byte, v reflect.Value) ([]byte, error) {
 		if v.IsNil() {
@@ -289,7 +288,7 @@ func (e *Encoder) keeping(w write, depth int) write {
 	}
 }
 
-// isEmpty reports whether encoding/json leaves out such a value.
+// isEmpty reports whether encoding/json omits such a value.
 func isEmpty(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Slice, reflect.Map, reflect.String:

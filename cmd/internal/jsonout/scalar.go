@@ -21,8 +21,8 @@ func number(dst []byte, v reflect.Value) ([]byte, error) {
 	return strconv.AppendUint(dst, v.Uint(), 10), nil
 }
 
-// float writes a number as ECMAScript does, and so encoding/json: with an exponent, which
-// has no zero before it, where it is very large or small.
+// float writes a number as ECMAScript and encoding/json do: with an exponent,
+// without a leading zero, if it is very large or small.
 func float(dst []byte, v reflect.Value, bits int) ([]byte, error) {
 	f := v.Float()
 	size := math.Abs(f)
@@ -42,7 +42,7 @@ func float(dst []byte, v reflect.Value, bits int) ([]byte, error) {
 	return strconv.AppendFloat(dst, f, 'f', -1, bits), nil
 }
 
-// plain are the bytes that stand in a text as they are.
+// plain are the bytes that appear in a text unchanged.
 var plain = func() (is [256]bool) {
 	for c := range is {
 		is[c] = c >= 0x20 && c < 0x7f && c != '"' && c != '\\'
@@ -50,7 +50,7 @@ var plain = func() (is [256]bool) {
 	return is
 }()
 
-// AppendText appends a text in quotes.
+// AppendText appends a quoted text.
 func AppendText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	from := 0
@@ -86,10 +86,10 @@ func AppendText(dst []byte, s string) []byte {
 
 const hex = "0123456789abcdef"
 
-// appendRest appends what of a text follows from a byte on that is no ASCII, or deletes.
+// appendRest appends the rest of a text from a byte on that is not ASCII, or is DEL.
 func appendRest(dst []byte, s string) []byte {
 	raw, err := Marshal(s)
-	if err != nil { // of texts there is none
+	if err != nil { // cannot happen for texts
 		return append(dst, '"')
 	}
 	return append(dst, Escaped(raw)[1:]...)

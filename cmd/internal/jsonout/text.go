@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/escape"
 )
 
-// Marshal returns JSON without white space, with HTML as it is. What could steer a terminal
-// is not escaped yet.
+// Marshal returns JSON without white space or HTML escapes. What could steer
+// a terminal is not escaped yet.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -20,7 +20,7 @@ func Marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// Escaped escapes what in JSON could steer a terminal.
+// Escaped escapes what could steer a terminal in JSON.
 func Escaped(raw []byte) []byte {
 	if !slices.ContainsFunc(raw, func(c byte) bool { return c >= 0x7f }) {
 		return raw
@@ -28,7 +28,7 @@ func Escaped(raw []byte) []byte {
 	return []byte(UnicodeEscapes(string(raw), pairs16))
 }
 
-// newline is a line's end and the indent of the next one, of any depth that is common.
+// newline is a line end and the indentation of the next line, up to any common depth.
 var newline = "\n" + strings.Repeat("  ", 16)
 
 func appendLine(dst []byte, depth int) []byte {
@@ -40,11 +40,11 @@ func appendLine(dst []byte, depth int) []byte {
 	return dst
 }
 
-// Line is a line's end and the indent of the next one.
+// Line returns a line end and the indentation of the next line.
 func Line(depth int) string { return string(appendLine(nil, depth)) }
 
-// AppendIndented appends JSON that has no white space as json.Indent would write it,
-// two spaces for each level and those of depth levels before what begins a line.
+// AppendIndented appends JSON without white space as json.Indent would write
+// it, two spaces per level, with depth extra levels at the start of lines.
 func AppendIndented(dst, raw []byte, depth int) []byte {
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; c {
@@ -73,7 +73,7 @@ func AppendIndented(dst, raw []byte, depth int) []byte {
 	return dst
 }
 
-// scalarEnd is where the text, number or word that begins at i has ended.
+// scalarEnd returns the end of the text, number or word that begins at i.
 func scalarEnd(raw []byte, i int) int {
 	if raw[i] != '"' {
 		for i++; i < len(raw) && raw[i] != ',' && raw[i] != '}' && raw[i] != ']'; i++ {
@@ -88,8 +88,8 @@ func scalarEnd(raw []byte, i int) int {
 	return i + 1
 }
 
-// UnicodeEscapes writes what could steer a terminal, other than ASCII that the encoders
-// deal with, as \uXXXX, and beyond 16 bits as the format has it.
+// UnicodeEscapes writes what could steer a terminal, except ASCII that the
+// encoders handle, as \uXXXX, and beyond 16 bits in the format's own way.
 func UnicodeEscapes(s string, beyond func(rune) string) string {
 	steers := func(r rune) bool { return r >= 0x7f && !escape.Shown(r) }
 	if strings.IndexFunc(s, steers) < 0 {
@@ -109,7 +109,7 @@ func UnicodeEscapes(s string, beyond func(rune) string) string {
 	return b.String()
 }
 
-// pairs16 is JSON's way for characters beyond 16 bits.
+// pairs16 is JSON's escape for characters beyond 16 bits.
 func pairs16(r rune) string {
 	r -= 0x10000
 	return fmt.Sprintf(`\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
