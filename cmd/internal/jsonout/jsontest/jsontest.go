@@ -1,4 +1,4 @@
-// Package jsontest draws values to be written as JSON and says how they are to be written.
+// Package jsontest generates values to be written as JSON and their expected text.
 package jsontest
 
 import (
@@ -14,8 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/escape"
 )
 
-// Fill draws what is exported of the value at p, which is a pointer. What fields with the tag
-// keep:"" lead to is drawn from the values in shared, by type, or drawn anew and put there.
+// Fill draws the exported fields of the value that p points to. What fields
+// tagged keep:"" point to is drawn from the values in shared, by type, or
+// drawn anew and added there.
 func Fill(t *rapid.T, p any, shared map[reflect.Type][]reflect.Value) {
 	fill(t, reflect.ValueOf(p).Elem(), shared)
 }
@@ -83,7 +84,7 @@ func fill(t *rapid.T, v reflect.Value, shared map[reflect.Type][]reflect.Value) 
 	}
 }
 
-// keptOf draws a pointer of which several values may be the same.
+// keptOf draws a pointer that several values may share.
 func keptOf(t *rapid.T, v reflect.Value, shared map[reflect.Type][]reflect.Value) {
 	have := shared[v.Type()]
 	if i := rapid.IntRange(-1, len(have)).Draw(t, "kept"); i >= 0 && i < len(have) {
@@ -95,8 +96,9 @@ func keptOf(t *rapid.T, v reflect.Value, shared map[reflect.Type][]reflect.Value
 	}
 }
 
-// Naive is how v is to be written from a depth on: by encoding/json, indented by json.Indent,
-// and each character that could steer a terminal escaped.
+// Naive returns the expected text of v from a depth on: by encoding/json,
+// indented by json.Indent, with each character that could steer a terminal
+// escaped.
 func Naive(v any, depth int) (string, error) {
 	var raw, out bytes.Buffer
 	enc := json.NewEncoder(&raw)
