@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/plot"
 )
 
-// newCurvesCmd draws what a job said of its metric and what its GPUs showed, for
-// berth show --plot.
+// newCurvesCmd draws what a job reported of its metric and what its GPUs
+// showed, for berth show --plot.
 func newCurvesCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{

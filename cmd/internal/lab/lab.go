@@ -1,6 +1,6 @@
-// Package lab is the program berth-lab: what is for looking at Berth and not for
-// running it. A cluster on one machine, the simulator and its experiments, the
-// evaluation of the predictor, and the reference of all commands.
+// Package lab is the program berth-lab, for trying Berth out rather than
+// running it: a cluster on one machine, the simulator and its experiments,
+// the evaluation of the predictor, and the reference of all commands.
 package lab
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/simjob"
 )
 
-// Program is berth-lab.
+// Program returns berth-lab.
 func Program() frame.Program {
 	return frame.Program{Name: programs.Lab, Example: "berth-lab demo", Commands: []frame.Command{
 		{Name: "sim", New: simcmd.NewSimCmd},

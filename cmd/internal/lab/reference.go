@@ -21,8 +21,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/top"
 )
 
-// newReferenceCmd prints what docs/reference.md is made of, and manual pages: of
-// all programs, as the one that users type.
+// newReferenceCmd prints the content of docs/reference.md and manual pages,
+// for all programs as the one that users type.
 func newReferenceCmd(e *console.Env, _ *client.Client) *cobra.Command {
 	var man, slurmMan string
 	cmd := &cobra.Command{
@@ -52,20 +52,20 @@ func newReferenceCmd(e *console.Env, _ *client.Client) *cobra.Command {
 	return cmd
 }
 
-// whole is the tree of all commands, those of every program.
+// whole returns the tree of all commands, of every program.
 func whole(e *console.Env) *cobra.Command {
 	return frame.Tree(e, client.NewClient(e), cli.Program(), daemon.Program(), top.Program(), Program())
 }
 
-// shown are the commands below one that help shows, by name.
+// shown returns a command's subcommands that help shows, by name.
 func shown(cmd *cobra.Command) []*cobra.Command {
 	subs := slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return c.Hidden || c.Name() == "help" })
 	slices.SortFunc(subs, func(a, b *cobra.Command) int { return strings.Compare(a.Name(), b.Name()) })
 	return subs
 }
 
-// referenceText is the reference as Markdown: a list of all commands, then
-// each with its help.
+// referenceText returns the reference as Markdown: a list of all commands,
+// then each with its help.
 func referenceText(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("# Commands\n\nMade of the program itself: `make generate` writes it anew. `berth COMMAND --help` prints the same.\n" +
@@ -91,7 +91,7 @@ func referenceText(root *cobra.Command) string {
 	return b.String()
 }
 
-// about is what a command's help begins with.
+// about returns the beginning of a command's help.
 func about(c *cobra.Command) string {
 	if c.Long != "" {
 		return strings.TrimSpace(c.Long)
@@ -99,7 +99,7 @@ func about(c *cobra.Command) string {
 	return c.Short + "."
 }
 
-// usageText is how a command is called: its line, examples and own flags.
+// usageText returns a command's usage: its line, examples and own flags.
 func usageText(c *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString(c.UseLine() + "\n")
@@ -115,7 +115,7 @@ func usageText(c *cobra.Command) string {
 	return b.String()
 }
 
-// ownFlags are the flags of a command alone, without --help.
+// ownFlags returns the flags of a command alone, without --help.
 func ownFlags(c *cobra.Command) *pflag.FlagSet {
 	fs := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
 	fs.SortFlags = c.Flags().SortFlags
@@ -152,8 +152,8 @@ func writePage(dir string, c *cobra.Command) error {
 	return os.WriteFile(filepath.Join(dir, name+".1"), []byte(manPage(name, c.Short, about(c), c.UseLine(), "USE", body)), 0o644)
 }
 
-// writeLookAlikes writes a page for each of Slurm's commands, made of its help: what
-// stands in them is Berth's, beside Slurm's own where both are installed.
+// writeLookAlikes writes a page for each of Slurm's commands, from its help:
+// it describes Berth's, even where Slurm's own is also installed.
 func writeLookAlikes(ctx context.Context, e *console.Env, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -182,14 +182,13 @@ func writeLookAlikes(ctx context.Context, e *console.Env, dir string) error {
 	return nil
 }
 
-// manPage is a page in the language of man.
+// manPage returns a page in the man macro language.
 func manPage(name, short, long, synopsis, section, body string) string {
 	return fmt.Sprintf(".TH %s 1 \"\" berth\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n%s\n.SH DESCRIPTION\n%s\n.SH %s\n.nf\n%s\n.fi\n",
 		strings.ToUpper(name), name, roff(short), roff(synopsis), roff(strings.TrimSpace(long)), section, roff(strings.TrimRight(body, "\n")))
 }
 
-// roff escapes text: backslashes, hyphens that are typed, and lines that look
-// like requests.
+// roff escapes text: backslashes, typed hyphens, and lines that look like requests.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	lines := strings.Split(s, "\n")
