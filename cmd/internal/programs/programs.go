@@ -1,5 +1,5 @@
-// Package programs knows the programs that Berth is made of, which are installed
-// into one folder, and finds one from another.
+// Package programs knows Berth's programs, which are installed in one folder,
+// and finds one from another.
 package programs
 
 import (
@@ -11,19 +11,19 @@ import (
 	"syscall"
 )
 
-// The programs, as the folder calls them.
+// The programs, by file name.
 const (
 	Users  = "berth"        // for users and administrators; Slurm's look-alikes
-	Daemon = "berthd"       // coordinator and agent, and what needs their files
-	Job    = "berth-job"    // beside jobs
+	Daemon = "berthd"       // coordinator and agent, and commands that need their files
+	Job    = "berth-job"    // runs next to jobs
 	Lab    = "berth-lab"    // development cluster, simulator, evaluation
 	Top    = "berth-top"    // the live screen
-	JQ     = "berth-jq"     // what --jq makes of JSON
-	Sbatch = "berth-sbatch" // sbatch that starts sooner
+	JQ     = "berth-jq"     // filters JSON for --jq
+	Sbatch = "berth-sbatch" // sbatch with a faster start
 )
 
-// Path returns where a program is: in the folder of the running one, whatever
-// links led there.
+// Path returns where a program is: in the folder of the running one, with
+// links resolved.
 func Path(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -50,8 +50,8 @@ func beside(self, name string) (string, error) {
 	return path, nil
 }
 
-// Become replaces this process by a program, with the arguments after its name.
-// It returns only if it cannot.
+// Become replaces this process with a program, with the arguments after its
+// name. It returns only on failure.
 func Become(name string, args []string) error {
 	path, err := Path(name)
 	if err != nil {
