@@ -1,7 +1,7 @@
-// Package quick is sbatch as most people use it, with as little as possible linked: a
-// program's start is most of what a submit takes. What it does it does by the packages
-// that berth sbatch stands on. What it leaves to that, which includes every error, it
-// leaves before it has printed anything.
+// Package quick is sbatch in its common uses, with as little linked as
+// possible: most of the time of a submit is the program's start. It uses the
+// packages that berth sbatch builds on. What it leaves to berth sbatch,
+// including every error, it leaves before it has printed anything.
 package quick
 
 import (
@@ -29,8 +29,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
-// patience is how long a coordinator may take to answer before berth, which asks the
-// others as well, goes on.
+// patience is how long a coordinator may take to answer before berth, which
+// also asks the others, takes over.
 const patience = 3 * time.Second
 
 // Env is what Sbatch touches outside its arguments.
@@ -45,7 +45,7 @@ type Env struct {
 	Stdout, Stderr io.Writer
 }
 
-// System is the Env of this process.
+// System returns the Env of this process.
 func System() *Env {
 	return &Env{
 		Caller: batch.Caller{Getwd: os.Getwd, Hostname: os.Hostname, Environ: os.Environ, Now: time.Now},
@@ -61,7 +61,7 @@ func System() *Env {
 	}
 }
 
-// requestID needs no crypto/rand, whose start takes longer than all of this.
+// requestID avoids crypto/rand, whose start takes longer than all of this.
 func requestID() (string, error) {
 	var b [16]byte
 	if n, err := unix.Getrandom(b[:], 0); err != nil || n < len(b) {
@@ -70,9 +70,9 @@ func requestID() (string, error) {
 	return hex.EncodeToString(b[:]), nil
 }
 
-// Sbatch submits as sbatch does, given its arguments. It reports whether it did, and then the
-// exit code; if not, berth sbatch is to do it, which finds the request id of what may
-// have been submitted in the environment.
+// Sbatch submits as sbatch does, given its arguments. It reports whether it
+// did, and then the exit code; if not, berth sbatch must do it, and finds the
+// request id of a possible submit in the environment.
 func Sbatch(args []string, e *Env) (code int, done bool) {
 	set, rest, ok := scan(words(args))
 	if !ok {
@@ -117,8 +117,8 @@ func words(args []string) []sbatch.Word {
 	return out
 }
 
-// scan reads options that are all Slurm's and written in full: what else there may be,
-// and what a shortened one means, depends on Berth's own.
+// scan parses options that are all Slurm's and spelled in full: other
+// options, and the meaning of an abbreviation, depend on Berth's own.
 func scan(w []sbatch.Word) (set []sbatch.Setting, rest []sbatch.Word, ok bool) {
 	set, faults, rest := sbatch.Scan(w, sbatch.FromCommandLine, nil, false)
 	return set, rest, len(faults) == 0 && full(w[:len(w)-len(rest)])
@@ -133,8 +133,7 @@ func full(words []sbatch.Word) bool {
 	})
 }
 
-// job makes the job, nil where there is anything to say about it that a submit of
-// every day has not.
+// job builds the job, nil if it needs any message beyond those of an ordinary submit.
 func (e *Env) job(set []sbatch.Setting, rest []sbatch.Word) (*batch.Job, *sbatch.Request) {
 	j := &batch.Job{}
 	var asked *sbatch.Request
@@ -156,7 +155,7 @@ func (e *Env) job(set []sbatch.Setting, rest []sbatch.Word) (*batch.Job, *sbatch
 	return j, asked
 }
 
-// wrap makes j the job of --wrap, and returns what was asked for, nil if that is not plain.
+// wrap makes j the job of --wrap, and returns the request, nil if that is not plain.
 func (e *Env) wrap(j *batch.Job, set []sbatch.Setting) *sbatch.Request {
 	asked, outcomes := sbatch.Resolve(slices.Concat(sbatch.FromEnv(e.Environ()), set), nil)
 	if !asked.Wrapped || !plain(asked, outcomes) { // else the script is on standard input
@@ -200,8 +199,8 @@ func (e *Env) script(j *batch.Job, set []sbatch.Setting, words []sbatch.Word) *s
 	return asked
 }
 
-// plain reports whether nothing was asked for that takes more than a submit, and all of it
-// is done.
+// plain reports whether the request needs no more than a submit, and is fully
+// supported.
 func plain(a *sbatch.Request, outcomes []sbatch.Outcome) bool {
 	if a.Wait || a.Test || a.Verbose || a.Help || a.Cluster != "" || a.GPUType != "" || len(a.Own) > 0 {
 		return false
@@ -248,7 +247,7 @@ func (e *Env) warn(text string) {
 	}
 }
 
-// say prints what was asked for; a reader that has gone is no failure of the submit.
+// say prints the result; a reader that has gone is no failure of the submit.
 func (e *Env) say(text string) (code int, done bool) {
 	if _, err := io.WriteString(e.Stdout, text); err != nil {
 		fmt.Fprintln(e.Stderr, "sbatch: error: "+strings.TrimSpace(text)+", but: "+escape.Text(err.Error()))
