@@ -1,7 +1,7 @@
 // Package safefile reads and replaces the small files that a daemon depends
 // on: configuration, certificates, keys. A path given by mistake (a
 // directory, a FIFO, /dev/zero, a key that others can read) gives an error
-// that says how to mend it, and never a hang or a huge allocation.
+// that says how to fix it, and never a hang or a huge allocation.
 package safefile
 
 import (
@@ -45,8 +45,8 @@ func ReadSecret(path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s has mode %04o: %w; run: chmod 600 %s, and replace the key if others may have read it",
 			path, mode, ErrExposed, path)
 	}
-	// Who owns a file can change its mode at will, so a key owned by someone
-	// else is as good as readable by them.
+	// A file's owner can change its mode at will, so a key owned by another
+	// user is as good as readable by that user.
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
 		return nil, fmt.Errorf("%s belongs to uid %d: %w; run: chown %d %s",
 			path, st.Uid, ErrExposed, os.Geteuid(), path)
@@ -55,7 +55,7 @@ func ReadSecret(path string, limit int64) ([]byte, error) {
 }
 
 func open(path string) (*os.File, fs.FileInfo, error) {
-	// O_NONBLOCK: opening a FIFO without a writer would wait for ever.
+	// O_NONBLOCK: opening a FIFO without a writer would block forever.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err // *fs.PathError already names the path and the operation
@@ -97,8 +97,8 @@ func kind(m fs.FileMode) string {
 }
 
 // Replace writes data to path with the given mode so that a crash leaves
-// either the old content or the new, never a part: it writes beside, syncs,
-// renames, and syncs the folder.
+// either the old content or the new, never a part: it writes a temporary
+// file, syncs, renames, and syncs the folder.
 func Replace(path string, data []byte, mode fs.FileMode) (err error) {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
