@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// finishEnv says what was asked for as Slurm's jobs are told it; what only the
-// node knows is added there.
+// finishEnv sets the variables by which Slurm tells jobs what was requested;
+// the node adds those only it knows.
 func (r *resolver) finishEnv() {
 	set := func(name, value string) { r.req.Env = append(r.req.Env, name+"="+value) }
 	num := func(name string, n int64) {
@@ -22,7 +22,7 @@ func (r *resolver) finishEnv() {
 			r.keep(s.Name, openModeLetter(truncate))
 		}
 	}
-	counted := r.req.MostNodes == 0 && !r.own("nodes") // else the node says how many there are
+	counted := r.req.MostNodes == 0 && !r.own("nodes") // else the node counts them
 	nodes := max(1, r.req.Nodes)
 	all := cmp.Or(r.uneven, r.tasks*nodes)
 	if counted {
@@ -53,8 +53,8 @@ func (r *resolver) finishEnv() {
 	}
 }
 
-// spread is how many tasks each node has, as Slurm writes it: 2(x3), or 2,1(x2) where
-// the first nodes have one more.
+// spread formats how many tasks each node has, as Slurm does: 2(x3), or
+// 2,1(x2) if the first nodes have one more.
 func spread(tasks, nodes int64) string {
 	of := func(n, times int64) string {
 		if times > 1 {

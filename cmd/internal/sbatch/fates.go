@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// said is what becomes of options whose fate depends on their value; of the others
-// the rules say it.
+// said describes options whose fate depends on their value; for the others
+// the rules do.
 var said = map[string][2]string{
 	"job-name":        {"honoured", "names of more than 63 bytes, or with a slash, are adapted"},
 	"output":          {"honoured", "with every pattern; the default is `slurm-%j.out`"},
@@ -44,7 +44,7 @@ var said = map[string][2]string{
 	"help":                {"honoured", ""}, "usage": {"honoured", ""}, "version": {"honoured", ""},
 }
 
-// fateOf returns what becomes of an option, in a word and in a sentence.
+// fateOf returns what becomes of an option, as a word and as a sentence.
 func fateOf(name string) (outcome, note string) {
 	if row, ok := said[name]; ok {
 		return row[0], row[1]
@@ -57,8 +57,8 @@ func fateOf(name string) (outcome, note string) {
 	return r.fate.String(), note
 }
 
-// OptionsHelp is what help and manual pages say of sbatch's options: those that are
-// done, with what is peculiar to them, then those that are not.
+// OptionsHelp is the text on sbatch's options in help and manual pages:
+// supported ones, with their peculiarities, then those that are not.
 func OptionsHelp() string {
 	var b strings.Builder
 	for _, part := range []struct{ title, outcome string }{
@@ -79,8 +79,8 @@ func OptionsHelp() string {
 	return b.String()
 }
 
-// OptionLine is one option of a list, with a note that goes on in lines of its own
-// where 80 columns do not hold it.
+// OptionLine formats one option of a list, with a note that continues on
+// further lines if it exceeds 80 columns.
 func OptionLine(o Option, note string) string {
 	const column, width = 30, 80
 	name := "      --" + o.Name

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 )
 
-// elsewhere are options of plugins and of other programs that people write on
-// #SBATCH lines, and what they come to.
+// elsewhere maps options of plugins and other programs that people write on
+// #SBATCH lines to their equivalents.
 var elsewhere = sync.OnceValue(func() map[string]string {
 	return map[string]string{
 		"container-image":      "name the image on a line that only Berth reads: #BERTH --image=REFERENCE",
@@ -36,7 +36,7 @@ var elsewhere = sync.OnceValue(func() map[string]string {
 	}
 })
 
-// fixOption says what to write for an option that does not exist.
+// fixOption suggests what to write for an option that does not exist.
 func fixOption(name string) string {
 	name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
 	if slurmOptionNamed(name) {
@@ -61,7 +61,7 @@ func slurmOptionNamed(name string) bool {
 	return slices.ContainsFunc(slurmOptions, func(o Option) bool { return o.Name == name })
 }
 
-// fixWord says what to write for a word that is no option.
+// fixWord suggests what to write for a word that is not an option.
 func fixWord(word string) string {
 	r, size := utf8.DecodeRuneInString(word)
 	switch {
@@ -82,7 +82,7 @@ var gib = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[0-9]+ ?[kKmMgGtT][iI][bB]$`)
 })
 
-// fixValue says how to write a value that sbatch cannot read.
+// fixValue suggests how to write a value that sbatch cannot parse.
 func fixValue(option, v string) string {
 	switch option {
 	case "time", "time-min":
@@ -97,8 +97,7 @@ func fixValue(option, v string) string {
 	return ""
 }
 
-// unexpanded tells that a value of a directive has what only a shell would
-// replace.
+// unexpanded reports what in the value of a directive only a shell would expand.
 func unexpanded(s Setting) string {
 	if s.From.Source != FromSlurmLine && s.From.Source != FromBerthLine || s.Name == "comment" || s.Name == "wrap" {
 		return ""
@@ -116,7 +115,7 @@ var variable = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^\$(\{[^}]*\}?|[A-Za-z0-9_]*|\([^)]*\)?)`)
 })
 
-// written is how the setting may be typed again.
+// written returns the setting as it may be typed again.
 func written(s Setting) string {
 	if s.Value == "" {
 		return "--" + s.Name

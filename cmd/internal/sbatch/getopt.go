@@ -8,8 +8,7 @@ import (
 // ArgKind says whether an option takes a value.
 type ArgKind uint8
 
-// The kinds of options. The value of an optional one follows its = or, for a
-// short option, its letter.
+// The kinds of options. An optional value follows = or, for a short option, its letter.
 const (
 	NoArg ArgKind = iota
 	NeedsArg
@@ -23,19 +22,19 @@ type Option struct {
 	Arg   ArgKind
 }
 
-// Setting is an option as it was given.
+// Setting is an option as given.
 type Setting struct {
 	Name  string
 	Value string
-	// Own tells that the option is one of Berth's flags.
+	// Own says that the option is one of Berth's flags.
 	Own  bool
 	From Origin
 }
 
-// Source is where settings come from, the weakest first.
+// Source is where a setting comes from, the weakest first.
 type Source uint8
 
-// The sources, in the order in which the later wins.
+// The sources; later ones override earlier ones.
 const (
 	FromSlurmLine Source = iota
 	FromEnvironment
@@ -43,15 +42,14 @@ const (
 	FromCommandLine
 )
 
-// Origin is where one setting came from: a line of the script, or the name of
-// a variable.
+// Origin is where one setting came from: a line of the script, or a variable.
 type Origin struct {
 	Source   Source
 	Line     int
 	Variable string
 }
 
-// String names the origin as messages begin: "line 3", "$SBATCH_GRES".
+// String returns the origin in the form that begins messages: "line 3", "$SBATCH_GRES".
 func (o Origin) String() string {
 	switch o.Source {
 	case FromEnvironment:
@@ -63,20 +61,20 @@ func (o Origin) String() string {
 	}
 }
 
-// Fault is something that cannot be read. Msg is in sbatch's words where
-// sbatch has any; Fix is what to write instead, where that can be told.
+// Fault is something that cannot be parsed. Msg is in sbatch's words if it
+// has any; Fix is what to write instead, if known.
 type Fault struct {
 	From Origin
 	Msg  string
 	Fix  string
 }
 
-// Scan reads words as getopt_long does: long options may be shortened while
-// unique, short ones clustered with their value, and a value may be the next
-// word, whatever it looks like. own are options beyond those of sbatch; with
-// ownFirst they win where both have the name. Scanning ends at the first word
-// that is no option, or after --, and rest is what is left from there on.
-// Within directives nothing may be left.
+// Scan parses words as getopt_long does: long options may be abbreviated
+// while unique, short ones clustered with their value, and a value may be the
+// next word, whatever it looks like. own are options beyond those of sbatch;
+// with ownFirst they win if both have the name. Scanning ends at the first
+// word that is not an option, or after --, and rest is what is left from
+// there on. In directives nothing may be left.
 func Scan(words []Word, source Source, own []Option, ownFirst bool) (set []Setting, faults []Fault, rest []Word) {
 	s := scanner{words: words, source: source, own: own, ownFirst: ownFirst}
 	for s.at < len(s.words) {
@@ -120,7 +118,7 @@ func (s *scanner) fault(at int, format string, args ...any) {
 	s.faults = append(s.faults, Fault{From: s.origin(at), Msg: fmt.Sprintf(format, args...)})
 }
 
-// tables lists the options in the order in which names are sought.
+// tables lists the options in search order.
 func (s *scanner) tables() [2][]Option {
 	if s.ownFirst {
 		return [2][]Option{s.own, slurmOptions}
@@ -157,8 +155,8 @@ func (s *scanner) long(text string) {
 	s.set = append(s.set, Setting{Name: opt.Name, Value: value, Own: own, From: s.origin(at)})
 }
 
-// findLong returns the option of that name, or the only one that begins with
-// it, or the names of all that do.
+// findLong returns the option of that name, or the only one with that
+// prefix, or the names of all that have it.
 func (s *scanner) findLong(name string) (opt *Option, own bool, like []string) {
 	for t, table := range s.tables() {
 		for i := range table {
@@ -184,7 +182,7 @@ func (s *scanner) findLong(name string) (opt *Option, own bool, like []string) {
 	return nil, false, like
 }
 
-// short reads a cluster such as Hn4: H and n with the value 4.
+// short parses a cluster such as Hn4: H and n with the value 4.
 func (s *scanner) short(cluster string) {
 	at := s.at
 	s.at++
@@ -223,8 +221,8 @@ func (s *scanner) findShort(c byte) (*Option, bool) {
 	return nil, false
 }
 
-// FromEnv reads the SBATCH_* variables among environ, in the order of the
-// table. They win over directives, as with sbatch.
+// FromEnv reads the SBATCH_* variables in environ, in the order of the
+// table. They override directives, as with sbatch.
 func FromEnv(environ []string) []Setting {
 	value := map[string]string{}
 	for _, line := range environ {
@@ -238,7 +236,7 @@ func FromEnv(environ []string) []Setting {
 		if !ok {
 			continue
 		}
-		// A variable of an option without a value is set or not.
+		// The variable of an option without a value only has to be set.
 		if o := slurmOption(v.option); o.Arg == NoArg {
 			text = ""
 		}

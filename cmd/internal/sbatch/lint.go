@@ -5,8 +5,7 @@ import (
 	"errors"
 )
 
-// Finding is one thing to say of a script. Line is 0 when it is of the whole
-// script.
+// Finding is one remark on a script. Line is 0 if it concerns the whole script.
 type Finding struct {
 	Line   int
 	Option string
@@ -18,11 +17,11 @@ type Finding struct {
 // Report is what lint says of one script.
 type Report struct {
 	Findings []Finding
-	// Request is nil for a script that cannot be read.
+	// Request is nil for a script that cannot be parsed.
 	Request *Request
 }
 
-// Worst is the worst fate in the report.
+// Worst returns the worst fate in the report.
 func (r *Report) Worst() Fate {
 	worst := Honoured
 	for _, f := range r.Findings {
@@ -31,14 +30,14 @@ func (r *Report) Worst() Fate {
 	return worst
 }
 
-// IsBatch reports whether data looks like a batch script, be it one that lacks
-// its first line: a line of it begins with a directive.
+// IsBatch reports whether data looks like a batch script, even one without
+// its first line: one of its lines begins with a directive.
 func IsBatch(data []byte) bool {
 	return bytes.HasPrefix(data, []byte(slurmMark)) || bytes.HasPrefix(data, []byte(berthMark)) || bytes.Contains(data, []byte("\n"+slurmMark)) || bytes.Contains(data, []byte("\n"+berthMark))
 }
 
-// Lint says what becomes of each directive of a script, and what else is of
-// note. own are Berth's flags.
+// Lint says what becomes of each directive of a script, and what else is
+// notable. own are Berth's flags.
 func Lint(data []byte, own []Option) *Report {
 	script, err := Read(data)
 	if err != nil {
@@ -64,7 +63,7 @@ func Lint(data []byte, own []Option) *Report {
 	return r
 }
 
-// whole says why a script cannot be read at all, and how to mend it.
+// whole says why a script cannot be parsed at all, and how to fix it.
 func whole(err error, data []byte) (note, fix string) {
 	switch {
 	case errors.Is(err, ErrNoInterpreter):

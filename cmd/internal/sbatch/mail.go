@@ -4,7 +4,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// readMailType reads what to write about.
+// readMailType reads which events to mail about.
 func readMailType(r *resolver, v string) (*verdict, error) {
 	events, err := cluster.ParseMailEvents(v)
 	if err != nil {
@@ -14,7 +14,7 @@ func readMailType(r *resolver, v string) (*verdict, error) {
 	return honour()
 }
 
-// readMailUser reads whom to write to.
+// readMailUser reads whom to mail.
 func readMailUser(r *resolver, v string) (*verdict, error) {
 	m := cluster.Mail{To: v}
 	if err := m.Check(); err != nil {

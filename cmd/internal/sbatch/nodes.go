@@ -7,8 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// finishRange settles whether the number of nodes is left to the cluster. It is where each
-// has as much whatever their number; else the job has the least.
+// finishRange decides whether the cluster chooses the number of nodes. It
+// does if each has the same resources whatever their number; else the job has
+// the least.
 func (r *resolver) finishRange() {
 	least, most := r.req.Nodes, min(r.req.MostNodes, cluster.MaxNodes)
 	if r.req.MostNodes == 0 {
@@ -51,13 +52,13 @@ func (r *resolver) finishRange() {
 	r.remark("nodes", note)
 }
 
-// own reports whether one of Berth's own flags was given.
+// own reports whether a flag of Berth's own was given.
 func (r *resolver) own(name string) bool {
 	return slices.ContainsFunc(r.req.Own, func(s Setting) bool { return s.Name == name })
 }
 
-// finishNodes settles how many tasks each of several nodes has. There the
-// script runs once for each task, as srun would run it.
+// finishNodes decides how many tasks each of several nodes has. There the
+// script runs once per task, as srun would run it.
 func (r *resolver) finishNodes() {
 	n := r.req.Nodes
 	if n > 1 && r.tasksSaid && r.tasks < n {
@@ -78,13 +79,13 @@ func (r *resolver) finishNodes() {
 	}
 	said := r.perNode
 	if r.perNode == 0 && r.tasksSaid {
-		r.perNode = (r.tasks + n - 1) / n // cores are as many on each
+		r.perNode = (r.tasks + n - 1) / n // each has the same number of cores
 	}
 	r.perNodeSaid, r.perNode = said, max(1, r.perNode)
 	r.tasks, r.tasksSaid, r.req.Tasks = r.perNode, true, r.perNode
 }
 
-// each is what one node has of what was asked for on all of them.
+// each returns one node's part of a request for all of them.
 func (r *resolver) each(name string, n int64) int64 {
 	if r.req.Nodes < 2 || name != "gpus" {
 		return n

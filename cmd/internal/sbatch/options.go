@@ -34,12 +34,10 @@ var slurmOptions = []Option{
 	{"wait", 'W', NoArg}, {"wait-all-nodes", 0, NeedsArg}, {"wckey", 0, NeedsArg}, {"wrap", 0, NeedsArg},
 }
 
-// SlurmOptions returns the options of sbatch, for those who register them
-// elsewhere.
+// SlurmOptions returns the options of sbatch, for registration elsewhere.
 func SlurmOptions() []Option { return append([]Option(nil), slurmOptions...) }
 
-// envOptions are the variables that sbatch reads, and the options they stand
-// for.
+// envOptions are the variables that sbatch reads, and the options they set.
 var envOptions = []struct{ variable, option string }{
 	{"SBATCH_ACCOUNT", "account"}, {"SBATCH_ACCTG_FREQ", "acctg-freq"}, {"SBATCH_ARRAY_INX", "array"}, {"SBATCH_BATCH", "batch"},
 	{"SBATCH_BURST_BUFFER", "bb"}, {"SBATCH_CLUSTERS", "clusters"}, {"SBATCH_CLUSTER_CONSTRAINT", "cluster-constraint"},
@@ -61,7 +59,7 @@ var envOptions = []struct{ variable, option string }{
 	{"SBATCH_WAIT", "wait"}, {"SBATCH_WAIT_ALL_NODES", "wait-all-nodes"}, {"SBATCH_WCKEY", "wckey"},
 }
 
-// OptionNames are the long options of sbatch.
+// OptionNames returns the long options of sbatch.
 func OptionNames() []string {
 	var out []string
 	for _, o := range slurmOptions {

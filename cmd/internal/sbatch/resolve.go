@@ -12,8 +12,8 @@ import (
 // Fate is what becomes of one setting.
 type Fate uint8
 
-// The fates, from best to worst. A mapped option does in Berth what it is for
-// by other means; an overridden one is said again by something stronger.
+// The fates, from best to worst. A mapped option achieves its purpose in
+// Berth by other means; an overridden one is replaced by something stronger.
 const (
 	Honoured Fate = iota
 	Mapped
@@ -22,12 +22,12 @@ const (
 	Refused
 )
 
-// String returns the fate as it is shown.
+// String returns the fate as displayed.
 func (f Fate) String() string {
 	return [...]string{"honoured", "mapped", "overridden", "ignored", "refused"}[f]
 }
 
-// Outcome says what becomes of one setting, and for what is not done, what to
+// Outcome says what becomes of one setting and, if it has no effect, what to
 // write instead.
 type Outcome struct {
 	From   Origin
@@ -37,7 +37,7 @@ type Outcome struct {
 	Fix    string
 }
 
-// Line is the outcome in one line, without where it stands.
+// Line returns the outcome as one line, without its origin.
 func (o Outcome) Line() string {
 	var b strings.Builder
 	b.WriteString(o.Option + ": " + o.Fate.String())
@@ -50,28 +50,28 @@ func (o Outcome) Line() string {
 	return b.String()
 }
 
-// Request is what a script and its options ask for, in Berth's terms. Zero
-// means that nothing was said.
+// Request is what a script and its options request, in Berth's terms. Zero
+// means unspecified.
 type Request struct {
 	Name, Comment string
 	GPUs          int64
-	GPUsSaid      bool // also when it is 0
+	GPUsSaid      bool // even if it is 0
 	GPUType       string
-	// GPUFreq is the clock of its GPUs, which are whole ones then; "" leaves it to them.
+	// GPUFreq is the clock of its GPUs, which then are whole ones; "" leaves the
+	// default.
 	GPUFreq cluster.GPUFreq
 	// Nodes is on how many it runs at once, 0 for one; Tasks is how many
-	// processes the script makes on each then. What it asks for is of each node.
+	// processes the script then makes on each. Resources are per node.
 	Nodes, Tasks int64
-	// MostNodes is on how many it runs at most, where that is left to the cluster; 0 where
-	// it is not.
+	// MostNodes is the most nodes it runs on if the cluster chooses; 0 if it does not.
 	MostNodes                     int64
 	CPUs, MemMiB                  int64
-	AllMem                        bool // of a node, in place of MemMiB
+	AllMem                        bool // all of a node's, in place of MemMiB
 	TimeLimit                     time.Duration
 	Node, Partition, Account, QOS string
-	// NodeList are nodes that it must have, all of them, Exclude those that it must
-	// not have, Constraint the features that they must have; WholeNodes are not
-	// shared with anybody.
+	// NodeList are nodes that it must have, all of them, Exclude those that it
+	// must not have, Constraint the features required of nodes; WholeNodes are
+	// not shared with any other job.
 	NodeList, Exclude, Constraint, Reservation string
 	Switches                                   string // as cluster.ParseSwitches reads it
 	WholeNodes                                 bool
@@ -92,20 +92,20 @@ type Request struct {
 	Deadline                      string
 	Wait, Parsable, Test          bool
 	Quiet, Verbose, Help, Version bool
-	// Cluster is this one's name, if --clusters named it.
+	// Cluster is this cluster's name, if --clusters named it.
 	Cluster string
-	// Wrap is the command of --wrap; Wrapped tells that there was one.
+	// Wrap is the command of --wrap; Wrapped says that there was one.
 	Wrap    string
 	Wrapped bool
-	// Env are the SLURM_* variables that say what was asked for.
+	// Env are the SLURM_* variables that describe the request.
 	Env []string
-	// Own are the settings that are Berth's own flags, the weakest first.
+	// Own are the settings of Berth's own flags, the weakest first.
 	Own []Setting
 }
 
 // Resolve decides what becomes of the settings, which come in any order: the
-// later source wins, and within one the later setting. Faults are among the
-// outcomes as refused. Outcomes are in the order of the settings.
+// later source wins, and within one the later setting. Faults become refused
+// outcomes. Outcomes are in the order of the settings.
 func Resolve(set []Setting, faults []Fault) (*Request, []Outcome) {
 	r := &resolver{req: &Request{}, tasks: 1}
 	ordered := bySource(set)
@@ -143,7 +143,7 @@ func bySource(set []Setting) []Setting {
 	return out
 }
 
-// key is what a setting shares with those that replace it.
+// key returns what a setting shares with those that replace it.
 func key(s Setting) string {
 	switch {
 	case s.Own:
@@ -159,9 +159,9 @@ func key(s Setting) string {
 	}
 }
 
-// ownReplace says which options of Slurm's a flag of Berth's speaks for. A
-// script that Slurm understands and Berth would refuse is mended by a line
-// that only Berth reads.
+// ownReplace maps a flag of Berth's to the options of Slurm's that it
+// replaces. A script that Slurm accepts and Berth would refuse is fixed by
+// a line that only Berth reads.
 var ownReplace = map[string][]string{
 	"name": {"job-name"}, "mem": {"mem", "mem-per-cpu", "mem-per-gpu"}, "time": {"time"}, "node": {"nodelist", "nodefile"}, "partition": {"partition"}, "account": {"account"}, "qos": {"qos"}, "nice": {"nice"},
 	"cpus": {"cpus-per-task", "cpus-per-gpu", "mincpus", "ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"},
@@ -172,10 +172,9 @@ var ownReplace = map[string][]string{
 	"export": {"export", "export-file", "get-user-env"},
 }
 
-// replacedBy returns the index of the setting that is taken in place of s at
-// i, or -1.
+// replacedBy returns the index of the setting that replaces s at i, or -1.
 func replacedBy(s Setting, i int, last map[string]int) int {
-	if s.Own && s.Name == "mount" { // each is one more
+	if s.Own && s.Name == "mount" { // each adds another
 		return -1
 	}
 	if by := last[key(s)]; by != i {
@@ -198,8 +197,8 @@ type resolver struct {
 
 	tasks, cpusPerTask, perNode, perGPU int64
 	tasksSaid                           bool
-	perNodeSaid                         int64 // by the request and not by us, on several nodes
-	uneven                              int64 // all tasks, where not all nodes have as many of them; else 0
+	perNodeSaid                         int64 // by the request and not derived, on several nodes
+	uneven                              int64 // all tasks, if not all nodes have equally many; else 0
 	cpusPerGPU, minCPUs                 int64
 	mem, memPerCPU, memPerGPU           int64
 	memFrom                             map[string]int // option → index of its outcome
@@ -209,8 +208,8 @@ type resolver struct {
 	nodesSaid                           bool
 }
 
-// one reads a setting. It is not valid when sbatch would refuse it too: then
-// nothing that comes later can mend it.
+// one parses a setting. It is not valid if sbatch would refuse it too: then
+// no later setting can fix it.
 func (r *resolver) one(s Setting) (o Outcome, valid bool) {
 	o = Outcome{From: s.From, Option: written(s)}
 	if s.Own {
@@ -241,7 +240,7 @@ func (r *resolver) one(s Setting) (o Outcome, valid bool) {
 }
 
 // refuse marks the outcome of an option, or adds one for what several options
-// say together.
+// amount to together.
 func (r *resolver) refuse(option, note, fix string) {
 	for i := len(r.out) - 1; i >= 0; i-- {
 		o := &r.out[i]
@@ -255,7 +254,7 @@ func (r *resolver) refuse(option, note, fix string) {
 	r.out = append(r.out, Outcome{From: Origin{Source: FromCommandLine}, Option: "--" + option, Fate: Refused, Note: note, Fix: fix})
 }
 
-// note completes the note of an option once all is known.
+// note completes the note of an option once all settings are known.
 func (r *resolver) note(option, format string, args ...any) {
 	for i := range r.out {
 		o := &r.out[i]
@@ -265,7 +264,7 @@ func (r *resolver) note(option, format string, args ...any) {
 	}
 }
 
-// remark says what became of an option once all is known.
+// remark sets what became of an option once all settings are known.
 func (r *resolver) remark(option, note string) {
 	for i := range r.out {
 		if o := &r.out[i]; strings.HasPrefix(o.Option, "--"+option+"=") && (o.Fate == Honoured || o.Fate == Mapped) {
@@ -274,7 +273,7 @@ func (r *resolver) remark(option, note string) {
 	}
 }
 
-// finish computes what several options say together.
+// finish computes what several options amount to together.
 func (r *resolver) finish() {
 	r.finishRange()
 	r.finishWhere()
@@ -288,7 +287,7 @@ func (r *resolver) finish() {
 	r.finishEnv()
 }
 
-// finishWarning leaves out a warning that would come before the job.
+// finishWarning drops a warning that would precede the job.
 func (r *resolver) finishWarning() {
 	w, limit := r.req.Warning, r.req.TimeLimit
 	if !w.Set() || limit == 0 || w.Before < limit {
@@ -302,7 +301,7 @@ func (r *resolver) finishWarning() {
 	}
 }
 
-// gpuOptions are the ways to ask for GPUs; on one node they come to the same.
+// gpuOptions are the ways to request GPUs; on one node they are equivalent.
 var gpuOptions = []string{"gres", "gpus", "gpus-per-node", "gpus-per-task"}
 
 func (r *resolver) finishGPUs() {
@@ -348,7 +347,7 @@ func (r *resolver) finishGPUs() {
 	}
 }
 
-// finishFreq leaves out a clock where there are no GPUs for it.
+// finishFreq drops a clock if there are no GPUs for it.
 func (r *resolver) finishFreq() {
 	if r.req.GPUFreq == "" || r.req.GPUs > 0 {
 		return
@@ -407,7 +406,7 @@ func (r *resolver) finishCPUs() {
 	r.note("gpus-per-task", "%d GPUs for %s", r.req.GPUs, tasks)
 }
 
-// memOptions are the ways to say memory; one source may say it in one way.
+// memOptions are the ways to request memory; one source may use only one.
 var memOptions = []string{"mem", "mem-per-cpu", "mem-per-gpu"}
 
 func (r *resolver) finishMem() {

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// rule is what becomes of an option. read, when set, checks the value as
+// rule is what becomes of an option. read, if set, checks the value as
 // sbatch would, and may return another verdict than the row's.
 type rule struct {
 	fate      Fate
@@ -41,7 +41,7 @@ func truth(p func(*Request) *bool, v bool) func(*resolver, string) (*verdict, er
 	}
 }
 
-// number reads a count; its sentence is sbatch's.
+// number reads a count; the error is in sbatch's words.
 func number(name string, p func(*resolver) *int64) func(*resolver, string) (*verdict, error) {
 	return func(r *resolver, v string) (*verdict, error) {
 		n, err := count(v)
@@ -69,7 +69,7 @@ const (
 	network = "not supported here"
 )
 
-// rules says what becomes of each option of slurmOptions.
+// rules says what becomes of each of slurmOptions.
 var rules = sync.OnceValue(func() map[string]rule {
 	return map[string]rule{
 		// What runs, as whom, where.
@@ -213,7 +213,7 @@ func readWrap(r *resolver, v string) (*verdict, error) {
 	return honour()
 }
 
-// ClusterName is what jobs and Slurm's commands are told that the cluster is called.
+// ClusterName is the cluster's name as given to jobs and Slurm's commands.
 const ClusterName = "berth"
 
 func readClusters(r *resolver, v string) (*verdict, error) {
@@ -226,8 +226,8 @@ func readClusters(r *resolver, v string) (*verdict, error) {
 	return &verdict{fate: Ignored, note: "there is only one cluster"}, nil
 }
 
-// ParseOpenMode reads how files are opened, and reports whether they are emptied
-// then. As with Slurm the first letter counts.
+// ParseOpenMode reads how files are opened, and reports whether they are
+// truncated. As with Slurm only the first letter counts.
 func ParseOpenMode(s string) (truncate bool, err error) {
 	switch s = strings.ToLower(s); {
 	case strings.HasPrefix(s, "a"):
@@ -238,7 +238,7 @@ func ParseOpenMode(s string) (truncate bool, err error) {
 	return false, Message("Invalid --open-mode specification")
 }
 
-// openModeLetter is how a job is told of it, by which its steps open their files.
+// openModeLetter returns the letter that tells a job's steps how to open their files.
 func openModeLetter(truncate bool) string {
 	if truncate {
 		return "t"
@@ -352,7 +352,7 @@ func readNodes(r *resolver, v string) (*verdict, error) {
 		return nil, err
 	case least > cluster.MaxNodes:
 		return &verdict{Refused, fmt.Sprintf("a job runs on at most %d nodes, not %d", cluster.MaxNodes, least), "ask for fewer"}, nil
-	case least < 1 && most < 1: // as much as nothing
+	case least < 1 && most < 1: // the same as none
 	case most > least: // see finishRange
 		r.req.Nodes, r.req.MostNodes = max(1, least), most
 	case least > 1:
@@ -366,7 +366,7 @@ func readTime(r *resolver, v string) (*verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.req.TimeLimit = (limit + time.Minute - 1).Truncate(time.Minute) // as Slurm: a job never ends earlier
+	r.req.TimeLimit = (limit + time.Minute - 1).Truncate(time.Minute) // as in Slurm: a job never ends early
 	switch {
 	case !limited:
 		return &verdict{fate: Honoured, note: "no limit"}, nil
@@ -459,7 +459,7 @@ func readDeadline(r *resolver, v string) (*verdict, error) {
 	return honour()
 }
 
-// CleanName makes a job name of what Slurm would take for one.
+// CleanName turns what Slurm accepts as a job name into one of Berth's.
 func CleanName(s string) string {
 	out := []rune{}
 	for _, c := range strings.ToValidUTF8(s, "_") {

@@ -8,31 +8,29 @@ import (
 	"strings"
 )
 
-// Words that begin a directive, at the very beginning of a line.
+// Prefixes of directives, at the very beginning of a line.
 const (
 	slurmMark = "#SBATCH"
 	berthMark = "#BERTH"
 )
 
-// Word is one word of a directive and the line it stands in, from 1. Line 0
-// is a command line.
+// Word is one word of a directive and its line, from 1. Line 0 is a command line.
 type Word struct {
 	Text string
 	Line int
 }
 
-// Script is what the directives of a batch script say, before their meaning
-// is known.
+// Script is the content of a batch script's directives, before interpretation.
 type Script struct {
 	// Slurm and Berth are the words of #SBATCH and #BERTH lines, in order.
 	Slurm, Berth []Word
-	// Late are lines that look like directives but come after the first
-	// command, where sbatch no longer looks.
+	// Late are lines that look like directives but follow the first command,
+	// where sbatch no longer looks.
 	Late []int
-	// Commands are lines that run something srun-like: see CommandUse.
+	// Commands are lines that run a command of Slurm's: see CommandUse.
 	Commands []CommandUse
 	// Parts is the line that begins the second part of a heterogeneous job, 0
-	// where there is none; directives from there on are not in Slurm.
+	// if there is none; directives from there on are not in Slurm.
 	Parts int
 	// Foreign are lines with directives of other schedulers.
 	Foreign []CommandUse
@@ -59,8 +57,8 @@ var (
 )
 
 // Read finds the directives of a script. Like sbatch it looks only at lines
-// before the first command, wants a first line with #!, and refuses lines that
-// end as on Windows.
+// before the first command, requires a first line with #!, and refuses
+// Windows line ends.
 func Read(data []byte) (*Script, error) {
 	switch {
 	case len(data) == 0:
@@ -106,7 +104,7 @@ func Read(data []byte) (*Script, error) {
 	return s, nil
 }
 
-// beginsPart reports whether a directive parts a heterogeneous job in two.
+// beginsPart reports whether a directive splits a heterogeneous job.
 func beginsPart(line string) bool {
 	f := strings.Fields(line)
 	return len(f) > 1 && f[0] == slurmMark && (f[1] == "hetjob" || f[1] == "packjob")
@@ -122,9 +120,9 @@ func foreignMark(line string) string {
 	return ""
 }
 
-// Outcomes says what becomes of the lines that are no options: parts of a
-// heterogeneous job, and other schedulers' directives. set are the script's own
-// settings.
+// Outcomes says what becomes of the lines that are not options: parts of a
+// heterogeneous job, and other schedulers' directives. set are the script's
+// own settings.
 func (s *Script) Outcomes(set []Setting) []Outcome {
 	var out []Outcome
 	if s.Parts > 0 {
@@ -160,10 +158,11 @@ func isCommand(line string) bool {
 
 func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
-// splitDirective cuts the rest of a directive into words. Quotes of both kinds
-// keep spaces and are removed, a backslash keeps the character after it, and an
-// unquoted # begins a comment, also within a word. An empty word ends the line,
-// and a space after a backslash ends the word all the same: so does sbatch.
+// splitDirective splits the rest of a directive into words. Quotes of both
+// kinds protect spaces and are removed, a backslash protects the next
+// character, and an unquoted # begins a comment, even inside a word. An empty
+// word ends the line, and a space after a backslash still ends the word, as
+// in sbatch.
 func splitDirective(s string, line int) ([]Word, error) {
 	var out []Word
 	s = strings.TrimLeft(s, " \t\v\f\r")
@@ -187,8 +186,8 @@ func splitDirective(s string, line int) ([]Word, error) {
 	}
 }
 
-// firstWord returns the word that s begins with, how much of s it takes, and
-// the quote that is still open at the end, or 0.
+// firstWord returns the first word of s, its length in s, and the quote that
+// is still open at the end, or 0.
 func firstWord(s string) (word string, n int, quote byte) {
 	var b strings.Builder
 	escaped := false
@@ -212,12 +211,12 @@ func firstWord(s string) (word string, n int, quote byte) {
 	return b.String(), n, quote
 }
 
-// slurmCommands are programs of Slurm's that a script may call and that jobs
-// do not find, as they find srun, scontrol and others.
+// slurmCommands are Slurm programs that a script may call and that jobs do
+// not find, unlike srun, scontrol and others.
 var slurmCommands = []string{"sbcast", "sattach", "sstat", "strigger", "sacctmgr"}
 
-// slurmCommand names the program of Slurm's that a line runs first, or behind
-// exec or time. It is a hint for lint and does not parse the shell.
+// slurmCommand names the Slurm program that a line runs first, or after exec
+// or time. It is a hint for lint and does not parse the shell.
 func slurmCommand(line string) string {
 	words := strings.Fields(line)
 	for len(words) > 1 && (words[0] == "exec" || words[0] == "time" || strings.Contains(words[0], "=") && !strings.HasPrefix(words[0], "-")) {

@@ -8,9 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Who is charged for a job, by which rules it waits, and how far it steps back.
+// Who is charged for a job, which rules it waits by, and how far it yields.
 
-// readAccount takes the name in small letters, as Slurm does.
+// readAccount reads the name in lower case, as Slurm does.
 func readAccount(r *resolver, v string) (*verdict, error) {
 	r.keep("account", v)
 	r.req.Account = strings.ToLower(v)
@@ -29,7 +29,7 @@ func readQOS(r *resolver, v string) (*verdict, error) {
 	return honour()
 }
 
-// defaultNice is what --nice alone asks for.
+// defaultNice is the value of --nice alone.
 const defaultNice = 100
 
 func readNice(r *resolver, v string) (*verdict, error) {

@@ -68,8 +68,8 @@ func ParseTime(v string) (limit time.Duration, limited bool, err error) {
 // maxTime is a hundred years: far above any limit, far below overflow.
 const maxTime = 100 * 365 * 24 * time.Hour
 
-// ParseMem reads an amount of memory in MiB: a whole number, in M unless K, M,
-// G or T follows. Kilobytes round up.
+// ParseMem reads an amount of memory in MiB: a whole number, in M unless
+// followed by K, M, G or T. Kilobytes round up.
 func ParseMem(v string) (mib int64, err error) {
 	bad := errors.New("want a whole number, with K, M, G or T for a unit other than M")
 	text := strings.TrimRight(v, "KMGTkmgtBb")
@@ -99,7 +99,7 @@ func scaled(n, by int64) int64 {
 	return n * by
 }
 
-// ParseNodes reads a number of nodes, or a least and a most.
+// ParseNodes reads a number of nodes, or a minimum and a maximum.
 func ParseNodes(v string) (least, most int64, err error) {
 	bad := fmt.Errorf("%q is not a valid node count", v)
 	one := func(s string) (int64, error) {
@@ -132,7 +132,7 @@ func ParseNodes(v string) (least, most int64, err error) {
 	return least, most, nil
 }
 
-// Gres is one generic resource asked for.
+// Gres is one requested generic resource.
 type Gres struct {
 	Name, Type string
 	Count      int64
@@ -211,7 +211,7 @@ type Array struct {
 // Range is the indices First, First+Step, … up to Last.
 type Range struct{ First, Last, Step int64 }
 
-// MaxArrayIndex bounds what ParseArray takes.
+// MaxArrayIndex is the largest index that ParseArray accepts.
 const MaxArrayIndex = 4_000_000
 
 // ParseArray reads 0-15, 1,3,5-9:2 and the like, with %N for how many may run
@@ -255,7 +255,7 @@ func ParseArray(v string) (Array, error) {
 	return a, nil
 }
 
-// Signal is what --signal asks for.
+// Signal is the request of --signal.
 type Signal struct {
 	Name   string
 	Batch  bool
@@ -289,7 +289,7 @@ func ParseSignal(v string) (Signal, error) {
 		}
 		s.Name = strings.TrimPrefix(unix.SignalName(syscall.Signal(n)), "SIG")
 		if s.Name == "" {
-			s.Name = strconv.Itoa(n) // one of the real-time signals
+			s.Name = strconv.Itoa(n) // a real-time signal
 		}
 		return s, nil
 	}
@@ -300,9 +300,9 @@ func ParseSignal(v string) (Signal, error) {
 }
 
 // Patterns returns the letters of the patterns in a file name, each once, in
-// order, and those that Slurm does not know and leaves as they are.
+// order, and those unknown to Slurm, which leaves them unchanged.
 func Patterns(name string) (known, unknown string) {
-	if strings.Contains(name, `\`) { // a backslash turns them off
+	if strings.Contains(name, `\`) { // a backslash disables them
 		return "", ""
 	}
 	for i := 0; i < len(name); i++ {

@@ -69,8 +69,8 @@ func readReservation(r *resolver, v string) (*verdict, error) {
 	return honour()
 }
 
-// finishWhere settles the nodes that are named: as Slurm does, the job has all of
-// them, unless it says that it wants fewer.
+// finishWhere settles the named nodes: as in Slurm, the job has all of them,
+// unless it asks for fewer.
 func (r *resolver) finishWhere() {
 	n := len(r.named)
 	switch {
@@ -94,8 +94,8 @@ func (r *resolver) finishWhere() {
 	r.req.NodeList = hostnames.Fold(r.named)
 }
 
-// readSwitches reads how many switches, and behind an @ for how long the job waits for
-// them, as a time limit is written.
+// readSwitches reads how many switches, and after an @ how long the job waits
+// for them, written as a time limit.
 func readSwitches(r *resolver, v string) (*verdict, error) {
 	count, wait, said := strings.Cut(v, "@")
 	if said {

@@ -7,9 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// words are what Slurm 22.05 says of what Berth refuses: by the code, 0 for any,
-// and by what the message begins with, "" for anything. The first that fits
-// counts.
+// words maps Berth's refusals to what Slurm 22.05 says: by code, 0 for any,
+// and by message prefix, "" for any. The first match counts.
 var words = []struct {
 	code   cluster.Code
 	begins string
@@ -38,12 +37,12 @@ var words = []struct {
 	{0, "time", "Requested time limit is invalid (missing or exceeds some limit)"},
 	{0, "deadline", "Requested time limit is invalid (missing or exceeds some limit)"},
 	{cluster.CodeExhausted, "assoc", "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"},
-	{cluster.CodeExhausted, "", "Resource temporarily unavailable"}, // as when Slurm has as many jobs as it may
+	{cluster.CodeExhausted, "", "Resource temporarily unavailable"}, // as when Slurm has reached its most jobs
 }
 
-// SlurmWords is what Slurm's commands say of a refusal of Berth's, for scripts
-// that look for it; "" where Slurm has no words. An ended or running job that
-// cannot be changed is not an unknown one: such a conflict has none.
+// SlurmWords returns what Slurm's commands say for a refusal of Berth's, for
+// scripts that search for it; "" if Slurm has no words. An ended or running
+// job that cannot be changed is not an unknown one: such a conflict has none.
 func SlurmWords(err error) string {
 	ce, ok := errors.AsType[*cluster.Error](err)
 	if !ok || ce.Code == cluster.CodeUnknown || ce.Code == cluster.CodeInternal {
@@ -67,8 +66,7 @@ func SlurmWords(err error) string {
 	return ""
 }
 
-// InSlurmWords is a refusal as it is printed: Slurm's words, and Berth's reason
-// on the next line.
+// InSlurmWords formats a refusal: Slurm's words, and Berth's reason on the next line.
 func InSlurmWords(err error) string {
 	if w := SlurmWords(err); w != "" {
 		return w + "\n" + err.Error()
