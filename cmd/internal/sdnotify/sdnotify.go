@@ -1,4 +1,4 @@
-// Package sdnotify tells systemd how a daemon is doing, by the protocol of
+// Package sdnotify reports a daemon's state to systemd, by the protocol of
 // sd_notify(3).
 package sdnotify
 
@@ -20,16 +20,15 @@ const (
 	watchdog  = "WATCHDOG=1"
 )
 
-// Notifier sends states to the service manager. The zero Notifier, as where
-// there is no systemd, sends nothing. It is safe for concurrent use.
+// Notifier sends states to the service manager. The zero Notifier, for
+// systems without systemd, sends nothing. It is safe for concurrent use.
 type Notifier struct {
 	socket   string
 	interval time.Duration
 }
 
-// FromEnv makes a Notifier from NOTIFY_SOCKET and WATCHDOG_USEC, as getenv
-// gives them. A watchdog that is meant for another process (WATCHDOG_PID) is
-// left out.
+// FromEnv returns a Notifier from NOTIFY_SOCKET and WATCHDOG_USEC, as getenv
+// returns them. A watchdog for another process (WATCHDOG_PID) is ignored.
 func FromEnv(getenv func(string) string, pid int) (Notifier, error) {
 	n := Notifier{socket: getenv("NOTIFY_SOCKET")}
 	if n.socket == "" {
@@ -54,7 +53,7 @@ func FromEnv(getenv func(string) string, pid int) (Notifier, error) {
 	return n, nil
 }
 
-// Enabled reports whether anybody listens.
+// Enabled reports whether a service manager listens.
 func (n Notifier) Enabled() bool { return n.socket != "" }
 
 // Send sends states, such as Ready, in one message.
@@ -73,7 +72,7 @@ func (n Notifier) Send(states ...string) error {
 	return nil
 }
 
-// RunWatchdog tells systemd twice per watchdog interval that alive returned
+// RunWatchdog notifies systemd twice per watchdog interval if alive returns
 // true, until ctx ends; it returns ctx's cause. When alive returns false, or
 // does not return, systemd restarts the daemon. Without a watchdog it waits
 // for ctx.
