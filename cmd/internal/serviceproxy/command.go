@@ -21,7 +21,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// Short says what the command does.
+// Short is the command's short help.
 const Short = "Serve one address that forwards to a service's replicas"
 
 // NewCommand returns the command service of the program that runs proxies.
@@ -72,7 +72,7 @@ func NewCommand(e *console.Env, c *client.Client) *cobra.Command {
 // maxQueue bounds how many requests may wait for a replica at once.
 const maxQueue = 100_000
 
-// report tells a coordinator what was measured of a service.
+// report sends a coordinator the measurements of a service.
 func report(ctx context.Context, c *client.Client, user, name, proxy string, n *service.Counted) error {
 	req := &apiv1.ReportRequestsRequest{
 		User: user, Service: name, Proxy: proxy, Requests: n.Requests, Held: n.Held, InFlight: uint32(n.InFlight), Waiting: uint32(n.Waiting), Latency: n.Latency[:],
@@ -81,7 +81,7 @@ func report(ctx context.Context, c *client.Client, user, name, proxy string, n *
 	return err
 }
 
-// ready is where the replicas of a service take requests.
+// ready returns where the replicas of a service accept requests.
 func ready(ctx context.Context, c *client.Client, user, name string) (There, error) {
 	jobs, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Brief: true, Replicas: true, Users: []string{user}})
 	if err != nil {
@@ -100,7 +100,7 @@ func ready(ctx context.Context, c *client.Client, user, name string) (There, err
 	return out, nil
 }
 
-// run serves until ctx ends, and then lets requests come to their end for a while.
+// run serves until ctx ends, and then lets requests finish for a while.
 func run(ctx context.Context, addr string, p *Proxy, tell Tell) error {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {

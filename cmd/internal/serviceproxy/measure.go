@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// DefaultHold is how long a request waits for a replica of a service that sleeps.
+	// DefaultHold is how long a request waits for a replica of a sleeping service.
 	DefaultHold = 5 * time.Minute
 	// DefaultQueue is how many requests may wait at once.
 	DefaultQueue = 100
-	// reportEvery is how often a coordinator is told what was measured, and denied how long
-	// it is told nothing after it wanted nothing.
+	// reportEvery is how often a coordinator is sent measurements, and denied how
+	// long it is sent none after it refused them.
 	reportEvery = 2 * time.Second
 	denied      = 30 * time.Second
 )
 
-// measured is where an answer goes, and what became of it.
+// measured is where a response goes, and what became of it.
 type measured struct {
 	http.ResponseWriter
 	status int
@@ -46,8 +46,8 @@ func (p *Proxy) count(change func(*service.Counted)) {
 	change(&p.counted)
 }
 
-// awaken waits for a replica of a service that sleeps, while there is room in the queue; nil
-// when none comes in time.
+// awaken waits for a replica of a sleeping service if there is room in the
+// queue; it returns nil when none starts in time.
 func (p *Proxy) awaken(ctx context.Context) *replica {
 	p.mu.Lock()
 	if !p.sleeps || p.counted.Waiting >= p.queue {
@@ -81,10 +81,11 @@ func (p *Proxy) awaken(ctx context.Context) *replica {
 	}
 }
 
-// Tell is told what was counted since the proxy of a name began.
+// Tell receives what was counted since the proxy with this name started.
 type Tell func(ctx context.Context, proxy string, c *service.Counted) error
 
-// Report tells what was measured until ctx ends, at once when a request begins to wait.
+// Report passes measurements to tell until ctx ends, at once when a request
+// begins to wait.
 func (p *Proxy) Report(ctx context.Context, tell Tell) {
 	name, failed := rand.Text(), false
 	for pause := time.Duration(0); ; {

@@ -1,5 +1,6 @@
-// Package serviceproxy is one stable address for a service: it hands requests on to the
-// replicas that are ready. It runs as whoever starts it, with no rights of its own.
+// Package serviceproxy provides one stable address for a service: it forwards
+// requests to the replicas that are ready. It runs as the user who starts it,
+// without further rights.
 package serviceproxy
 
 import (
@@ -20,16 +21,17 @@ import (
 )
 
 const (
-	// every is how often it is asked where replicas are.
+	// every is how often the list of replicas is read.
 	every = time.Second
-	// tries is to how many replicas a request is handed that nobody took.
+	// tries is how many replicas a request that none accepts is tried on.
 	tries = 3
-	// avoided is for how long a replica is not tried that took no connection.
+	// avoided is how long a replica that refused a connection is not tried.
 	avoided = 2 * time.Second
 )
 
-// There is where the replicas of a service take requests, as host:port. Sleeps reports whether
-// it may have none while nobody asks, so that it is worth while to wait for one.
+// There is where the replicas of a service accept requests, as host:port.
+// Sleeps reports whether it may have none while it gets no requests, so that
+// waiting for one is worthwhile.
 type There struct {
 	Addrs  []string
 	Sleeps bool
@@ -38,18 +40,18 @@ type There struct {
 // List returns where the replicas of a service are.
 type List func(context.Context) (There, error)
 
-// Proxy hands on requests. It is safe for concurrent use.
+// Proxy forwards requests. It is safe for concurrent use.
 type Proxy struct {
 	list List
 	log  *slog.Logger
 	http httputil.ReverseProxy
 	base http.RoundTripper
 
-	// hold is how long a request waits for a replica of a service that sleeps, queue how many
-	// may at once; the zero values are what they have where nothing is said.
+	// hold is how long a request waits for a replica of a sleeping service, queue
+	// how many may wait at once; zero values mean the defaults.
 	hold  time.Duration
 	queue int
-	// wake tells that a request waits that nobody was told of.
+	// wake signals a waiting request that was not reported yet.
 	wake chan struct{}
 
 	mu      sync.Mutex
@@ -65,11 +67,11 @@ type Proxy struct {
 type replica struct {
 	addr     string
 	inFlight int
-	turn     uint64 // when it was handed one last; 0 is never
+	turn     uint64 // when it was last chosen; 0 is never
 	avoid    time.Time
 }
 
-// New makes a proxy for what list lists.
+// New returns a proxy to the replicas that list returns.
 func New(list List, log *slog.Logger) *Proxy {
 	p := &Proxy{list: list, log: log, hold: DefaultHold, queue: DefaultQueue, wake: make(chan struct{}, 1), changed: make(chan struct{}), base: &http.Transport{
 		DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext, MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second,
@@ -80,7 +82,7 @@ func New(list List, log *slog.Logger) *Proxy {
 			r.Out.URL.Scheme, r.Out.Host = "http", r.In.Host
 		},
 		Transport:     p,
-		FlushInterval: -1, // tokens come one by one
+		FlushInterval: -1, // tokens arrive one by one
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if errors.Is(err, errNobody) {
 				w.Header().Set("Retry-After", "1")
@@ -101,7 +103,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := context.WithValue(r.Context(), measuredKey{}, m)
 	p.count(func(c *service.Counted) { c.Requests, c.InFlight = c.Requests+1, c.InFlight+1 })
 	defer func() {
-		broken := r.Context().Err() != nil // whoever asked left
+		broken := r.Context().Err() != nil // the client left
 		p.count(func(c *service.Counted) {
 			c.InFlight--
 			switch {
@@ -117,8 +119,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.http.ServeHTTP(m, r.WithContext(ctx))
 }
 
-// Follow keeps the list of replicas true until ctx ends. While nobody can be asked the last
-// list stands.
+// Follow keeps the list of replicas current until ctx ends. While it cannot
+// be read, the last list stays.
 func (p *Proxy) Follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		there, err := p.list(ctx)
@@ -139,7 +141,7 @@ func (p *Proxy) Follow(ctx context.Context) {
 func (p *Proxy) maySleep(sleeps bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.sleeps && !sleeps { // nobody need wait any longer
+	if p.sleeps && !sleeps { // no request needs to wait any longer
 		close(p.changed)
 		p.changed = make(chan struct{})
 	}
@@ -170,8 +172,8 @@ func (p *Proxy) set(addrs []string) {
 
 var errNobody = errors.New("no replica of the service is ready")
 
-// take picks the replica with the fewest requests in flight of those that were not tried,
-// and of several the one whose turn it is.
+// take picks the replica with the fewest requests in flight among the untried
+// ones, and of several the one whose turn it is.
 func (p *Proxy) take(tried []*replica) *replica {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,8 +205,9 @@ func (p *Proxy) done(r *replica, avoid bool) {
 	}
 }
 
-// RoundTrip hands a request to a replica, and to another one where the first took no
-// connection, or lost it before it answered a request that may be sent twice.
+// RoundTrip forwards a request to a replica, and to another one if the first
+// refused the connection, or lost it before it answered a request that may be
+// repeated.
 func (p *Proxy) RoundTrip(req *http.Request) (*http.Response, error) {
 	var tried []*replica
 	var last error
@@ -220,7 +223,7 @@ func (p *Proxy) RoundTrip(req *http.Request) (*http.Response, error) {
 		out := req.Clone(req.Context())
 		out.URL.Host = r.addr
 		if out.Body != nil {
-			out.Body = io.NopCloser(req.Body) // another replica may have to be sent it
+			out.Body = io.NopCloser(req.Body) // it may have to be sent to another replica
 		}
 		resp, err := p.base.RoundTrip(out)
 		if err == nil && repeatable(req) {
@@ -241,8 +244,8 @@ func (p *Proxy) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errNobody
 }
 
-// again reports whether a request that failed can be sent to another replica: nobody saw
-// it, or it changes nothing.
+// again reports whether a failed request can be sent to another replica: none
+// saw it, or it changes nothing.
 func again(req *http.Request, err error) bool {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
@@ -251,27 +254,27 @@ func again(req *http.Request, err error) bool {
 	return repeatable(req)
 }
 
-// repeatable reports whether a request changes nothing, and has nothing that was sent.
+// repeatable reports whether a request changes nothing, and has no body.
 func repeatable(req *http.Request) bool {
 	return (req.Body == nil || req.Body == http.NoBody) && (req.Method == http.MethodGet || req.Method == http.MethodHead || req.Method == http.MethodOptions)
 }
 
-// smallBytes is how long an answer may be that is read before it is handed on, so that one
-// which breaks off can be asked for again.
+// smallBytes is the longest response that is read in full before it is
+// forwarded, so that a broken one can be requested again.
 const smallBytes = 64 << 10
 
-// whole reads a small answer to its end.
+// whole reads a small response to its end.
 func whole(resp *http.Response) error {
 	if resp.ContentLength < 1 || resp.ContentLength > smallBytes || resp.Request.Method == http.MethodHead {
 		return nil
 	}
 	text, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close() // it was read, or is of no use
+	_ = resp.Body.Close() // it was read, or is useless
 	resp.Body = io.NopCloser(bytes.NewReader(text))
 	return err
 }
 
-// body tells when an answer was read.
+// body reports when a response was read.
 type body struct {
 	io.ReadCloser
 	done func()
