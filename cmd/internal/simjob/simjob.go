@@ -1,5 +1,6 @@
 // Package simjob is the workload for simulated GPUs: a program that holds
-// memory, computes and slows down with its neighbours as a training would.
+// memory, computes, and is slowed by its neighbours as a training job
+// would be.
 package simjob
 
 import (
@@ -35,8 +36,8 @@ type options struct {
 	inference bool
 }
 
-// NewCommand returns `berth sim-job`. Its exit code is 1 after an
-// out-of-memory, as PyTorch's is, and 143 after SIGTERM.
+// NewCommand returns `berth sim-job`. Its exit code is 1 after running out
+// of memory, as PyTorch's is, and 143 after SIGTERM.
 func NewCommand(out io.Writer) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -106,7 +107,8 @@ func (o options) job() (simclient.Job, error) {
 	return simclient.Job{GPUMemMiB: mem, UtilMilli: max(1, 10*int64(util)), Seconds: o.seconds, RampSeconds: o.ramp}, nil
 }
 
-// steps has the job say how far it is, in steps of so many seconds of work; nil for none.
+// steps makes the job report progress, in steps of so many seconds of work;
+// nil for none.
 func (o options) steps() (told func(done time.Duration), err error) {
 	if o.step == 0 {
 		return nil, nil
@@ -126,19 +128,19 @@ func (o options) steps() (told func(done time.Duration), err error) {
 	}, nil
 }
 
-// stages is into how many pieces the first step of a training is cut, so that
-// memory grows while it runs.
+// stages is how many pieces the first step of a training is split into, so
+// that memory grows while it runs.
 const stages = 8
 
-// libraries is what cuDNN's and cuBLAS's kernels, handles and plans take beside
-// the context and the allocator: 224 to 244 MiB on an H200 with PyTorch 2.11 and
-// CUDA 13 (model/measured), whose bare context takes 518.
+// libraries is what cuDNN's and cuBLAS's kernels, handles and plans take in
+// addition to the context and the allocator: 224 to 244 MiB on an H200 with
+// PyTorch 2.11 and CUDA 13 (model/measured), whose bare context takes 518.
 const libraries = 240 << 20
 
-// replay makes a job out of a graph: the memory that PyTorch's allocator would
-// take from the driver while the graph's step runs, and the utilization that
-// its operators would cause, each priced by itself. Neither uses the
-// predictor, so that a prediction can be held against it.
+// replay makes a job out of a graph: the memory that PyTorch's allocator
+// would take from the driver while the graph's step runs, and the utilization
+// that its operators would cause, each priced independently. Neither uses the
+// predictor, so that a prediction can be compared with it.
 func (o options) replay() (simclient.Job, error) {
 	f, err := os.Open(o.onnx)
 	if err != nil {
@@ -174,19 +176,20 @@ func (o options) replay() (simclient.Job, error) {
 	return job, nil
 }
 
-// The A100's peaks (NVIDIA's data sheet) and what large kernels reach of them,
-// and the time that launching one kernel takes on the host.
+// The A100's peaks (NVIDIA's data sheet) and what large kernels reach of
+// them, and the time that launching one kernel takes on the host.
 const (
 	fp32FLOPs    = 19.5e12
 	tensorFLOPs  = 312e12
 	memBandwidth = 2.0e12
 	reached      = 0.5
 	launch       = 8 * time.Microsecond
-	inputGap     = 0.04 // of a step the GPU waits for the next batch
+	inputGap     = 0.04 // fraction of a step in which the GPU waits for the next batch
 )
 
-// utilization is the part of a step, in thousandths, in which a kernel runs:
-// kernels shorter than a launch leave the GPU waiting for the host.
+// utilization returns the fraction of a step, in thousandths, in which a
+// kernel runs: kernels shorter than a launch leave the GPU waiting for the
+// host.
 func utilization(events []graph.Event, tensor bool) int64 {
 	peak := fp32FLOPs
 	if tensor {
