@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// InArray makes j tasks of an array, of which at most throttle run at once; 0
-// is any number. Several that wait are one job, as 8-99 of 4.
+// InArray makes j tasks of an array, at most throttle of which run at once; 0
+// means any number. Several waiting tasks are one job, such as 8-99 of 4.
 func (j *Job) InArray(array uint64, tasks string, throttle uint32) {
 	if array == 0 {
 		return
@@ -21,8 +21,8 @@ func (j *Job) InArray(array uint64, tasks string, throttle uint32) {
 	j.Array = fmt.Sprintf("%d_[%s]", array, j.Listed())
 }
 
-// Narrow makes j some of the tasks that it stands for. Slurm does not say then
-// how many of them may run at once.
+// Narrow limits j to some of the tasks that it stands for. Slurm then does
+// not say how many of them may run at once.
 func (j *Job) Narrow(tasks string) {
 	j.part = true
 	j.InArray(j.ArrayID, tasks, j.Throttle)
@@ -31,10 +31,10 @@ func (j *Job) Narrow(tasks string) {
 // Folds reports whether j stands for several tasks of its array.
 func (j *Job) Folds() bool { return j.ArrayID != 0 && strings.ContainsAny(j.Tasks, "-,:") }
 
-// mostListed is how much of a list of tasks Slurm shows.
+// mostListed is how many characters of a task list Slurm shows.
 const mostListed = 63
 
-// Listed is which tasks it is, as Slurm shows them.
+// Listed returns its tasks as Slurm shows them.
 func (j *Job) Listed() string {
 	s := j.Tasks
 	if !j.Folds() {
@@ -49,11 +49,11 @@ func (j *Job) Listed() string {
 	return s
 }
 
-// Masters gives tasks that have not begun the id of their array, as Slurm does:
-// a task has one of its own from its start on, and one that waits apart from the
-// others of its array.
+// Masters gives tasks that have not begun the id of their array, as Slurm
+// does: a task has an id of its own once it starts, and so does one that
+// waits apart from the others of its array.
 func Masters(jobs []Job) {
-	lone := map[uint64]int{} // by array, what alone of it waits; -1 for none
+	lone := map[uint64]int{} // by array, the only entry that waits; -1 for none
 	for i := range jobs {
 		j := &jobs[i]
 		switch _, more := lone[j.ArrayID]; {
@@ -73,8 +73,8 @@ func Masters(jobs []Job) {
 	}
 }
 
-// byArray is the order of squeue -S i: by array, and in it by task, several that
-// wait last.
+// byArray is the order of squeue -S i: by array, then by task, with several
+// waiting tasks last.
 func byArray(a, b *Job) int {
 	task := func(j *Job) uint64 {
 		n, err := strconv.ParseUint(j.Tasks, 10, 64)

@@ -6,29 +6,31 @@ import (
 	"time"
 )
 
-// TimeForms says what ParseNext takes, for the errors of those who typed something else.
+// TimeForms describes what ParseNext accepts, for error messages.
 const TimeForms = "now+2hours, +30m, 16:00, noon, teatime, tomorrow or 2026-03-14T18:00"
 
-// clockWords are the times of day that have names, as Slurm has them.
+// clockWords are the named times of day, as in Slurm.
 var clockWords = map[string]time.Duration{"midnight": 0, "noon": 12 * time.Hour, "fika": 15 * time.Hour, "teatime": 16 * time.Hour}
 
-// dayForms and clockForms are how days, and times of day, are written.
+// dayForms and clockForms are the layouts of days and of times of day.
 var (
 	dayForms   = []string{"2006-01-02", "01/02/06", "010206"}
 	clockForms = []string{"15:04:05", "15:04", "3:04:05pm", "3:04pm", "3pm"}
 )
 
-// ParseTime reads a time as Slurm's options take it: now, now-2hours, today, tomorrow,
-// midnight, noon, fika (15:00), teatime (16:00), HH:MM[:SS][AM|PM], YYYY-MM-DD, MM/DD[/YY]
-// or MMDDYY, a day with T or - and a time of day behind it, or a time of day and a day
-// with a space between. Times are in the zone of now.
+// ParseTime reads a time as Slurm's options take it: now, now-2hours, today,
+// tomorrow, midnight, noon, fika (15:00), teatime (16:00), HH:MM[:SS][AM|PM],
+// YYYY-MM-DD, MM/DD[/YY] or MMDDYY, a day followed by T or - and a time of
+// day, or a time of day and a day separated by a space. Times are in the zone
+// of now.
 func ParseTime(s string, now time.Time) (time.Time, bool) {
 	t, _, ok := parseTime(s, now)
 	return t, ok
 }
 
-// ParseNext reads a time that is to come: as ParseTime does, but a time of day, or a day
-// without its year, that has passed is the next one. +30m is short for now+30m.
+// ParseNext reads a future time: as ParseTime does, but a time of day, or a
+// day without its year, that has passed means the next one. +30m is short for
+// now+30m.
 func ParseNext(s string, now time.Time) (time.Time, bool) {
 	if strings.HasPrefix(s, "+") {
 		s = "now" + s
@@ -43,7 +45,7 @@ func ParseNext(s string, now time.Time) (time.Time, bool) {
 	return t, ok
 }
 
-// every is how often a time that was typed comes again.
+// every is the period at which a typed time recurs.
 type every int
 
 const (
@@ -86,14 +88,14 @@ func parseTime(s string, now time.Time) (t time.Time, again every, ok bool) {
 	return time.Time{}, none, false
 }
 
-// on is a time of a day by the clock on the wall, whatever the clock was changed by.
+// on returns a time of a day by the wall clock, regardless of clock changes.
 func on(day time.Time, at time.Duration) time.Time {
 	y, m, d := day.Date()
 	s := int(at / time.Second)
 	return time.Date(y, m, d, s/3600, s/60%60, s%60, 0, day.Location())
 }
 
-// parseClock reads a time of day, as how long after midnight it is.
+// parseClock reads a time of day as the time since midnight.
 func parseClock(s string) (time.Duration, bool) {
 	if at, ok := clockWords[s]; ok {
 		return at, true
@@ -106,7 +108,7 @@ func parseClock(s string) (time.Duration, bool) {
 	return 0, false
 }
 
-// parseDay reads a day, as the time at which it begins.
+// parseDay reads a day and returns its beginning.
 func parseDay(s string, now time.Time) (time.Time, every, bool) {
 	y, m, d := now.Date()
 	switch s {
@@ -126,7 +128,7 @@ func parseDay(s string, now time.Time) (time.Time, every, bool) {
 	return time.Time{}, none, false
 }
 
-// fromNow reads what stands behind now: "", +2hours, -30 (seconds).
+// fromNow reads what follows now: "", +2hours, -30 (seconds).
 func fromNow(s string, now time.Time) (time.Time, bool) {
 	if s == "" {
 		return now, true

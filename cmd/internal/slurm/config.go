@@ -9,15 +9,15 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
-// Version is that of the Slurm whose commands are followed.
+// Version is the version of Slurm whose commands Berth follows.
 const Version = "22.05.8"
 
-// Versioned is what --version says: two words, as Slurm's and its packages' do, of
-// which scripts read the second.
+// Versioned is what --version prints: two words, as from Slurm and its
+// packages; scripts read the second.
 const Versioned = "slurm-berth " + Version
 
-// Commands are the names of Slurm's commands that Berth has, and by links to its
-// program is.
+// Commands returns the names of the Slurm commands that Berth provides,
+// through links to its program.
 func Commands() []string {
 	return []string{"sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct", "seff", "sshare", "srun", "salloc",
 		"sacctmgr", "sattach", "sbcast", "scrontab", "sdiag", "sgather", "sprio", "sreport", "sstat", "strigger"}
@@ -26,7 +26,7 @@ func Commands() []string {
 // Setting is a line of scontrol show config.
 type Setting struct{ Key, Value string }
 
-// Config writes settings as scontrol show config does at a time.
+// Config writes settings as scontrol show config does at the time now.
 func Config(w io.Writer, conf []Setting, now time.Time) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Configuration data as of %s\n", text.Stamp(now, ""))

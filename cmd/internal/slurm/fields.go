@@ -10,25 +10,25 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
-// field is a column of sacct and sshare: how wide it is, to the left if
-// negative. Those without a value are empty, as Slurm leaves what it does not know.
+// field is a column of sacct and sshare with its width, left-aligned if
+// negative. A field without a value is empty, as Slurm leaves unknown ones.
 type field[T any] struct {
 	name  string
 	width int
 	value func(*T) string
 }
 
-// Layout is how sacct and sshare write their tables. NoHead is -n; Parsable ends
-// each field with Delimiter and Parsable2 parts them by it, none cut. "" is a
-// vertical bar.
+// Layout is how sacct and sshare write their tables. NoHead is -n; Parsable
+// ends each field with Delimiter and Parsable2 separates them by it, none
+// cut. "" means a vertical bar.
 type Layout struct {
 	NoHead, Parsable, Parsable2 bool
 	Delimiter                   string
 }
 
-// fieldsNamed are the fields that a list names, each with %WIDTH or %-WIDTH; the
-// beginning of a name is enough, and all is all. The error names one that is not
-// known.
+// fieldsNamed returns the fields named in list, each with an optional %WIDTH
+// or %-WIDTH; a prefix of a name is enough, and all means all. The error
+// names an unknown field.
 func fieldsNamed[T any](list string, all []field[T]) ([]field[T], error) {
 	var out []field[T]
 	for _, s := range strings.Split(list, ",") {
@@ -55,8 +55,7 @@ func fieldsNamed[T any](list string, all []field[T]) ([]field[T], error) {
 	return out, nil
 }
 
-// fieldHeads writes the names of fields, in tables cut to their width without a
-// mark.
+// fieldHeads writes the names of fields, cut in tables to their width without a mark.
 func fieldHeads[T any](l *Layout, b *strings.Builder, fields []field[T]) {
 	if l.NoHead {
 		return
@@ -88,7 +87,7 @@ func fieldLine[T any](l *Layout, b *strings.Builder, fields []field[T], value fu
 			b.WriteString(s + by)
 		default:
 			width := max(f.width, -f.width)
-			if runes := []rune(s); len(runes) > width { // Slurm marks what it cut
+			if runes := []rune(s); len(runes) > width { // Slurm marks cut values
 				s = string(runes[:width-1]) + "+"
 			}
 			b.WriteString(text.Pad(s, width, f.width > 0) + " ")
@@ -113,5 +112,5 @@ func fieldNames[T any](all []field[T], each string) string {
 	return b.String()
 }
 
-// fieldColumns is in how many columns -e lists fields.
+// fieldColumns is the number of columns in which -e lists fields.
 const fieldColumns = 4

@@ -2,7 +2,7 @@ package slurm
 
 import "github.com/berth-scheduler/berth/cluster"
 
-// Unfold reads a host list, as partitions take it; "" and ALL are no names.
+// Unfold reads a host list in the form of partitions; "" and ALL give no names.
 func Unfold(list string) ([]string, error) {
 	if list == "" {
 		return nil, nil

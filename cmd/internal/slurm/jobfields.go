@@ -133,7 +133,7 @@ var jobFields = sync.OnceValue(func() map[string]text.Column[Job] {
 	}
 })
 
-// shares is whether others may run on its nodes.
+// shares says whether other jobs may run on its nodes.
 func (j *Job) shares() string {
 	if j.Whole {
 		return "NO"
@@ -141,7 +141,7 @@ func (j *Job) shares() string {
 	return "OK"
 }
 
-// perNode is how many tasks it asked for on each node, 0 for no more than one.
+// perNode returns how many tasks it requested per node, 0 for at most one.
 func (j *Job) perNode() string {
 	if j.Tasked > int64(j.Nodes) {
 		return number(j.Tasked / int64(max(1, j.Nodes)))
@@ -149,7 +149,7 @@ func (j *Job) perNode() string {
 	return "0"
 }
 
-// submitHost is where it was submitted.
+// submitHost returns where it was submitted.
 func (j *Job) submitHost() string {
 	host, _, _ := strings.Cut(j.SubmitHost, ":")
 	return cmp.Or(host, "localhost")

@@ -14,26 +14,26 @@ import (
 // Node is a node in Slurm's terms.
 type Node struct {
 	Name, Addr, Host string
-	// State is how scontrol writes it, such as "MIXED+DRAIN"; see StateOf.
+	// State is the state as scontrol writes it, such as "MIXED+DRAIN"; see StateOf.
 	State string
-	// Silent says that it does not answer, which Slurm marks by a star.
+	// Silent says that it does not respond, which Slurm marks with a star.
 	Silent bool
-	// Reason is why it is drained or down, User who said so and when.
+	// Reason is why it is drained or down, User and ReasonAt by whom and when.
 	Reason, User   string
 	UserID         uint32
 	ReasonAt       time.Time
 	CPUs, CPUsUsed int64
-	// Load is the mean of the last minute, "" when nobody measures it.
+	// Load is the mean of the last minute, "" if it is not measured.
 	Load                     string
 	MemMiB, MemUsed, FreeMem int64
-	// Gres and GresUsed are such as "gpu:a100:4" and "gpu:a100:2(IDX:0-1)".
+	// Gres and GresUsed are values such as "gpu:a100:4" and "gpu:a100:2(IDX:0-1)".
 	Gres, GresUsed string
-	// GPUs is how many cards it has, and GPUsUsed how many of them somebody has.
+	// GPUs is how many GPUs it has, and GPUsUsed how many of them are in use.
 	GPUs, GPUsUsed int64
 	Version        string
 	Arch, OS       string
 	// Boot is when the machine started, Registered when its agent did, Contact
-	// when it was heard of last.
+	// when it was last heard from.
 	Boot, Registered, Contact time.Time
 	Partitions                []string
 	Features                  []string
@@ -49,10 +49,10 @@ type Partition struct {
 	// MaxTime and DefaultTime are 0 for none.
 	MaxTime, DefaultTime time.Duration
 	Nodes                []string
-	// Lent is how many of its GPUs jobs of other partitions have on loan, which Slurm does
-	// not know.
+	// Lent is how many of its GPUs are on loan to jobs of other partitions, which
+	// Slurm does not know.
 	Lent int64
-	// AllowGroups and the others are who may use it, empty for all or nobody.
+	// AllowGroups and the others say who may use it; empty means all or nobody.
 	AllowGroups, AllowAccounts, DenyAccounts, AllowQOS, DenyQOS []string
 }
 
@@ -62,7 +62,7 @@ var stateForms = map[string][2]string{
 	"IDLE+DRAIN": {"drained", "drain"}, "MIXED+DRAIN": {"draining", "drng"}, "ALLOCATED+DRAIN": {"draining", "drng"}, "DOWN+DRAIN": {"drained", "drain"},
 }
 
-// StateOf is how scontrol writes the state of a node.
+// StateOf returns the state of a node as scontrol writes it.
 func StateOf(up, drain bool, cpusUsed, cpus int64) string {
 	s := "IDLE"
 	switch {
@@ -79,15 +79,15 @@ func StateOf(up, drain bool, cpusUsed, cpus int64) string {
 	return s
 }
 
-// InMaintenance is a state of a node in a reservation for maintenance, and
-// InReservation in another one.
+// InMaintenance returns the state of a node in a reservation for
+// maintenance, InReservation that of one in any other.
 func InMaintenance(state string) string { return state + "+MAINTENANCE+RESERVED" }
 
-// InReservation is the state of a node in a reservation.
+// InReservation returns the state of a node in a reservation.
 func InReservation(state string) string { return state + "+RESERVED" }
 
-// powerMarks are what sinfo puts behind the state of a node that is powered down, or on
-// its way down or up, by the flag that scontrol writes.
+// powerMarks are what sinfo appends to the state of a node that is powered
+// down, or on its way down or up, by the flag that scontrol writes.
 var powerMarks = map[string]string{PoweredDown: "~", PoweringDown: "%", PoweringUp: "#"}
 
 // The flags of a node whose power is not simply on.
@@ -97,7 +97,7 @@ const (
 	PoweringUp   = "+POWERING_UP"
 )
 
-// unpowered is the state without a flag of power, and the mark of that.
+// unpowered returns the state without its power flag, and the mark of that flag.
 func (n *Node) unpowered() (state, mark string) {
 	if at := strings.LastIndexByte(n.State, '+'); at >= 0 && powerMarks[n.State[at:]] != "" {
 		return n.State[:at], powerMarks[n.State[at:]]
@@ -129,7 +129,7 @@ func (n *Node) form(i int) string {
 	return f[i]
 }
 
-// class is the column of A/I/O/T it counts in.
+// class returns the column of A/I/O/T in which it counts.
 func (n *Node) class() int {
 	switch state, _ := n.unpowered(); {
 	case strings.HasPrefix(state, "DOWN"), state == "IDLE+DRAIN":
@@ -144,7 +144,7 @@ func (n *Node) class() int {
 
 // group is a line of sinfo: nodes of one partition that look alike.
 type group struct {
-	part  *Partition // a partition without a name where there are none
+	part  *Partition // without a name if there are no partitions
 	nodes []*Node
 }
 
@@ -184,7 +184,7 @@ func (g *group) defaultTime() string {
 	return text.Span(g.part.DefaultTime)
 }
 
-// first answers for all nodes of the group where they are alike.
+// first returns a value that all nodes of the group share.
 func (g *group) first(f func(*Node) string) string {
 	if len(g.nodes) == 0 {
 		return ""
@@ -192,7 +192,7 @@ func (g *group) first(f func(*Node) string) string {
 	return f(g.nodes[0])
 }
 
-// counts are allocated, idle, other and all nodes.
+// counts returns the numbers of allocated, idle, other and all nodes.
 func (g *group) counts() (c [4]int) {
 	for _, n := range g.nodes {
 		c[n.class()]++
@@ -231,7 +231,7 @@ func (n *Node) user() string {
 	return n.User
 }
 
-// userLong has the number as well.
+// userLong includes the uid.
 func (n *Node) userLong() string {
 	if n.Reason == "" {
 		return "Unknown"
@@ -241,7 +241,7 @@ func (n *Node) userLong() string {
 
 func (n *Node) features() string { return orNull(strings.Join(n.Features, ",")) }
 
-// complete is its state with all flags, such as mixed+drain.
+// complete returns its state with all flags, such as mixed+drain.
 func (n *Node) complete() string {
 	s := strings.ToLower(n.State)
 	if n.Silent {
@@ -252,8 +252,8 @@ func (n *Node) complete() string {
 
 func (n *Node) sockets() string { return number(n.CPUs) + ":1:1" }
 
-// stateForm is the state of the nodes of a line in one of its forms; of no nodes there
-// is none.
+// stateForm returns one form of the state of a line's nodes; without nodes
+// there is none.
 func stateForm(form int) func(*group) string {
 	return func(g *group) string {
 		if len(g.nodes) == 0 {

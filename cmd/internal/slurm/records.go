@@ -10,8 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
-// Record is how scontrol show writes things: lines of KEY=value, or all of
-// them in one line.
+// Record is how scontrol show writes records: lines of KEY=value, or all in one line.
 type Record struct {
 	// OneLine is -o, Detail -d.
 	OneLine, Detail bool
@@ -49,7 +48,7 @@ func (r *Record) jobWho(j *Job) []string {
 	return lines
 }
 
-// arrayWords say which tasks of an array it is.
+// arrayWords says which tasks of an array it is.
 func (j *Job) arrayWords() string {
 	if j.ArrayID == 0 {
 		return ""
@@ -74,7 +73,7 @@ func (r *Record) jobWhen(j *Job) []string {
 		}
 	}
 	if start == "Unknown" && !j.Ended.IsZero() {
-		start = end // Slurm's word for a job that ended without a start
+		start = end // Slurm's value for a job that ended without a start
 	}
 	return []string{
 		fmt.Sprintf("RunTime=%s TimeLimit=%s TimeMin=N/A", text.Clock(j.Ran), limit),
@@ -137,8 +136,8 @@ func (r *Record) jobFiles(j *Job) []string {
 	return lines
 }
 
-// TRES is what of each trackable resource it takes; Slurm leaves out memory that was
-// given without being asked for.
+// TRES returns the trackable resources it takes; Slurm leaves out memory that
+// was given without being requested.
 func (j *Job) TRES() string {
 	s := fmt.Sprintf("cpu=%d,", j.CPUs)
 	if j.MemUsedMiB > 0 {
@@ -182,7 +181,7 @@ func (n *Node) starred() string {
 	return n.State
 }
 
-// Allocated is what of each trackable resource somebody has of it, "" for nothing.
+// Allocated returns the trackable resources in use on it, "" for none.
 func (n *Node) Allocated() string {
 	if n.CPUsUsed == 0 && n.MemUsed == 0 && n.GPUsUsed == 0 {
 		return ""
@@ -194,12 +193,12 @@ func (n *Node) Allocated() string {
 	return s + gpuTRES(n.GPUsUsed)
 }
 
-// Configured is what of each trackable resource it has.
+// Configured returns the trackable resources it has.
 func (n *Node) Configured() string {
 	return fmt.Sprintf("cpu=%d,mem=%s,billing=%d%s", n.CPUs, text.Memory(n.MemMiB), n.CPUs, gpuTRES(n.GPUs))
 }
 
-// gpuTRES is a number of cards among trackable resources, "" for none.
+// gpuTRES formats a number of GPUs as a trackable resource, "" for none.
 func gpuTRES(n int64) string {
 	if n == 0 {
 		return ""
@@ -243,8 +242,8 @@ func (r *Record) Partition(w io.Writer, p *Partition, nodes []Node) error {
 	}, "\n\n")
 }
 
-// accessLine is who may use a partition: as Slurm, what is denied stands in the
-// place of what is allowed.
+// accessLine says who may use a partition: as in Slurm, denied names take the
+// place of allowed ones.
 func accessLine(p *Partition) string {
 	names := func(key string, list []string) string {
 		if len(list) == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
-// Reservation is one in Slurm's terms.
+// Reservation is a reservation in Slurm's terms.
 type Reservation struct {
 	Name            string
 	Start, End      time.Time
@@ -29,7 +29,7 @@ func (x *Reservation) state() string {
 	return "INACTIVE"
 }
 
-// Reservation writes one as scontrol show reservation does.
+// Reservation prints a reservation as scontrol show reservation does.
 func (r *Record) Reservation(w io.Writer, x *Reservation) error {
 	tres := "cpu=" + strconv.FormatInt(x.Cores, 10)
 	if x.GPUs > 0 {

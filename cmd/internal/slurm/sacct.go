@@ -11,17 +11,17 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
-// What sacct prints without -o, with -b, and with -l.
+// The formats of sacct without -o, with -b, and with -l.
 const (
 	acctFormat = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
 	acctBrief  = "JobID,State,ExitCode"
 	acctLong   = "JobID,JobIDRaw,JobName,Partition,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,MaxRSS,MaxRSSNode,MaxRSSTask,AveRSS,MaxPages,MaxPagesNode,MaxPagesTask,AvePages,MinCPU,MinCPUNode,MinCPUTask,AveCPU,NTasks,AllocCPUS,Elapsed,State,ExitCode,AveCPUFreq,ReqCPUFreqMin,ReqCPUFreqMax,ReqCPUFreqGov,ReqMem,ConsumedEnergy,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,AveDiskRead,MaxDiskWrite,MaxDiskWriteNode,MaxDiskWriteTask,AveDiskWrite,ReqTRES,AllocTRES,TRESUsageInAve,TRESUsageInMax,TRESUsageInMaxNode,TRESUsageInMaxTask,TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,TRESUsageInTot,TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutAve,TRESUsageOutTot"
 )
 
-// Sacct is what sacct was asked for.
+// Sacct holds the options of sacct.
 type Sacct struct {
-	// Format names fields, each with %WIDTH or %-WIDTH to the left; "" is Slurm's.
-	// Brief and Long choose others in its place.
+	// Format names fields, each with %WIDTH or, left-aligned, %-WIDTH; "" is
+	// Slurm's default. Brief and Long select others instead.
 	Format      string
 	Brief, Long bool
 	Layout
@@ -38,13 +38,13 @@ type Printer struct {
 	begun  bool
 }
 
-// Printer checks the fields. The error names one that is not known.
+// Printer checks the fields. The error names an unknown one.
 func (a *Sacct) Printer(w io.Writer) (*Printer, error) {
 	fields, err := a.fields()
 	return &Printer{a: a, w: w, fields: fields}, err
 }
 
-// Print writes jobs as sacct does, the heads before the first of them.
+// Print writes jobs as sacct does, with the heads before the first of them.
 func (p *Printer) Print(jobs []Job) error {
 	var b strings.Builder
 	if !p.begun {
@@ -70,15 +70,15 @@ func (a *Sacct) fields() ([]field[Job], error) {
 	return fieldsNamed(list, acctFields)
 }
 
-// Batch is the step of a job's script, which sacct lists below the job; false for
-// one that has not begun.
+// Batch returns the step of a job's script, which sacct lists below the job;
+// false if it has not begun.
 func (j *Job) Batch() (Job, bool) {
 	if j.Started.IsZero() {
 		return Job{}, false
 	}
 	b := *j
 	b.Step, b.Name, b.Partition, b.User, b.Group, b.QOS = "batch", "batch", "", "", "", ""
-	if b.State, _, _ = strings.Cut(j.State, " "); b.State == "TIMEOUT" { // that of the job says by whom, too
+	if b.State, _, _ = strings.Cut(j.State, " "); b.State == "TIMEOUT" { // the job's state also says by whom
 		b.State = "CANCELLED" // the limit is the job's
 	}
 	b.Eligible, b.Dir, b.Command, b.Comment = j.Started, "", "", ""
@@ -88,7 +88,7 @@ func (j *Job) Batch() (Job, bool) {
 	return b, true
 }
 
-// ofJob leaves out of steps what only jobs have.
+// ofJob leaves the values that only jobs have out of steps.
 func ofJob(value func(*Job) string) func(*Job) string {
 	return func(j *Job) string {
 		if j.Step != "" {
@@ -98,8 +98,8 @@ func ofJob(value func(*Job) string) func(*Job) string {
 	}
 }
 
-// exits is the exit code and the signal. A code that only stands for the signal,
-// as shells write it, is 0 to Slurm.
+// exits returns the exit code and the signal. A code that merely encodes the
+// signal, as shells do, is 0 in Slurm.
 func (j *Job) exits() string {
 	code := j.ExitCode
 	if j.Signal != 0 && code == 128+j.Signal {
@@ -108,9 +108,9 @@ func (j *Job) exits() string {
 	return fmt.Sprintf("%d:%d", code, j.Signal)
 }
 
-// Accounted is how the accounting has it that the job, or its step, ended: a job that
-// was cancelled or had its time is entered before its script has ended, so that what
-// became of that stands with the step alone.
+// Accounted returns how the job, or its step, ended according to the
+// accounting: a job that was cancelled or ran out of time is entered before
+// its script has ended, so only the step shows how that ended.
 func (j *Job) Accounted() (code, signal int32) {
 	if j.Step == "" && (strings.HasPrefix(j.State, "CANCELLED") || j.State == "TIMEOUT") {
 		return 0, 0
@@ -118,7 +118,7 @@ func (j *Job) Accounted() (code, signal int32) {
 	return j.ExitCode, j.Signal
 }
 
-// accountedExits is exits as the accounting has it.
+// accountedExits is exits according to the accounting.
 func (j *Job) accountedExits() string {
 	in := *j
 	in.ExitCode, in.Signal = j.Accounted()
@@ -146,7 +146,7 @@ func kib(mib int64) string {
 	return strconv.FormatInt(mib<<10, 10) + "K"
 }
 
-// inUnit is an amount of bytes in the unit that was asked for, else as it is.
+// inUnit formats an amount of bytes in the requested unit, else as plain.
 func (j *Job) inUnit(n int64, plain string) string {
 	at := strings.Index(units, j.Unit)
 	if j.Unit == "" || at < 0 || n <= 0 {
@@ -159,7 +159,7 @@ func (j *Job) inUnit(n int64, plain string) string {
 	return strconv.FormatFloat(v, 'f', 2, 64) + j.Unit
 }
 
-// units are those that sacct --units knows.
+// units are the units of sacct --units.
 const units = "KMGTP"
 
 // KnownUnit reports whether a letter is a unit of sacct --units.
@@ -172,7 +172,7 @@ func positive(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// scaled is a number with Slurm's letters for thousands: 950, 1.50K, 2M.
+// scaled formats a number with Slurm's letters for thousands: 950, 1.50K, 2M.
 func scaled(n int64) string {
 	v, unit := float64(n), ""
 	for _, u := range []string{"K", "M", "G", "T"} {
@@ -190,7 +190,7 @@ func scaled(n int64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64) + unit
 }
 
-// bytesText is an amount of bytes as sacct writes those of disks, in MiB.
+// bytesText formats an amount of bytes as sacct writes those of disks, in MiB.
 func bytesText(n int64) string {
 	if n <= 0 {
 		return ""
@@ -198,7 +198,7 @@ func bytesText(n int64) string {
 	return strconv.FormatFloat(float64(n)/(1<<20), 'f', 2, 64) + "M"
 }
 
-// cpuTime is time of processors with thousandths of a second: 01:02.345,
+// cpuTime formats CPU time with thousandths of a second: 01:02.345,
 // 1:01:02, 1-00:00:00.
 func cpuTime(d time.Duration) string {
 	if d < time.Hour {
@@ -207,7 +207,7 @@ func cpuTime(d time.Duration) string {
 	return text.Clock(d)
 }
 
-// used is what was used of what is counted, as far as it was measured.
+// used returns the use of counted resources, as far as it was measured.
 func (j *Job) used(gpuMilli int64) string {
 	var out []string
 	add := func(ok bool, format string, v ...any) {

@@ -9,18 +9,18 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
-// Managed is what sacctmgr shows of one thing: text by the names of its fields in small
-// letters, without spaces.
+// Managed is what sacctmgr shows of one item: text by field name in lower
+// case, without spaces.
 type Managed map[string]string
 
-// managed is a field of sacctmgr by its heads.
+// managed returns a field of sacctmgr, named by its head.
 func managed(head string, width int) field[Managed] {
 	key := strings.ToLower(strings.ReplaceAll(head, " ", ""))
 	return field[Managed]{head, width, func(m *Managed) string { return (*m)[key] }}
 }
 
-// managedFields are all fields that sacctmgr show takes for what it shows here, by their
-// heads, in the widths of sacctmgr 22.05.
+// managedFields are all fields that sacctmgr show accepts for the items
+// supported here, by their heads, in the widths of sacctmgr 22.05.
 var managedFields = []field[Managed]{
 	managed("Account", 10), managed("Admin", 9), managed("Cluster", 10), managed("ControlHost", 15), managed("ControlPort", 12),
 	managed("Coord Accounts", 20), managed("Count", 6), managed("Def Acct", 10), managed("Def QOS", 9), managed("Descr", 20), managed("Flags", 20),
@@ -33,7 +33,7 @@ var managedFields = []field[Managed]{
 	managed("UsageFactor", 11), managed("UsageThres", 10), managed("User", 10),
 }
 
-// managedNames are other names of fields, as options have them.
+// managedNames are other names of fields, as used in options.
 var managedNames = map[string]string{
 	"adminlevel": "Admin", "coordinators": "Coord Accounts", "defaultaccount": "Def Acct", "defaultqos": "Def QOS", "description": "Descr", "fairshare": "Share", "shares": "Share",
 	"grpsubmitjobs": "GrpSubmit", "maxsubmitjobs": "MaxSubmit", "maxtresperjob": "MaxTRES", "maxjobsperuser": "MaxJobsPU", "maxsubmitjobsperuser": "MaxSubmitPU",
@@ -44,13 +44,13 @@ var managedNames = map[string]string{
 
 // Sacctmgr is how sacctmgr show prints.
 type Sacctmgr struct {
-	// Format names fields, each with %WIDTH; "" is Usual, which is separated by commas,
-	// too.
+	// Format names fields, each with %WIDTH; "" is Usual, which is also separated
+	// by commas.
 	Format, Usual string
 	Layout
 }
 
-// Print writes what is there.
+// Print writes the rows.
 func (s *Sacctmgr) Print(w io.Writer, rows []Managed) error {
 	var names []string
 	for name := range strings.SplitSeq(cmp.Or(s.Format, s.Usual), ",") {
@@ -69,8 +69,8 @@ func (s *Sacctmgr) Print(w io.Writer, rows []Managed) error {
 	return err
 }
 
-// managedName is a field as the table has it: by its head without spaces, by another of
-// its names, or by the beginning of one.
+// managedName returns a field's name in the table, given its head without
+// spaces, another of its names, or a prefix of one.
 func managedName(asked string) string {
 	name, width, sized := strings.Cut(strings.TrimSpace(asked), "%")
 	plain := strings.ToLower(name)

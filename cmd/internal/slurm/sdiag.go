@@ -8,13 +8,14 @@ import (
 	"unicode"
 )
 
-// Passes are what is known of scheduling passes: how many there were, in microseconds
-// how long they took, over how many jobs that waited, and how many jobs they started.
+// Passes describes scheduling passes: how many there were, how long they took
+// in microseconds, over how many waiting jobs, and how many jobs they
+// started.
 type Passes struct {
 	Count, LastUs, MaxUs, TotalUs, LastDepth, TotalDepth, Started uint64
 }
 
-// RPC is how often something was asked, and how many microseconds all answers took.
+// RPC is how often a request was made, and how many microseconds all answers took.
 type RPC struct {
 	Name           string
 	Count, TotalUs uint64
@@ -25,15 +26,15 @@ type Sdiag struct {
 	Now, Since       time.Time
 	InFlight         uint32
 	Pending, Running uint64
-	// Main are the passes that start jobs as they come, Backfill those over all that
-	// wait.
+	// Main are the passes that start jobs as they arrive, Backfill those over all
+	// that wait.
 	Main, Backfill Passes
-	// RPCs come in the order in which they are printed.
+	// RPCs are in the order in which they are printed.
 	RPCs []RPC
 }
 
-// Print writes it as sdiag of Slurm 22.05 does. Lines for which there is no figure are
-// left out; nothing waits for agents or for a database, of which there is none.
+// Print writes it as sdiag of Slurm 22.05 does. Lines without a figure are
+// left out; nothing waits for agents or for a database, since there are none.
 func (s *Sdiag) Print(w io.Writer) error {
 	const rule = "*******************************************************\n"
 	when := func(t time.Time) string {
@@ -72,7 +73,8 @@ func (s *Sdiag) passes(b *strings.Builder, p *Passes, depth string) {
 	fmt.Fprintf(b, "\tLast queue length: %d\n", p.LastDepth)
 }
 
-// constant is a name as Slurm writes those of messages: SUBMIT_JOBS for SubmitJobs.
+// constant returns a name in the form of Slurm's message names: SUBMIT_JOBS
+// for SubmitJobs.
 func constant(name string) string {
 	var b strings.Builder
 	runes := []rune(name)

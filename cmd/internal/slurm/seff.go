@@ -10,9 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
-// Seff prints what a job used of what it had, as seff of Slurm's contributions
-// does. The job is one of sacct's, with what was measured; GPUs follow in lines
-// that seff does not have.
+// Seff prints what a job used of what it had, as seff of Slurm's
+// contributions does. The job is one of sacct's, with measurements; GPUs
+// follow in lines that seff does not have.
 func Seff(w io.Writer, j *Job) error {
 	state := j.State
 	if !j.waiting() && j.Code != "R" && j.Code != "CF" {
@@ -48,7 +48,7 @@ func Seff(w io.Writer, j *Job) error {
 	return err
 }
 
-// percentOf is 0 of nothing.
+// percentOf returns 0 if whole is 0.
 func percentOf(part, whole float64) float64 {
 	if whole == 0 {
 		return 0
@@ -56,7 +56,7 @@ func percentOf(part, whole float64) float64 {
 	return 100 * part / whole
 }
 
-// bytesOf is an amount of memory as seff writes it: 0.00 MB, 1.50 GB.
+// bytesOf formats an amount of memory as seff writes it: 0.00 MB, 1.50 GB.
 func bytesOf(mib int64) string {
 	if mib <= 0 {
 		return "0.00 MB"

@@ -24,24 +24,25 @@ const (
 	leastFit      = 9 // of %#P and %#N
 )
 
-// Sinfo is what sinfo was asked for.
+// Sinfo holds the options of sinfo.
 type Sinfo struct {
-	// Format is that of -o, Fields that of -O; both "" take a table of Slurm's.
+	// Format is that of -o, Fields that of -O; if both are "", a table of
+	// Slurm's is used.
 	Format, Fields string
 	// Each, Long, Summary, Reasons and NoHead are -N, -l, -s, -R and -h.
 	Each, Long, Summary, Reasons, NoHead bool
-	// Nodes, Partitions and States choose; empty is all. States are in small
-	// letters, in either form.
+	// Nodes, Partitions and States select; empty means all. States are in
+	// lower case, in either form.
 	Nodes, Partitions, States []string
-	// Dead and Responding choose nodes that do not answer, or do.
+	// Dead and Responding select nodes that do not respond, or do.
 	Dead, Responding bool
-	// Sort is that of -S; "" is Slurm's own.
+	// Sort is that of -S; "" is Slurm's default.
 	Sort string
 }
 
-// Print writes the nodes as sinfo does at a time. Nodes are sorted by name.
-// Where there are no partitions all nodes are in one. The error is of a
-// format that names no field; then nothing was written.
+// Print writes the nodes as sinfo does at the time now. Nodes are sorted by
+// name. Without partitions all nodes are in one. The error is for a format
+// that names no field; then nothing was written.
 func (s *Sinfo) Print(w io.Writer, parts []Partition, nodes []Node, now time.Time) error {
 	l, err := s.layout()
 	if err != nil {
@@ -95,8 +96,8 @@ func (s *Sinfo) layout() (text.Table[group], error) {
 	return l, l.Err("node")
 }
 
-// groups makes the lines: nodes of a partition for which all columns but those
-// that sum up are alike stand in one.
+// groups makes the lines: nodes of a partition that agree in all columns
+// except sums share one.
 func (s *Sinfo) groups(l *text.Table[group], parts []Partition, nodes []Node) []group {
 	var out []group
 	for p := range parts {
@@ -140,7 +141,7 @@ func (s *Sinfo) groups(l *text.Table[group], parts []Partition, nodes []Node) []
 	return out
 }
 
-// oncePerNode leaves out the lines of further partitions.
+// oncePerNode drops the lines of further partitions.
 func oncePerNode(rows []group) []group {
 	var out []group
 	for _, g := range rows {
@@ -151,7 +152,7 @@ func oncePerNode(rows []group) []group {
 	return out
 }
 
-// Wants reports whether a node was asked for by its name and state.
+// Wants reports whether a node's name and state are selected.
 func (s *Sinfo) Wants(n *Node) bool {
 	if s.Reasons && n.Reason == "" || s.Dead && !n.Silent || s.Responding && n.Silent {
 		return false
@@ -160,7 +161,7 @@ func (s *Sinfo) Wants(n *Node) bool {
 		(len(s.States) == 0 || slices.Contains(s.States, n.form(0)) || slices.Contains(s.States, n.form(1)))
 }
 
-// rank is Slurm's number of a state, flags above the base state.
+// rank returns Slurm's number of a state, flags above the base state.
 func (n *Node) rank() int {
 	base, flags, _ := strings.Cut(n.State, "+")
 	r := slices.Index([]string{"UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED"}, base)
@@ -170,8 +171,8 @@ func (n *Node) rank() int {
 	return r
 }
 
-// groupOrder reads an order of -S: letters of -o, each with + or -, and # before P for
-// the order of the partitions.
+// groupOrder reads an order of -S: letters of -o, each with an optional + or
+// -, and # before P for the order of the partitions.
 func groupOrder(spec string, parts []Partition) (func(a, b group) int, error) {
 	var keys []func(a, b *group) int
 	for _, field := range strings.Split(spec, ",") {
@@ -214,7 +215,7 @@ func groupColumn(name string) (text.Column[group], bool) {
 	return col, ok
 }
 
-// compareText compares numbers as such.
+// compareText compares numbers numerically.
 func compareText(a, b string) int {
 	x, errA := strconv.ParseInt(a, 10, 64)
 	y, errB := strconv.ParseInt(b, 10, 64)
@@ -224,7 +225,7 @@ func compareText(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// rank is that of its nodes' state, below all others where it has none.
+// rank returns that of its nodes' state, below all others if it has none.
 func (g *group) rank() int {
 	if len(g.nodes) == 0 {
 		return -1

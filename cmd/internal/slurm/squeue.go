@@ -19,27 +19,28 @@ const (
 	queueStart  = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 )
 
-// Squeue is what squeue was asked for.
+// Squeue holds the options of squeue.
 type Squeue struct {
-	// Format is that of -o, Fields that of -O; both "" take a table of Slurm's.
+	// Format is that of -o, Fields that of -O; if both are "", a table of
+	// Slurm's is used.
 	Format, Fields string
 	// Long, Start and NoHead are -l, --start and -h.
 	Long, Start, NoHead bool
-	// Sort is that of -S; "" is Slurm's own.
+	// Sort is that of -S; "" is Slurm's default.
 	Sort string
-	// Jobs, Users, Names, Partitions, Nodes and States choose; empty is all. States
-	// holds names or codes, in capitals, or "ALL".
+	// Jobs, Users, Names, Partitions, Nodes and States select; empty means all.
+	// States holds names or codes, in capitals, or "ALL".
 	Jobs                                    []uint64
 	Users, Names, Partitions, Nodes, States []string
 	Accounts, QOS, Reservations             []string
-	// Nothing chooses no job.
+	// Nothing selects no job.
 	Nothing bool
 	// NoConvert writes memory in MiB.
 	NoConvert bool
 }
 
-// Print writes the jobs as squeue does at a time. The error is of a format
-// or an order that names no field; then nothing was written.
+// Print writes the jobs as squeue does at the time now. The error is for a
+// format or an order that names no field; then nothing was written.
 func (q *Squeue) Print(w io.Writer, jobs []Job, now time.Time) error {
 	l, err := q.layout()
 	if err != nil {
@@ -76,18 +77,18 @@ func (q *Squeue) Print(w io.Writer, jobs []Job, now time.Time) error {
 	return err
 }
 
-// chunk is how much of a table is written at once.
+// chunk is how many bytes of a table are written at once.
 const chunk = 64 << 10
 
-// ShowsFiles reports whether a column is of what a job's script and files are
-// called, or of where it may run, which takes more to ask for than all else.
+// ShowsFiles reports whether a column shows the names of a job's script and
+// files, or where it may run, which is costlier to request than all else.
 func (q *Squeue) ShowsFiles() bool {
 	l, err := q.layout()
 	files := []string{"command", "comment", "workdir", "stdin", "stdout", "stderr", "feature", "excnodes", "reservation", "oversubscribe"}
 	return err != nil || slices.ContainsFunc(files, func(name string) bool { return l.Shows(jobFields()[name].Head) })
 }
 
-// ShowsStarts reports whether a column is of when jobs start or end.
+// ShowsStarts reports whether a column shows when jobs start or end.
 func (q *Squeue) ShowsStarts() bool {
 	l, err := q.layout()
 	return err == nil && l.Shows(jobFields()["starttime"].Head, jobFields()["endtime"].Head)
@@ -122,7 +123,7 @@ func (q *Squeue) layout() (text.Table[Job], error) {
 	return l, l.Err("job")
 }
 
-// Wants reports whether a job was asked for. Without states those that have
+// Wants reports whether a job is selected. Without states, jobs that have
 // not ended are, as with Slurm.
 func (q *Squeue) Wants(j *Job) bool {
 	if q.Nothing || q.Start && !j.waiting() {
@@ -138,7 +139,7 @@ func (q *Squeue) Wants(j *Job) bool {
 		return false
 	}
 	one := func(among []string, v string) bool { return len(among) == 0 || slices.Contains(among, v) }
-	return (len(q.Jobs) == 0 || slices.Contains(q.Jobs, j.ID) || j.ArrayID != 0) && // of arrays the coordinator sent those asked for
+	return (len(q.Jobs) == 0 || slices.Contains(q.Jobs, j.ID) || j.ArrayID != 0) && // the coordinator sent only the requested tasks of arrays
 
 		(one(q.Users, j.User) || slices.Contains(q.Users, strconv.FormatUint(uint64(j.UID), 10))) &&
 		one(q.Names, j.Name) && one(q.Partitions, j.Partition) && j.OnSome(q.Nodes) &&
@@ -154,11 +155,12 @@ func (j *Job) OnSome(nodes []string) bool {
 	return err == nil && slices.ContainsFunc(on, func(n string) bool { return slices.Contains(nodes, n) })
 }
 
-// stateOrder has the codes of states in the order in which Slurm sorts them: by their numbers.
+// stateOrder lists the codes of states in the order in which Slurm sorts
+// them: by number.
 var stateOrder = []string{"PD", "R", "S", "CD", "CA", "F", "TO", "NF", "PR", "BF", "DL", "OOM", "CF", "CG"}
 
-// sortKeys reads an order: letters of -o separated by commas, each with + or -
-// before it.
+// sortKeys reads an order: letters of -o separated by commas, each with an
+// optional + or - before it.
 func sortKeys(spec string) (func(a, b *Job) int, error) {
 	type key struct {
 		by  func(a, b *Job) int
@@ -213,7 +215,7 @@ func sortKeys(spec string) (func(a, b *Job) int, error) {
 	}, nil
 }
 
-// begins is when a job starts, the unknown last.
+// begins returns when a job starts, such that unknown starts sort last.
 func begins(j *Job) int64 {
 	switch {
 	case !j.Started.IsZero():

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// What sshare prints without -o, and with -l.
+// The formats of sshare without -o, and with -l.
 const (
 	shareFormat = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
 	shareLong   = "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins"
@@ -16,30 +16,29 @@ const (
 // Share is an account, or a user of one, in Slurm's terms.
 type Share struct {
 	Account, Cluster string
-	// User is "" for the account itself; Depth how far it is below the first of
-	// those above it that are shown.
+	// User is "" for the account itself; Depth is how far it is below the
+	// topmost of its ancestors shown.
 	User  string
 	Depth int
-	// Shares are its own, NormShares their part of those beside the same parent;
-	// the root of all has none.
+	// Shares are its own, NormShares its fraction of those of its siblings; the
+	// root has none.
 	Shares     int64
 	NormShares float64
-	// RawUsage is what it used in GPU-seconds, as far as that has not decayed;
-	// NormUsage its part of all, EffUsage that of what was used beside the same
-	// parent.
+	// RawUsage is what it used in GPU-seconds, after decay; NormUsage its
+	// fraction of all usage, EffUsage that of the usage of its siblings.
 	RawUsage            int64
 	NormUsage, EffUsage float64
-	// FairShare is 1 for who goes first and nearly 0 for who goes last.
+	// FairShare is 1 for the one that goes first and nearly 0 for the last.
 	FairShare float64
 }
 
-// Root is the name of what all accounts are below.
+// Root is the name of the account above all others.
 const Root = "root"
 
 func (s *Share) root() bool { return s.User == "" && s.Account == Root && s.Depth == 0 }
 
-// levelFS is how much of its part is left to it: above 1 for one that used less
-// than its shares.
+// levelFS returns how much of its share is left: above 1 for an account that
+// used less than its shares.
 func (s *Share) levelFS() string {
 	switch {
 	case s.root():
@@ -92,11 +91,11 @@ var shareFields = []field[Share]{
 	{"User", 10, func(s *Share) string { return s.User }},
 }
 
-// Sshare is what sshare was asked for.
+// Sshare holds the options of sshare.
 type Sshare struct {
 	Layout
-	// Format names fields as sacct's do; "" is Slurm's. Long and Partitions are -l
-	// and -m, UsersOnly is -U.
+	// Format names fields as sacct's does; "" is Slurm's default. Long and
+	// Partitions are -l and -m, UsersOnly is -U.
 	Format                      string
 	Long, Partitions, UsersOnly bool
 }
@@ -104,8 +103,8 @@ type Sshare struct {
 // ShareFields lists the fields in columns, as -e does.
 func ShareFields() string { return fieldNames(shareFields, "%-17s") }
 
-// Print writes the shares as sshare does, in the order in which they come. The
-// error names a field that is not known; then nothing was written.
+// Print writes the shares as sshare does, in the order given. The error names
+// an unknown field; then nothing was written.
 func (a *Sshare) Print(w io.Writer, shares []Share) error {
 	list := a.Format
 	if list == "" {
