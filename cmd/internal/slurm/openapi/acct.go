@@ -16,8 +16,8 @@ type Acct struct {
 	Jobs   []AcctJob `json:"jobs"`
 }
 
-// NewAcct prints jobs so, in their order, each with the step of its script if steps
-// are wanted.
+// NewAcct returns jobs in this form, in order, each with the step of its
+// script if steps is set.
 func NewAcct(jobs []slurm.Job, steps bool) Acct {
 	out := Acct{Meta: NewAcctMeta(), Errors: []string{}, Jobs: []AcctJob{}}
 	for i := range jobs {
@@ -30,9 +30,9 @@ func NewAcct(jobs []slurm.Job, steps bool) Acct {
 	return out
 }
 
-// AcctJob is a job of the accounting. Times are seconds of Unix, or of time; memory
-// is MiB. The parts of time of processors spent in the kernel and outside of it are not
-// measured apart and 0; total is their sum.
+// AcctJob is a job of the accounting. Times are Unix seconds, or durations in
+// seconds; memory is MiB. CPU time in the kernel and outside it is not
+// measured separately: both are 0, and total is the sum.
 type AcctJob struct {
 	Account          string          `json:"account"`
 	Comment          acctComment     `json:"comment"`
@@ -268,7 +268,7 @@ func acctJob(j *slurm.Job) AcctJob {
 	return out
 }
 
-// acctStep is a step that Batch made.
+// acctStep converts a step made by Batch.
 func acctStep(j *slurm.Job) AcctStep {
 	nodes, err := slurm.Unfold(j.NodeList)
 	if err != nil || nodes == nil {
@@ -286,7 +286,7 @@ func acctStep(j *slurm.Job) AcctStep {
 	}
 }
 
-// exitOf is how it ended.
+// exitOf returns how it ended.
 func exitOf(j *slurm.Job) acctExit {
 	none := int32(0)
 	code, signal := j.Accounted()
@@ -301,7 +301,7 @@ func exitOf(j *slurm.Job) acctExit {
 	return acctExit{Status: "SUCCESS", ReturnCode: &none}
 }
 
-// signalText is a signal in the words of the C library.
+// signalText names a signal in the words of the C library.
 func signalText(n int32) string {
 	s := syscall.Signal(n).String()
 	return strings.ToUpper(s[:1]) + s[1:]
@@ -311,8 +311,8 @@ func secondsOf(d time.Duration) acctSeconds {
 	return acctSeconds{int64(d / time.Second), int64(d % time.Second / time.Microsecond)}
 }
 
-// The numbers that Slurm gives what it counts; those of generic resources are its
-// database's, from this on.
+// Slurm's numbers of the resources it counts; those of generic resources come
+// from its database, from this one on.
 const (
 	idCPU, idMem, idEnergy, idNode, idBilling = 1, 2, 3, 4, 5
 	idGPU, idGPUMem, idGPUUtil                = 1001, 1002, 1003
@@ -326,7 +326,7 @@ func tres(kind, name string, id int, count int64) tresJSON {
 	return t
 }
 
-// tresOf is what tres is, in parts.
+// tresOf returns what TRES does, in parts.
 func tresOf(j *slurm.Job) []tresJSON {
 	out := []tresJSON{tres("cpu", "", idCPU, j.CPUs)}
 	if j.MemUsedMiB > 0 {
@@ -339,7 +339,7 @@ func tresOf(j *slurm.Job) []tresJSON {
 	return out
 }
 
-// usageOf is what used is, in parts: time in milliseconds, memory in bytes.
+// usageOf returns what used does, in parts: time in milliseconds, memory in bytes.
 func usageOf(j *slurm.Job) []tresJSON {
 	out := []tresJSON{}
 	for _, t := range []tresJSON{

@@ -7,19 +7,20 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// Head is what stands before "jobs", a list of Job, in what squeue --json and scontrol
-// show job --json of Slurm 22.05 print.
+// Head is what precedes "jobs", a list of Job, in the output of squeue --json
+// and scontrol show job --json of Slurm 22.05.
 type Head struct {
 	Meta   Meta     `json:"meta"`
 	Errors []string `json:"errors"`
 }
 
-// NewHead is that of no errors.
+// NewHead returns a head without errors.
 func NewHead() Head { return Head{Meta: NewMeta(), Errors: []string{}} }
 
-// Job is a job. Numbers that do not apply are null, text that does not is empty;
-// times are seconds of Unix, 0 for none, the time limit is minutes and memory MiB. What
-// has no counterpart here has the value that Slurm gives it where nobody asked for it.
+// Job is a job. Numbers that do not apply are null, text that does not is
+// empty; times are Unix seconds, 0 for none, the time limit is minutes and
+// memory MiB. Fields without a counterpart in Berth have the value that Slurm
+// gives by default.
 type Job struct {
 	Account                  string        `json:"account"`
 	AccrueTime               int64         `json:"accrue_time"`
@@ -141,8 +142,8 @@ type jobResources struct {
 	AllocatedNodes []jobNodeShare `json:"allocated_nodes"`
 }
 
-// jobNodeShare is what a job has of a node. Cores are weights here and have no numbers,
-// so that there are no sockets.
+// jobNodeShare is what a job has of a node. Cores are weights in Berth and
+// have no numbers, so there are no sockets.
 type jobNodeShare struct {
 	Sockets         struct{} `json:"sockets"`
 	NodeName        string   `json:"nodename"`
@@ -151,7 +152,7 @@ type jobNodeShare struct {
 	MemoryAllocated int64    `json:"memory_allocated"`
 }
 
-// NewJob prints a job so.
+// NewJob returns a job in this form.
 func NewJob(j *slurm.Job) Job {
 	out := Job{
 		Account: j.Account, AccrueTime: unix(j.Eligible), ArrayJobID: j.ArrayID, ArrayMaxTasks: j.Throttle, BatchFlag: true, BatchHost: j.FirstNode(),
@@ -181,7 +182,7 @@ func NewJob(j *slurm.Job) Job {
 	return out
 }
 
-// arrayed says which tasks of its array it is.
+// arrayed sets which tasks of its array it is.
 func (out *Job) arrayed(j *slurm.Job) {
 	if n, err := strconv.ParseInt(j.Tasks, 10, 64); err == nil {
 		out.ArrayTaskID = &n
@@ -190,7 +191,7 @@ func (out *Job) arrayed(j *slurm.Job) {
 	}
 }
 
-// onNodes says what it has of its nodes.
+// onNodes sets what it has of its nodes.
 func (out *Job) onNodes(j *slurm.Job) {
 	billed := float64(j.CPUs)
 	out.TRESAllocStr, out.BillableTRES = j.TRES(), &billed
@@ -207,7 +208,8 @@ func (out *Job) onNodes(j *slurm.Job) {
 	}
 }
 
-// waitStatus is how it ended as wait says it: the exit code times 256, and the signal.
+// waitStatus returns how it ended as wait reports it: the exit code times
+// 256, plus the signal.
 func waitStatus(j *slurm.Job) int64 {
 	code := int64(j.ExitCode)
 	if j.Signal != 0 && j.ExitCode == 128+j.Signal {

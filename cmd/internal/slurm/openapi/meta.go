@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// Meta is what stands first in all that --json of Slurm 22.05 prints.
+// Meta comes first in everything that --json of Slurm 22.05 prints.
 type Meta struct {
 	Plugin metaPlugin `json:"plugin"`
 	Slurm  metaSlurm  `json:"Slurm"`
@@ -30,28 +30,28 @@ type metaVersion struct {
 	Minor int `json:"minor"`
 }
 
-// The parsers of whose output Slurm 22.05 prints JSON.
+// The parsers whose output Slurm 22.05 prints as JSON.
 const (
 	parserOfQueue      = "openapi/v0.0.38"
 	parserOfAccounting = "openapi/dbv0.0.38"
 )
 
-// NewMeta is that of Slurm's queue, nodes and partitions.
+// NewMeta returns the Meta of Slurm's queue, nodes and partitions.
 func NewMeta() Meta { return metaOf(parserOfQueue, "Slurm OpenAPI v0.0.38") }
 
-// NewAcctMeta is that of Slurm's accounting.
+// NewAcctMeta returns the Meta of Slurm's accounting.
 func NewAcctMeta() Meta { return metaOf(parserOfAccounting, "Slurm OpenAPI DB v0.0.38") }
 
 func metaOf(parser, name string) Meta {
 	m := Meta{Plugin: metaPlugin{Type: parser, Name: name}, Slurm: metaSlurm{Release: slurm.Version}}
 	for i, s := range strings.Split(slurm.Version, ".") {
-		n, _ := strconv.Atoi(s) // a constant of numbers
+		n, _ := strconv.Atoi(s) // Version is numeric
 		*[]*int{&m.Slurm.Version.Major, &m.Slurm.Version.Minor, &m.Slurm.Version.Micro}[i] = n
 	}
 	return m
 }
 
-// unix is a time as JSON has it, 0 for none.
+// unix returns a time as JSON has it, 0 for none.
 func unix(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -59,7 +59,7 @@ func unix(t time.Time) int64 {
 	return t.Unix()
 }
 
-// some is a number of which JSON has null for 0.
+// some returns a number that is null in JSON if it is 0.
 func some(n int64) *int64 {
 	if n == 0 {
 		return nil
@@ -67,5 +67,5 @@ func some(n int64) *int64 {
 	return &n
 }
 
-// minutes are those of a time limit, null for none.
+// minutes returns a time limit in minutes, null for none.
 func minutes(d time.Duration) *int64 { return some(int64(d / time.Minute)) }

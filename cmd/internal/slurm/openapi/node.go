@@ -14,7 +14,7 @@ type Nodes struct {
 	Nodes  []Node   `json:"nodes"`
 }
 
-// NewNodes prints nodes so, in their order.
+// NewNodes returns nodes in this form, in order.
 func NewNodes(nodes []slurm.Node) Nodes {
 	out := Nodes{Meta: NewMeta(), Errors: []string{}, Nodes: []Node{}}
 	for i := range nodes {
@@ -23,7 +23,7 @@ func NewNodes(nodes []slurm.Node) Nodes {
 	return out
 }
 
-// Node is a node. Memory is MiB, times are seconds of Unix, 0 for none.
+// Node is a node. Memory is MiB, times are Unix seconds, 0 for none.
 type Node struct {
 	Architecture              string   `json:"architecture"`
 	BurstbufferNetworkAddress string   `json:"burstbuffer_network_address"`
