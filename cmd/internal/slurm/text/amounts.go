@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Span is a duration as squeue writes it: 0:00, 59:56, 1:00:00, 2-00:00:00.
+// Span formats a duration as squeue does: 0:00, 59:56, 1:00:00, 2-00:00:00.
 func Span(d time.Duration) string {
 	s := int64(max(0, d) / time.Second)
 	days, h, m, sec := s/86400, s/3600%24, s/60%60, s%60
@@ -19,7 +19,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", m, sec)
 }
 
-// Clock is a duration as scontrol, sacct and sacctmgr write it: 00:00:04, 2-00:00:00.
+// Clock formats a duration as scontrol, sacct and sacctmgr do: 00:00:04, 2-00:00:00.
 func Clock(d time.Duration) string {
 	s := int64(max(0, d) / time.Second)
 	out := fmt.Sprintf("%02d:%02d:%02d", s/3600%24, s/60%60, s%60)
@@ -29,8 +29,7 @@ func Clock(d time.Duration) string {
 	return out
 }
 
-// Stamp is a time as Slurm writes it, in the zone of t; none for the zero
-// time.
+// Stamp formats a time as Slurm does, in the zone of t; none for the zero time.
 func Stamp(t time.Time, none string) string {
 	if t.IsZero() {
 		return none
@@ -38,8 +37,8 @@ func Stamp(t time.Time, none string) string {
 	return t.Format("2006-01-02T15:04:05")
 }
 
-// Memory is MiB as Slurm writes them: 0, 500M, 1G, 1.50G, as its convert
-// function does, which keeps two digits only where they say something.
+// Memory formats MiB as Slurm does: 0, 500M, 1G, 1.50G, like its convert
+// function, which keeps two digits only where they are significant.
 func Memory(mib int64) string {
 	if mib == 0 {
 		return "0"
@@ -57,7 +56,7 @@ func Memory(mib int64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64) + unit
 }
 
-// Mib is MiB as Slurm writes them when it is not to convert them.
+// Mib formats MiB as Slurm does without conversion.
 func Mib(n int64) string {
 	if n == 0 {
 		return "0"

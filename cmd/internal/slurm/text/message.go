@@ -1,7 +1,6 @@
 package text
 
-// Message is an error in Slurm's own words, capitals included: scripts look for
-// them.
+// Message is an error in Slurm's own words, capitals included: scripts search for them.
 type Message string
 
 // Error implements error.

@@ -12,30 +12,30 @@ import (
 type Column[T any] struct {
 	Head  string
 	Value func(*T) string
-	// Whole is never cut, only filled: Slurm prints numbers and times so.
+	// Whole columns are never cut, only padded, as Slurm does with numbers and times.
 	Whole bool
 }
 
-// cell is one column in a layout, with the text that stands before it.
+// cell is one column in a layout, with the text that precedes it.
 type cell[T any] struct {
 	before string
 	Column[T]
-	width int // 0 is as wide as the text; fits is as wide as the widest
+	width int // 0 is the text's own width; fits is that of the widest
 	right bool
 }
 
-// fits makes a column as wide as its widest text, at least as its head in
-// Slurm's own tables; sinfo writes it as %#P.
+// fits makes a column as wide as its widest text, and in Slurm's own
+// tables at least as its head; sinfo writes it as %#P.
 const fits = -1
 
-// Table is a format that was read.
+// Table is a parsed format.
 type Table[T any] struct {
 	cells []cell[T]
 	after string
-	fault string // what names no column
+	fault string // the part that names no column
 }
 
-// Err is of the first thing in a format for jobs, or for nodes, that names no column.
+// Err reports the first part of a format for jobs, or for nodes, that names no column.
 func (l *Table[T]) Err(of string) error {
 	if l.fault == "" {
 		return nil
@@ -48,7 +48,7 @@ func (l *Table[T]) Shows(heads ...string) bool {
 	return slices.ContainsFunc(l.cells, func(c cell[T]) bool { return slices.Contains(heads, c.Head) })
 }
 
-// Put has the columns with a head show something else.
+// Put replaces the value of the columns with a head.
 func (l *Table[T]) Put(head string, value func(*T) string) {
 	for i := range l.cells {
 		if l.cells[i].Head == head {
@@ -57,7 +57,7 @@ func (l *Table[T]) Put(head string, value func(*T) string) {
 	}
 }
 
-// Letters are columns by the letters of -o, given the names that -O has for them.
+// Letters returns columns by the letters of -o, given their names in -O.
 func Letters[T any](names map[byte]string, columns map[string]Column[T]) map[byte]Column[T] {
 	out := make(map[byte]Column[T], len(names))
 	for c, name := range names {
@@ -66,8 +66,8 @@ func Letters[T any](names map[byte]string, columns map[string]Column[T]) map[byt
 	return out
 }
 
-// ByLetter reads a format of -o: %[[.]size]letter among other text. What
-// follows a % that names no column is a fault and stays as text.
+// ByLetter parses a format of -o: %[[.]size]letter among other text. A %
+// sequence that names no column is a fault and stays as text.
 func ByLetter[T any](format string, columns map[byte]Column[T]) Table[T] {
 	var l Table[T]
 	text := ""
@@ -95,7 +95,7 @@ func ByLetter[T any](format string, columns map[byte]Column[T]) Table[T] {
 			c.width = size(format[from:at])
 		}
 		switch {
-		case at == len(format): // a lone % at the end says nothing
+		case at == len(format): // a lone % at the end means nothing
 			i = at
 		case format[at] == '%' && at == i+1:
 			i = at + 1
@@ -116,12 +116,13 @@ func ByLetter[T any](format string, columns map[byte]Column[T]) Table[T] {
 	return l
 }
 
-// defaultWidth is that of a column of -O without one.
+// defaultWidth is the width of a column of -O without a size.
 const defaultWidth = 20
 
-// ByName reads a format of -O: name[:[.][size][suffix]] separated by commas. Names may
-// be written with -, _ and capitals. A colon without a size leaves a column as wide as
-// its text; the suffix, which is any text, stands behind it, in the line of heads, too.
+// ByName parses a format of -O: name[:[.][size][suffix]] separated by commas.
+// Names may contain -, _ and capitals. A colon without a size leaves a column
+// as wide as its text; the suffix, which is any text, follows it, also in the
+// line of heads.
 func ByName[T any](format string, columns map[string]Column[T]) Table[T] {
 	var l Table[T]
 	for _, field := range strings.Split(format, ",") {
@@ -150,12 +151,12 @@ func ByName[T any](format string, columns map[string]Column[T]) Table[T] {
 	return l
 }
 
-// plainName is a name of a field as the tables hold it.
+// plainName returns a field's name as the tables hold it.
 func plainName(s string) string {
 	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(s))
 }
 
-// MaxWidth bounds a column; wider ones are taken as this.
+// MaxWidth bounds the width of a column; larger ones are clamped to it.
 const MaxWidth = 4096
 
 func size(s string) int {
@@ -166,7 +167,7 @@ func size(s string) int {
 	return n
 }
 
-// Heads is the first line of a table.
+// Heads returns the first line of a table.
 func (l *Table[T]) Heads() string {
 	var b []byte
 	for i := range l.cells {
@@ -176,10 +177,10 @@ func (l *Table[T]) Heads() string {
 	return string(append(b, l.after...))
 }
 
-// Row is the line of t.
+// Row returns the line of t.
 func (l *Table[T]) Row(t *T) string { return string(l.AppendRow(nil, t)) }
 
-// AppendRow adds the line of t to b.
+// AppendRow appends the line of t to b.
 func (l *Table[T]) AppendRow(b []byte, t *T) []byte {
 	for i := range l.cells {
 		c := &l.cells[i]
@@ -196,7 +197,7 @@ func (c *cell[T]) appendTo(b []byte, s string, whole bool) []byte {
 	return appendPad(b, s, width, c.right)
 }
 
-// Fit gives columns that are as wide as their text a width.
+// Fit sets the width of columns that are as wide as their text.
 func (l *Table[T]) Fit(n int, at func(int) *T, least int) {
 	for i := range l.cells {
 		c := &l.cells[i]
@@ -210,8 +211,8 @@ func (l *Table[T]) Fit(n int, at func(int) *T, least int) {
 	}
 }
 
-// Keys is the text of all columns but those left out, by which sinfo puts
-// nodes together.
+// Keys returns the text of all columns except those left out, by which
+// sinfo groups nodes.
 func (l *Table[T]) Keys(t *T, leave ...string) string {
 	var parts []string
 	for i := range l.cells {
@@ -222,8 +223,8 @@ func (l *Table[T]) Keys(t *T, leave ...string) string {
 	return strings.Join(parts, "\x00")
 }
 
-// Pad cuts or fills text to a width; 0 leaves it as it is. Slurm counts bytes,
-// we count characters, so that no name is cut within one.
+// Pad cuts or pads text to a width; 0 leaves it as it is. Slurm counts bytes,
+// Berth counts characters, so that no name is cut inside one.
 func Pad(s string, width int, right bool) string { return string(appendPad(nil, s, width, right)) }
 
 func appendPad(b []byte, s string, width int, right bool) []byte {

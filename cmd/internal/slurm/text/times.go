@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// Times is how times are written: Form is $SLURM_TIME_FORMAT, that is "", standard,
-// relative, or a format of strftime, and Now what relative counts from.
+// Times is how times are written: Form is $SLURM_TIME_FORMAT, which is "",
+// standard, relative, or a strftime format, and Now is what relative counts
+// from.
 type Times struct {
 	Form string
 	Now  time.Time
 }
 
-// Stamp is a time, in its own zone; none for the zero time.
+// Stamp formats a time in its own zone; none for the zero time.
 func (f Times) Stamp(t time.Time, none string) string {
 	switch {
 	case t.IsZero() || f.Form == "" || f.Form == "standard":
@@ -26,7 +27,7 @@ func (f Times) Stamp(t time.Time, none string) string {
 	return strftime(t, f.Form)
 }
 
-// relative is the form for a time of today, of days nearby, and of others.
+// relative formats a time of today, of days nearby, and others.
 func (f Times) relative(t time.Time) string {
 	day := func(t time.Time) int { return 1000*t.Year() + t.YearDay() }
 	switch d := day(t) - day(f.Now.In(t.Location())); {
@@ -44,15 +45,15 @@ func (f Times) relative(t time.Time) string {
 	return "%a %H:%M"
 }
 
-// goForms are what strftime's conversions are to Go.
+// goForms maps strftime's conversions to Go layouts.
 var goForms = map[byte]string{
 	'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January", 'd': "02", 'e': "_2", 'H': "15", 'I': "03", 'm': "01", 'M': "04", 'p': "PM",
 	'S': "05", 'y': "06", 'Y': "2006", 'z': "-0700", 'Z': "MST", 'F': "2006-01-02", 'T': "15:04:05", 'D': "01/02/06", 'R': "15:04",
 	'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05", 'r': "03:04:05 PM", 'j': "002",
 }
 
-// strftime writes a time in a form of the C library's, in English; what it does not
-// know stays.
+// strftime formats a time in a format of the C library's, in English; unknown
+// conversions stay.
 func strftime(t time.Time, form string) string {
 	var b strings.Builder
 	for i := 0; i < len(form); i++ {
@@ -61,7 +62,7 @@ func strftime(t time.Time, form string) string {
 			continue
 		}
 		i++
-		bare := form[i] == '-' && i+1 < len(form) // a number without filling
+		bare := form[i] == '-' && i+1 < len(form) // a number without padding
 		if bare {
 			i++
 		}
