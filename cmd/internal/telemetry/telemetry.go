@@ -1,6 +1,6 @@
-// Package telemetry builds what the daemons tell about themselves: the
+// Package telemetry builds what the daemons report about themselves: the
 // logger, the metrics registry and the HTTP handler that serves it. They are
-// passed on from here; nothing uses a global one.
+// passed on explicitly; nothing uses a global one.
 package telemetry
 
 import (
@@ -28,8 +28,8 @@ const (
 	FormatJSON Format = "json"
 )
 
-// NewLogger returns a logger that writes to w from the given level on (debug,
-// info, warn, error).
+// NewLogger returns a logger that writes to w at the given level and above
+// (debug, info, warn, error).
 func NewLogger(w io.Writer, level string, format Format) (*slog.Logger, error) {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 	l, ok := levels[level]
@@ -85,7 +85,7 @@ func Handler(reg *prometheus.Registry, healthy func() error, log *slog.Logger) *
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		_, _ = io.WriteString(w, "ok\n") // a client that left is no concern
+		_, _ = io.WriteString(w, "ok\n") // a client that left does not matter
 	})
 	return mux
 }
