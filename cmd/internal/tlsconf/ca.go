@@ -23,8 +23,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/safefile"
 )
 
-// How long certificates live, and how far they are dated back so that a peer
-// whose clock is a little behind takes a fresh one.
+// How long certificates live, and how far they are backdated so that a peer
+// whose clock is a little slow accepts a fresh one.
 const (
 	CALife       = 10 * 365 * 24 * time.Hour
 	DefaultTTL   = 7 * 24 * time.Hour
@@ -86,7 +86,7 @@ func NewCA(clusterID string, now time.Time) (*CA, error) {
 	return &CA{clusterID: clusterID, cert: cert, key: key}, nil
 }
 
-// ParseCA makes the authority from its certificate and key in PEM.
+// ParseCA returns the authority from its certificate and key in PEM.
 func ParseCA(certPEM, keyPEM []byte) (*CA, error) {
 	certs, err := parseCerts(certPEM)
 	if err != nil {
@@ -107,9 +107,10 @@ func ParseCA(certPEM, keyPEM []byte) (*CA, error) {
 	return &CA{clusterID: clusterID, cert: cert, key: key}, nil
 }
 
-// LoadCA reads an authority's certificate and key. A key that others can read is
-// refused with an error that matches safefile.ErrExposed and names the fix. Where
-// the certificate file holds several, the first is the one to issue from.
+// LoadCA reads an authority's certificate and key. A key that others can read
+// is refused with an error that matches safefile.ErrExposed and names the
+// fix. If the certificate file holds several, the first is the one to issue
+// from.
 func LoadCA(certPath, keyPath string) (*CA, error) {
 	certPEM, err := safefile.Read(certPath, maxPEMBytes)
 	if err != nil {
@@ -126,8 +127,8 @@ func LoadCA(certPath, keyPath string) (*CA, error) {
 	return ca, nil
 }
 
-// Save writes ca.crt (0644) and ca.key (0600) into dir, which it makes (0700)
-// where it is missing. It never overwrites: losing a CA's key cuts off every
+// Save writes ca.crt (0644) and ca.key (0600) into dir, which it creates
+// (0700) if missing. It never overwrites: losing a CA's key cuts off every
 // node of the cluster.
 func (ca *CA) Save(dir string) error {
 	if err := os.MkdirAll(dir, caFolderMode); err != nil {
@@ -152,7 +153,7 @@ func (ca *CA) Save(dir string) error {
 	return nil
 }
 
-// ClusterID returns the id of the cluster that the authority speaks for.
+// ClusterID returns the id of the authority's cluster.
 func (ca *CA) ClusterID() string { return ca.clusterID }
 
 // CertPEM returns the authority's certificate.
@@ -184,7 +185,7 @@ func (ca *CA) Issue(role Role, id string, pub crypto.PublicKey, ttl time.Duratio
 	now := ca.now()
 	notAfter := now.Add(ttl)
 	if notAfter.After(ca.cert.NotAfter) {
-		// A leaf cannot outlive its issuer; saying so beats a sudden end.
+		// A leaf cannot outlive its issuer; a clear date beats a sudden end.
 		notAfter = ca.cert.NotAfter
 	}
 	if !notAfter.After(now) {
@@ -208,8 +209,8 @@ func (ca *CA) Issue(role Role, id string, pub crypto.PublicKey, ttl time.Duratio
 }
 
 // Sign issues a certificate for the key in a request in DER. Everything else
-// in the request, names and extensions alike, is ignored: who may be what is
-// decided by the caller.
+// in the request, names and extensions alike, is ignored: the caller decides
+// who may be what.
 func (ca *CA) Sign(csrDER []byte, role Role, id string, ttl time.Duration) ([]byte, error) {
 	csr, err := x509.ParseCertificateRequest(csrDER)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// HandshakenCredentials is for a gRPC server behind a Mux: the connections it
-// gets are verified already, so it only reads who the peer is. As credentials
-// of a client it refuses.
+// HandshakenCredentials is for a gRPC server behind a Mux: its connections
+// are verified already, so it only reads who the peer is. As credentials of a
+// client it refuses.
 func HandshakenCredentials() credentials.TransportCredentials { return handshaken{} }
 
-// FromContext returns who calls a gRPC method and the serial number of the
-// caller's certificate. Over a transport without TLS, and for a caller that
+// FromContext returns the caller of a gRPC method and its certificate's
+// serial number. Over a transport without TLS, and for a caller that
 // JoinServerConfig let in without a certificate, the error matches
 // ErrNoCertificate.
 func FromContext(ctx context.Context) (Identity, string, error) {

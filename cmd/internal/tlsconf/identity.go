@@ -48,7 +48,7 @@ type Identity struct {
 	ID        string
 }
 
-// String returns the identity as the URI that stands in the certificate.
+// String returns the identity as the URI in the certificate.
 func (id Identity) String() string {
 	return "spiffe://" + id.ClusterID + "/" + string(id.Role) + "/" + id.ID
 }
@@ -72,8 +72,9 @@ func (id Identity) Validate() error {
 	return nil
 }
 
-// ParseIdentity reads what Identity.String wrote, and nothing else: no port,
-// user, query, escape or trailing slash. Its errors match ErrBadIdentity.
+// ParseIdentity parses what Identity.String wrote, and nothing else: no
+// port, user, query, escape or trailing slash. Its errors match
+// ErrBadIdentity.
 func ParseIdentity(s string) (Identity, error) {
 	rest, ok := strings.CutPrefix(s, "spiffe://")
 	parts := strings.Split(rest, "/")
@@ -87,9 +88,10 @@ func ParseIdentity(s string) (Identity, error) {
 	return id, nil
 }
 
-// PeerIdentity returns who is at the other end of a connection that was made
-// with a configuration of this package, whose handshake verified it. A peer
-// let in without a certificate by JoinServerConfig gives ErrNoCertificate.
+// PeerIdentity returns the identity of the peer of a connection that was
+// made with a configuration of this package, whose handshake verified it. A
+// peer let in without a certificate by JoinServerConfig gives
+// ErrNoCertificate.
 func PeerIdentity(cs tls.ConnectionState) (Identity, error) {
 	if len(cs.PeerCertificates) == 0 {
 		return Identity{}, fmt.Errorf("peer: %w", ErrNoCertificate)
@@ -98,7 +100,7 @@ func PeerIdentity(cs tls.ConnectionState) (Identity, error) {
 }
 
 // PeerSerial returns the serial number of the peer's certificate in
-// hexadecimal, as deny lists hold it, or "" where there is no certificate.
+// hexadecimal, as in deny lists, or "" if there is no certificate.
 func PeerSerial(cs tls.ConnectionState) string {
 	if len(cs.PeerCertificates) == 0 {
 		return ""

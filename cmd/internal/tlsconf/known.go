@@ -31,8 +31,8 @@ func (k *known) Close() error {
 	return k.Conn.Close()
 }
 
-// Cut closes the connections of every peer that denied says yes to, whatever is
-// under way on them. It does not wait for the peers.
+// Cut closes the connections of every peer for which denied returns true,
+// whatever is in progress on them. It does not wait for the peers.
 func (m *Mux) Cut(denied DeniedFunc) {
 	m.mu.Lock()
 	var cut []net.Conn
@@ -44,6 +44,6 @@ func (m *Mux) Cut(denied DeniedFunc) {
 	}
 	m.mu.Unlock()
 	for _, c := range cut {
-		_ = c.Close() // its owner closes what lies above it once it reads
+		_ = c.Close() // its owner closes the layers above once it reads
 	}
 }

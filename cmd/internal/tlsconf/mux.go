@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Limits of a Mux where MuxConfig leaves them zero.
+// Defaults of zero limits in MuxConfig.
 const (
 	DefaultHandshakeTimeout = 5 * time.Second
 	DefaultMaxHandshakes    = 256
@@ -27,30 +27,30 @@ type MuxConfig struct {
 	Protocols map[string]*tls.Config
 	// HandshakeTimeout bounds a handshake, and then the wait for Accept.
 	HandshakeTimeout time.Duration
-	// MaxHandshakes bounds the handshakes under way at once; one address may
-	// have a quarter of them, so that one host cannot keep the rest out.
+	// MaxHandshakes bounds the concurrent handshakes; one address may have a
+	// quarter of them, so that one host cannot lock out the rest.
 	MaxHandshakes int
 	// Strangers bounds the connections without a client certificate, which a
 	// protocol's configuration may let in. They come out of the listener of
-	// ProtoJoin and of no other. 0 lets them through as those of their protocol.
+	// ProtoJoin and of no other. 0 passes them on like others of their protocol.
 	Strangers Strangers
 	Log       *slog.Logger
 }
 
-// Strangers bounds connections of peers that showed no certificate.
+// Strangers bounds connections of peers without a certificate.
 type Strangers struct {
-	// Total is how many may be open at once, PerHost how many of one address.
+	// Total is how many may be open at once, PerHost how many per address.
 	Total, PerHost int
 }
 
-// Mux splits one TLS port by ALPN into one net.Listener a protocol. The
-// connections that those hand out are *tls.Conn with the handshake done and
+// Mux splits one TLS port by ALPN into one net.Listener per protocol. The
+// connections that those return are *tls.Conn with the handshake done and
 // the peer verified.
 type Mux struct {
 	cfg     MuxConfig
 	tls     *tls.Config
 	protos  map[string]*protoListener
-	slots   chan struct{} // one token a handshake
+	slots   chan struct{} // one token per handshake
 	done    chan struct{}
 	closing sync.Once
 	wg      sync.WaitGroup
@@ -101,9 +101,9 @@ func (m *Mux) Listener(proto string) net.Listener {
 	return nil
 }
 
-// Run accepts until ctx ends or Close is called, then waits for handshakes
-// under way to be cut and returns nil. It returns an error only when the
-// listener fails by itself.
+// Run accepts until ctx ends or Close is called, then waits until the
+// handshakes in progress are cut and returns nil. It returns an error only
+// when the listener fails by itself.
 func (m *Mux) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = m.Close() })
 	defer stop()
@@ -126,7 +126,7 @@ func (m *Mux) Run(ctx context.Context) error {
 		if errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("accept: %w", err)
 		}
-		// Out of file descriptors, or a client that left: it passes.
+		// Out of file descriptors, or a client that left: it is temporary.
 		m.cfg.Log.Warn("cannot accept a connection", "err", err, "dur", backoff)
 		select {
 		case <-m.done:
@@ -137,8 +137,8 @@ func (m *Mux) Run(ctx context.Context) error {
 	}
 }
 
-// Close stops accepting, cuts handshakes under way and ends all Accepts.
-// Connections already handed out stay open: they belong to their protocol.
+// Close stops accepting, cuts handshakes in progress and ends all Accepts.
+// Connections already returned stay open: they belong to their protocol.
 func (m *Mux) Close() error {
 	var err error
 	m.closing.Do(func() {
@@ -207,7 +207,7 @@ func (m *Mux) handshake(raw net.Conn) {
 		m.cfg.Log.Debug("handshake refused", "addr", raw.RemoteAddr().String(), "err", err)
 		return
 	}
-	// From here on Close leaves it alone: once it is handed out its protocol may
+	// From here on Close leaves it alone: once it is returned its protocol may
 	// have used it before this goroutine runs again.
 	m.mu.Lock()
 	delete(m.pending, raw)
@@ -219,7 +219,7 @@ func (m *Mux) handshake(raw net.Conn) {
 		out = m.remember(conn)
 	case m.cfg.Strangers.Total > 0:
 		if l, out = m.protos[ProtoJoin], m.welcome(conn); out == nil {
-			raw.Close() // without a farewell, which might wait for its reader
+			raw.Close() // without close_notify, which might wait for its reader
 			return
 		}
 	}
@@ -229,13 +229,13 @@ func (m *Mux) handshake(raw net.Conn) {
 		out.Close()
 	case <-m.done:
 		out.Close()
-	case <-ctx.Done(): // nobody accepts
+	case <-ctx.Done(): // nothing accepts
 		out.Close()
 	}
 }
 
-// configFor picks the protocol and with it who may come in. A client without
-// a protocol of ours is refused before any certificate is shown.
+// configFor picks the protocol and with it who may connect. A client without
+// a known protocol is refused before any certificate is shown.
 func (m *Mux) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	for _, name := range hello.SupportedProtos {
 		if c, ok := m.cfg.Protocols[name]; ok {

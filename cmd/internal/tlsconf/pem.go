@@ -19,9 +19,10 @@ const (
 	maxBundle = 8
 )
 
-// NewKeyAndCSR makes a P-256 key and a certificate request for it: the key in
-// PEM, to be kept by the caller, and the request in DER, to be sent. The
-// request names nobody, since the answer to it names whom the token names.
+// NewKeyAndCSR returns a new P-256 key and a certificate request for it: the
+// key in PEM, to be kept by the caller, and the request in DER, to be sent.
+// The request names nobody, since the token determines the name in the
+// answer.
 func NewKeyAndCSR() (keyPEM, csrDER []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -28,7 +28,7 @@ type Material struct {
 }
 
 // RenewFunc asks the cluster for a new certificate for the key in csrDER. It
-// returns the certificate and, where the CA changed, the CA's certificates in
+// returns the certificate and, if the CA changed, the CA's certificates in
 // PEM; caPEM nil keeps the old ones.
 type RenewFunc func(ctx context.Context, csrDER []byte) (certPEM, caPEM []byte, err error)
 
@@ -59,9 +59,10 @@ type credential struct {
 	pem  Material
 }
 
-// OpenSource makes a Source from files. It fails unless the certificate was
+// OpenSource returns a Source from files. It fails unless the certificate was
 // issued by the CA to the key, which must be closed to others, and names one
-// identity; dates are not checked, so that an expired daemon can start and explain itself.
+// identity; dates are not checked, so that an expired daemon can start and
+// explain itself.
 func OpenSource(f Files, log *slog.Logger) (*Source, error) {
 	s := &Source{files: f, log: log}
 	if err := s.Reload(); err != nil {
@@ -70,7 +71,7 @@ func OpenSource(f Files, log *slog.Logger) (*Source, error) {
 	return s, nil
 }
 
-// Reload reads the files again. On an error the old material stays whole. A
+// Reload rereads the files. On an error the old material stays complete. A
 // Source in memory has nothing to reload.
 func (s *Source) Reload() error {
 	if s.files == (Files{}) {
@@ -89,8 +90,8 @@ func (s *Source) Reload() error {
 	return s.swap(c)
 }
 
-// WriteFiles stores fresh material, as joining a cluster gets it: key 0600,
-// certificates 0644, each replaced whole, the certificate last.
+// WriteFiles stores fresh material, as received when joining a cluster: key
+// 0600, certificates 0644, each replaced as a whole, the certificate last.
 func WriteFiles(f Files, m Material) error {
 	if _, err := parseCredential(m); err != nil {
 		return err
@@ -107,16 +108,16 @@ func WriteFiles(f Files, m Material) error {
 	return nil
 }
 
-// Identity returns who the Source speaks as; it never changes.
+// Identity returns the Source's identity; it never changes.
 func (s *Source) Identity() Identity { return s.cur.Load().who }
 
-// NotAfter returns when the present certificate ends.
+// NotAfter returns when the current certificate expires.
 func (s *Source) NotAfter() time.Time { return s.cur.Load().leaf.NotAfter }
 
 // CAPEM returns the trusted CA certificates.
 func (s *Source) CAPEM() []byte { return s.cur.Load().pem.CA }
 
-// Deny sets the deny list that each later handshake asks; nil denies nobody.
+// Deny sets the deny list that each later handshake consults; nil denies nobody.
 func (s *Source) Deny(f DeniedFunc) {
 	if f == nil {
 		s.denied.Store(nil)
@@ -137,9 +138,9 @@ func (s *Source) RenewAt() time.Time {
 }
 
 // Run renews the certificate whenever a third of its life is left, until ctx
-// ends; it returns ctx's cause. Failed renewals are logged and tried again
-// after 10 s, then ever longer, at most 15 minutes, each with jitter so that
-// nodes that started together do not ask together.
+// ends; it returns ctx's cause. Failed renewals are logged and retried after
+// 10 s, then ever longer, at most 15 minutes, each with jitter so that nodes
+// that started together do not ask together.
 func (s *Source) Run(ctx context.Context, renew RenewFunc) error {
 	const first, longest = 10 * time.Second, 15 * time.Minute
 	backoff := first
@@ -169,7 +170,7 @@ func (s *Source) Run(ctx context.Context, renew RenewFunc) error {
 	}
 }
 
-// Renew asks for a new certificate at once and swaps it in; on an error the
+// Renew requests a new certificate at once and swaps it in; on an error the
 // old one stays. The key stays the same, so that a crash between writing two
 // files cannot leave a certificate without its key.
 func (s *Source) Renew(ctx context.Context, renew RenewFunc) error {
@@ -261,8 +262,7 @@ func parseCredential(m Material) (*credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The issuer goes along in the handshake, for the sake of joining peers,
-	// which know only its hash.
+	// The handshake includes the issuer for joining peers, which know only its hash.
 	c.cert = tls.Certificate{Certificate: [][]byte{c.leaf.Raw, issuer.Raw}, PrivateKey: key, Leaf: c.leaf}
 	return c, nil
 }

@@ -11,7 +11,7 @@ import (
 const ProtoJoin = "berth-join"
 
 // welcome counts a peer without a certificate until its connection is closed;
-// nil when there are too many of them.
+// nil if there are too many of them.
 func (m *Mux) welcome(conn *tls.Conn) net.Conn {
 	host := hostOf(conn)
 	m.mu.Lock()
@@ -38,7 +38,7 @@ type guest struct {
 	leave func()
 }
 
-// Close implements net.Conn. It does not wait for a peer that reads nothing.
+// Close implements net.Conn. It does not wait for a peer that does not read.
 func (g *guest) Close() error {
 	defer g.leave()
 	return g.Conn.Close()

@@ -17,9 +17,9 @@ type StreamLayer[A ~string] struct {
 	advertise string
 }
 
-// NewStreamLayer accepts from ln, which must hand out connections whose
-// handshake verified a coordinator, as Mux.Listener(ProtoRaft) does, and tells
-// peers to dial advertise ("host:port").
+// NewStreamLayer accepts from ln, whose connections' handshakes must have
+// verified a coordinator, as Mux.Listener(ProtoRaft) does, and tells peers to
+// dial advertise ("host:port").
 func NewStreamLayer[A ~string](ln net.Listener, src *Source, advertise string) *StreamLayer[A] {
 	return &StreamLayer[A]{Listener: ln, src: src, advertise: advertise}
 }
@@ -40,7 +40,7 @@ func (s *StreamLayer[A]) Dial(address A, timeout time.Duration) (net.Conn, error
 	return conn, nil
 }
 
-// hostAddr is an address that may hold a host name.
+// hostAddr is an address that may contain a host name.
 type hostAddr string
 
 func (hostAddr) Network() string  { return "tcp" }

@@ -13,21 +13,22 @@ import (
 
 const tokenPrefix = "berth-join-v1" // #nosec G101 -- what every token begins with, no secret
 
-// ErrBadToken is what ParseToken's errors match.
+// ErrBadToken is matched by ParseToken's errors.
 var ErrBadToken = errors.New("bad join token")
 
 // tokenEncoding is strict: one token has one text form.
 var tokenEncoding = base64.RawURLEncoding.Strict()
 
 // Token lets one daemon join once. It carries the hash of the CA's
-// certificate, so that the joining side knows whom it tells the secret.
+// certificate, so that the joining side knows to whom it reveals the
+// secret.
 type Token struct {
 	CAHash [32]byte
 	Secret [32]byte
 }
 
-// NewToken makes a token with 256 random bits for the cluster of ca, and the
-// hash under which the cluster stores it.
+// NewToken returns a token with 256 random bits for the cluster of ca, and
+// the hash under which the cluster stores it.
 func NewToken(ca *CA) (Token, [32]byte, error) {
 	t := Token{CAHash: ca.Hash()}
 	if _, err := rand.Read(t.Secret[:]); err != nil {
@@ -36,8 +37,8 @@ func NewToken(ca *CA) (Token, [32]byte, error) {
 	return t, t.Hash(), nil
 }
 
-// Hash returns the SHA-256 of the secret. The cluster stores it instead of the
-// secret, so that a stolen log or backup joins nobody.
+// Hash returns the SHA-256 of the secret. The cluster stores it instead of
+// the secret, so that a stolen log or backup lets nobody join.
 func (t Token) Hash() [32]byte { return sha256.Sum256(t.Secret[:]) }
 
 // String returns berth-join-v1.<CA's SHA-256>.<secret>, both in unpadded URL
@@ -53,8 +54,8 @@ func (t Token) SecretText() string { return tokenEncoding.EncodeToString(t.Secre
 // which.
 func (t Token) LogValue() slog.Value { return slog.StringValue(tokenPrefix + ".…") }
 
-// ParseToken reads what Token.String wrote. White space around it, as copying
-// from a terminal leaves, is ignored. Errors match ErrBadToken and never
+// ParseToken parses what Token.String wrote. Surrounding white space, as left
+// by copying from a terminal, is ignored. Errors match ErrBadToken and never
 // repeat the secret.
 func ParseToken(s string) (Token, error) {
 	var t Token
@@ -83,7 +84,7 @@ func HashSecret(text string) ([32]byte, error) {
 	return sha256.Sum256(secret[:]), nil
 }
 
-// SameHash compares two hashes without telling by its time where they differ.
+// SameHash compares two hashes in constant time.
 func SameHash(a, b [32]byte) bool { return subtle.ConstantTimeCompare(a[:], b[:]) == 1 }
 
 func decode32(dst *[32]byte, s string) error {

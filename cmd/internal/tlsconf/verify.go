@@ -17,16 +17,16 @@ const (
 	ProtoGRPC = "h2"
 )
 
-// ServerConfig demands a certificate of our CA with one of the given roles
-// from every client. With no role given it refuses everyone.
+// ServerConfig requires a certificate of our CA with one of the given
+// roles from every client. With no role given it refuses everyone.
 func ServerConfig(src *Source, roles ...Role) *tls.Config {
 	c := baseConfig(src, roles)
-	c.ClientAuth = tls.RequireAnyClientCert // VerifyConnection does the verifying
+	c.ClientAuth = tls.RequireAnyClientCert // VerifyConnection verifies it
 	return c
 }
 
-// JoinServerConfig is ServerConfig, but lets clients in that show no
-// certificate, as a node does that joins. For those PeerIdentity gives
+// JoinServerConfig is ServerConfig, but admits clients without a
+// certificate, such as a joining node. For those PeerIdentity gives
 // ErrNoCertificate, and the caller allows them to join and nothing else. A
 // certificate that is shown is verified as ever.
 func JoinServerConfig(src *Source, roles ...Role) *tls.Config {
@@ -42,8 +42,8 @@ func JoinServerConfig(src *Source, roles ...Role) *tls.Config {
 	return c
 }
 
-// BrowserConfig asks clients for nothing. They are shown what pair returns, or, where
-// that is nil, our certificate.
+// BrowserConfig requires nothing of clients. They are shown what pair returns
+// or, if that is nil, our certificate.
 func BrowserConfig(src *Source, pair func() (*tls.Certificate, error)) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, // with older browsers
@@ -57,14 +57,14 @@ func BrowserConfig(src *Source, pair func() (*tls.Certificate, error)) *tls.Conf
 	}
 }
 
-// ClientConfig shows our certificate and demands that the server has one of
-// our CA with one of the given roles. The host name dialled plays no part.
+// ClientConfig shows our certificate and requires one of our CA with one of
+// the given roles from the server. The dialled host name plays no part.
 func ClientConfig(src *Source, want ...Role) *tls.Config {
 	return baseConfig(src, want)
 }
 
-// ClientConfigPinned is for the call that joins: it shows no certificate and
-// demands a coordinator whose CA has the given hash, taken from a token.
+// ClientConfigPinned is for the joining call: it shows no certificate and
+// requires a coordinator whose CA has the given hash, taken from a token.
 func ClientConfigPinned(caHash [32]byte) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -109,7 +109,7 @@ func baseConfig(src *Source, roles []Role) *tls.Config {
 	}
 }
 
-// policy is what verifyPeer demands of a peer.
+// policy is what verifyPeer requires of a peer.
 type policy struct {
 	clusterID string
 	roles     []Role
@@ -165,7 +165,7 @@ func explain(err error, leaf *x509.Certificate, now time.Time) error {
 	return fmt.Errorf("certificate of %s: %w", describe(leaf), err)
 }
 
-// describe names a certificate whose signature need not be good, so it quotes.
+// describe names a certificate whose signature need not be valid, so it quotes.
 func describe(cert *x509.Certificate) string {
 	if who, err := certIdentity(cert); err == nil {
 		return who.String()
