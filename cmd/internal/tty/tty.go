@@ -1,4 +1,4 @@
-// Package tty asks the kernel about terminals, and has one pass on every key.
+// Package tty queries terminals from the kernel, and puts them into raw mode.
 package tty
 
 import (
@@ -22,8 +22,8 @@ func Size(f *os.File) (width, height int, err error) {
 	return int(w.Col), int(w.Row), nil
 }
 
-// Raw has a terminal pass on every key as it is typed, and every byte as it is written, as
-// cfmakeraw(3) does. The function undoes it.
+// Raw makes a terminal pass on every key as it is typed, and every byte as it
+// is written, as cfmakeraw(3) does. restore undoes it.
 func Raw(f *os.File) (restore func(), err error) {
 	fd := int(f.Fd())
 	was, err := unix.IoctlGetTermios(fd, unix.TCGETS)
@@ -39,5 +39,5 @@ func Raw(f *os.File) (restore func(), err error) {
 	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &raw); err != nil {
 		return nil, err
 	}
-	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, was) }, nil // there is nothing else to try
+	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, was) }, nil // nothing else can be tried
 }
