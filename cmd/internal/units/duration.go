@@ -10,9 +10,9 @@ import (
 
 // ParseDuration reads a time limit in one of Slurm's -t forms (minutes,
 // minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes,
-// days-hours:minutes:seconds) or in Go's manner with whole numbers (90s, 10m,
-// 1h30m, 2d). The first field may be as large as the bounds allow; those after
-// it stay below what makes one of the field before.
+// days-hours:minutes:seconds) or in Go's form with whole numbers (90s, 10m,
+// 1h30m, 2d). The first field may be as large as the bounds allow; each later
+// one must be less than one unit of the field before it.
 func ParseDuration(s string) (time.Duration, error) {
 	d, ok := parseSuffixed(s)
 	if !ok {
@@ -36,7 +36,7 @@ type field struct {
 	base int64
 }
 
-// parseSlurm tells the form by its dash and the number of colons.
+// parseSlurm recognizes the form by its dash and the number of colons.
 func parseSlurm(s string) (time.Duration, bool) {
 	var forms map[int][]field
 	days, rest, dashed := strings.Cut(s, "-")
@@ -93,7 +93,7 @@ func parseSuffixed(s string) (time.Duration, bool) {
 		}
 		f := order[at].field
 		if next == 0 {
-			f.base = 0 // the first number is free
+			f.base = 0 // the first number is unbounded
 		}
 		if !add(&total, s[:end], f) {
 			return 0, false
@@ -103,8 +103,8 @@ func parseSuffixed(s string) (time.Duration, bool) {
 	return total, true
 }
 
-// add reads one number and adds it; leading zeros are fine, as in 01:05:09. It
-// saturates far above MaxTime and far below overflow.
+// add reads one number and adds it; leading zeros are fine, as in 01:05:09.
+// It saturates far above MaxTime and far below overflow.
 func add(total *time.Duration, digits string, f field) bool {
 	n, ok := digitsOf(digits)
 	if !ok || f.base != 0 && n >= f.base {
@@ -116,7 +116,7 @@ func add(total *time.Duration, digits string, f field) bool {
 }
 
 // FormatDuration writes [days-]hours:minutes:seconds, which ParseDuration
-// reads back; parts of a second are cut off.
+// reads back; fractions of a second are cut off.
 func FormatDuration(d time.Duration) string {
 	s := int64(d / time.Second)
 	clock := fmt.Sprintf("%02d:%02d:%02d", s/3600%24, s/60%60, s%60)

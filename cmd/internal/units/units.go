@@ -1,7 +1,7 @@
-// Package units reads and writes the amounts that people type: memory, time,
-// percentages, counts of GPUs. The forms are Slurm's, and those of Go where
-// the two do not clash. What is not of a documented form is refused with one
-// line that names the forms: a scheduler that guessed would be wrong for somebody.
+// Package units parses and formats the amounts that people type: memory,
+// time, percentages, counts of GPUs. The forms are Slurm's, and Go's where
+// the two do not conflict. Any other form is refused with one line that names
+// the forms: a scheduler that guessed would be wrong for somebody.
 package units
 
 import (
@@ -29,8 +29,8 @@ const (
 	countForms = "want a whole number from 1 to 16"
 )
 
-// ParseMiB reads an amount of memory as Slurm's --mem does: powers of 1024, also
-// with GB, and MiB where there is no unit. Units may be in lower case.
+// ParseMiB reads an amount of memory as Slurm's --mem does: powers of 1024,
+// even with GB, and MiB without a unit. Units may be in lower case.
 func ParseMiB(s string) (int64, error) {
 	refuse := func(why string) (int64, error) {
 		return 0, fmt.Errorf("memory %s: %s%s", escape.Quote(s), why, memForms)
@@ -66,7 +66,7 @@ func ParseMiB(s string) (int64, error) {
 	return total >> 10, nil
 }
 
-// FormatMiB writes an amount so that ParseMiB reads the same: 16GiB, 1500MiB.
+// FormatMiB writes an amount that ParseMiB reads back: 16GiB, 1500MiB.
 func FormatMiB(mib int64) string {
 	switch {
 	case mib != 0 && mib%(1<<20) == 0:
@@ -99,7 +99,8 @@ func ParseGPUs(s string) (int, error) {
 	return int(n), nil
 }
 
-// ParsePart reads a part of one GPU, 0.01 to 0.99, in thousandths; false when it is none.
+// ParsePart reads a fraction of a GPU, 0.01 to 0.99, in thousandths; false if
+// it is none.
 func ParsePart(s string) (milli int64, ok bool) {
 	digits, ok := strings.CutPrefix(s, "0.")
 	n, whole := digitsOf(digits)
@@ -112,8 +113,8 @@ func ParsePart(s string) (milli int64, ok bool) {
 	return n * 10, true
 }
 
-// wholeNumber reads 1 to 18 decimal digits without a leading zero, but for
-// zero itself: 010 is 8 to some and 10 to others.
+// wholeNumber reads 1 to 18 decimal digits without a leading zero, except
+// for zero itself: 010 is 8 to some and 10 to others.
 func wholeNumber(s string) (int64, bool) {
 	if len(s) > 1 && s[0] == '0' {
 		return 0, false
