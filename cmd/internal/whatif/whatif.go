@@ -1,5 +1,6 @@
-// Package whatif starts the simulator for the page of a coordinator, as a program of its own
-// that can take neither the coordinator's memory nor its turn on the processor.
+// Package whatif starts the simulator for a coordinator's web page, as a
+// separate program that can take neither the coordinator's memory nor its
+// processor time.
 package whatif
 
 import (
@@ -19,8 +20,9 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/web"
 )
 
-// Bounds of a simulator that a coordinator starts for its page. The heap is bounded twice:
-// by the collector, which then works harder, and by the kernel, which then ends it.
+// Bounds of a simulator that a coordinator starts for its page. The heap is
+// bounded twice: by the collector, which then works harder, and by the
+// kernel, which then ends it.
 const (
 	heap      = "640MiB"
 	mostData  = 1 << 30
@@ -29,9 +31,10 @@ const (
 	mostWords = 4 << 10
 )
 
-// Simulate runs berth-lab beside this program: one at a time is the caller's to see to. What
-// simulates is so not linked into what runs on nodes. It runs on one core at the least
-// priority, and is the first to go when the machine is short of memory.
+// Simulate runs berth-lab, installed next to this program; the caller must
+// run only one at a time. This way the simulator is not linked into what runs
+// on nodes. It runs on one core at the lowest priority, and is the first to
+// be killed when the machine is out of memory.
 func Simulate(ctx context.Context, sim *web.Simulation) ([]byte, error) {
 	path, err := programs.Path(programs.Lab)
 	if err != nil {
@@ -40,7 +43,7 @@ func Simulate(ctx context.Context, sim *web.Simulation) ([]byte, error) {
 	return By(ctx, path, sim)
 }
 
-// By is Simulate by the program at a path.
+// By is Simulate using the program at path.
 func By(ctx context.Context, path string, sim *web.Simulation) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, path, "sim", "what-if", "--no-timing", "--parallel", "1", "-o", "json", // #nosec G204 -- our own program, and a policy that was looked at
 		"--policy", sim.Policy, "--max-shares", strconv.Itoa(sim.MaxShares))
@@ -55,13 +58,13 @@ func By(ctx context.Context, path string, sim *web.Simulation) ([]byte, error) {
 	if err := startLast(cmd); err != nil {
 		return nil, cluster.Errorf(cluster.CodeUnavailable, "start the simulator: %v", err)
 	}
-	// It reads first, so that the bounds stand before it takes anything.
+	// It reads first, so that the bounds apply before it allocates anything.
 	if err := confine(cmd.Process.Pid); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		return nil, cluster.Errorf(cluster.CodeUnavailable, "bound what the simulator may take: %v", err)
 	}
-	_, _ = in.Write(sim.Answers) // when it does not read them to the end it says why
+	_, _ = in.Write(sim.Answers) // if it does not read them to the end it says why
 	_ = in.Close()
 	if err := cmd.Wait(); err != nil {
 		return nil, cluster.Errorf(cluster.CodeUnavailable, "the simulator: %s", ended(err, string(words.have)))
@@ -72,7 +75,7 @@ func By(ctx context.Context, path string, sim *web.Simulation) ([]byte, error) {
 	return out.have, nil
 }
 
-// ended is how the simulator ended, in its own words where it has any.
+// ended says how the simulator ended, in its own words if it has any.
 func ended(err error, words string) string {
 	words = strings.TrimPrefix(strings.TrimSpace(words), "berth: ")
 	switch first, _, _ := strings.Cut(words, "\n"); {
@@ -84,7 +87,7 @@ func ended(err error, words string) string {
 	return err.Error()
 }
 
-// confine bounds a process that was started just now.
+// confine bounds a process that was just started.
 func confine(pid int) error {
 	for which, most := range map[int]uint64{unix.RLIMIT_DATA: mostData, unix.RLIMIT_CPU: mostCPU, unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: 0} {
 		if err := unix.Prlimit(pid, which, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
@@ -95,9 +98,10 @@ func confine(pid int) error {
 	return nil
 }
 
-// startLast starts a program with the least priority. Linux has priorities by thread, and a
-// process begins with that of the thread that starts it: one that is not used for anything
-// else, and ends with the goroutine that keeps it.
+// startLast starts a program with the lowest priority. Linux has priorities
+// per thread, and a process begins with that of the thread that starts it:
+// one that is used for nothing else, and ends with the goroutine that keeps
+// it.
 func startLast(cmd *exec.Cmd) error {
 	failed := make(chan error)
 	go func() {
