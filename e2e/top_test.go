@@ -70,15 +70,15 @@ func TestTopInTmux(t *testing.T) {
 	shown("30×5 is too small")
 	tmux("resize-window", "-x", "100", "-y", "30")
 	tmux("send-keys", "2")
-	shown("MEMORY", "T4", "0/2.0G", "memory is held by sim")
+	shown("MEMORY", "T4", "0/2.0G", "memory capped by sim")
 	c.kill(int(c.leader().PID))
 	second := parseID(t, c.runAs(alice, "submit", "--parsable", "-D", dir, "--name", "after", "--gpus", "1", "--gpu-mem", "2GiB", filepath.Join(dir, "loud")).stdout)
 	tmux("send-keys", "1")
 	shown("after", "2 running, 0 waiting")
 	tmux("send-keys", "/")
-	shown("Show only what contains")
+	shown("Filter: ")
 	tmux("send-keys", "after", "Enter", "g", "d")
-	shown(fmt.Sprintf("Cancel job %d (after of ", second), ")? y or n") // by name, where the machine knows one
+	shown(fmt.Sprintf("Cancel job %d (after of ", second), ")? [y/N]") // by name, where the machine knows one
 	tmux("send-keys", "y")
 	shown(fmt.Sprintf("job %d: cancelled", second))
 	c.await(second, "CANCELLED")

@@ -37,16 +37,16 @@ func newTopCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "top", Short: "Watch jobs, GPUs, nodes and users on a live screen",
 		Long: "Watch jobs, GPUs, nodes and users on a live screen, and act on them: l shows a job's output, e opens a\n" +
-			"shell beside it, d cancels it, D drains a node or a GPU; ? lists all keys. Enter shows why a job waits\n" +
-			"or where it runs, its log, and up to ten minutes of its GPU, since the screen was opened. It follows\n" +
-			"one stream of changes, from any coordinator, and switches to another when that one is gone.\n" +
+			"shell in it, d cancels it, D drains a node or a GPU; ? lists all keys. Enter shows why a job waits or\n" +
+			"where it runs, its log, and up to ten minutes of its GPU, recorded since the screen opened. It follows\n" +
+			"one stream of changes from any coordinator, and switches to another if that one is lost.\n" +
 			"NO_COLOR=1 turns colours off; without a UTF-8 locale it draws in ASCII.",
 		Example: "  berth top\n  berth top --me\n  berth top --tab nodes",
 		Args:    console.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), e, c, o) },
 	}
 	o.flags(cmd)
-	cmd.Flags().StringVar(&o.tab, "tab", o.tab, "start at this `TAB`: "+strings.Join(tabs, ", "))
+	cmd.Flags().StringVar(&o.tab, "tab", o.tab, "start on this `TAB`: "+strings.Join(tabs, ", "))
 	return cmd
 }
 
@@ -66,7 +66,7 @@ func newGPUCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func (o *options) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.me, "me", false, "start with only your jobs and the GPUs they are on")
+	cmd.Flags().BoolVar(&o.me, "me", false, "start with only your jobs and the GPUs they use")
 	cmd.Flags().BoolVar(&o.ascii, "ascii", false, "draw in ASCII")
 }
 
@@ -76,13 +76,13 @@ func (o *options) config(e *console.Env) (screen.Config, error) {
 	if tab < 0 {
 		return screen.Config{}, console.Usagef("--tab %s: want one of %s%s", console.ShortQuote(o.tab), strings.Join(tabs, ", "), console.DidYouMean(o.tab, tabs))
 	}
-	const instead = "; berth queue, berth gpu list and berth status print the same once, berth queue -w again and again"
+	const instead = "; berth queue, berth gpu list and berth status print the same once, and berth queue -w keeps updating"
 	if _, ok := e.StdinTerminal(); !ok || !e.IsTerminal {
 		return screen.Config{}, console.Usagef("standard input and output must be a terminal%s", instead)
 	}
 	switch term := e.Getenv("TERM"); term {
 	case "":
-		return screen.Config{}, console.Usagef("TERM is not set, so that it is not known what this terminal can do; set it, for example to xterm-256color%s", instead)
+		return screen.Config{}, console.Usagef("TERM is not set, so the terminal's capabilities are not known; set it, for example to xterm-256color%s", instead)
 	case "dumb", "unknown":
 		return screen.Config{}, console.Usagef("this terminal (TERM is %s) cannot move its cursor%s", term, instead)
 	}

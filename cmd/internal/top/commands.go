@@ -118,7 +118,7 @@ func (f *feed) log(ctx context.Context, job string) {
 		return
 	}
 	if err == nil {
-		said = "the end of its output"
+		said = "end of output"
 	}
 	f.send(screen.Log{Job: job, End: said})
 }

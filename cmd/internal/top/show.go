@@ -77,9 +77,9 @@ func (a *app) do(ask any) tea.Cmd {
 		}
 		return tea.ExecProcess(exec.Command(path, "shell", ask.Job), func(err error) tea.Msg {
 			if err != nil {
-				return screen.Note{Text: fmt.Sprintf("the shell beside job %s ended: %v", ask.Job, err), Bad: true}
+				return screen.Note{Text: fmt.Sprintf("the shell in job %s ended: %v", ask.Job, err), Bad: true}
 			}
-			return screen.Note{Text: "the shell beside job " + ask.Job + " has ended"}
+			return screen.Note{Text: "the shell in job " + ask.Job + " has ended"}
 		})
 	}
 	return nil

@@ -189,7 +189,7 @@ func TestKeys(t *testing.T) {
 	term.typed("/train\rg\r")
 	term.await("Job 12 train: RUNNING", "busiest GPU that fits")
 	term.typed("d")
-	term.await("Cancel job 12 (train of ann)? y or n")
+	term.await("Cancel job 12 (train of ann)? [y/N]")
 	term.typed("y")
 	term.await("job 12: cancelled")
 	f.Mu.Lock()

@@ -108,7 +108,7 @@ func (s drawing) paneLines(width, height int) []string {
 	case TabJobs:
 		r, ok := s.chosen()
 		if !ok {
-			return fill([]string{s.rule("no job is chosen", width)}, height)
+			return fill([]string{s.rule("no job is selected", width)}, height)
 		}
 		title, out = s.jobPane(r, width, height-1)
 	case TabGPUs:
@@ -126,7 +126,7 @@ func (s drawing) paneLines(width, height int) []string {
 	case TabUsers:
 		if i := s.lists[TabUsers].row; i < len(s.userRows) {
 			r := s.userRows[i]
-			title, out = "User "+r.user, []string{fmt.Sprintf("%s, %d waiting; holds %d GPUs with %sG of their memory", console.Plural(r.running, "job runs", "jobs run"), r.waiting, r.gpus, gib(r.memMiB))}
+			title, out = "User "+r.user, []string{fmt.Sprintf("%d running, %d waiting; holds %d GPUs with %sG of GPU memory", r.running, r.waiting, r.gpus, gib(r.memMiB))}
 		}
 	}
 	for i := range out {
@@ -162,7 +162,7 @@ func (s drawing) jobPane(r jobRow, width, height int) (title string, out []strin
 			why = append(why, wrap(line, width)...)
 		}
 		if len(why) > room {
-			why = append(why[:room-1], s.ink.pick("… all of it: berth why ", "~ all of it: berth why ")+s.pane.job)
+			why = append(why[:room-1], s.ink.pick("… in full: berth why ", "~ in full: berth why ")+s.pane.job)
 		}
 		out = append(out, why...)
 		if r.array == 0 {
@@ -171,7 +171,7 @@ func (s drawing) jobPane(r jobRow, width, height int) (title string, out []strin
 	}
 	log := s.pane.lines()
 	if len(log) == 0 {
-		return title, append(out, s.ink.paint(dim, "nothing of its output yet"))
+		return title, append(out, s.ink.paint(dim, "no output yet"))
 	}
 	room := max(1, height-len(out))
 	s.pane.back = max(0, min(s.pane.back, len(log)-room))
@@ -232,7 +232,7 @@ func (s drawing) gpuPane(c *card, width, height int) (title string, out []string
 	if why := strings.TrimSpace(g.GetStateReason() + " " + g.GetDrainReason()); why != "" {
 		out = append(out, wrap(clean(why), width)...)
 	}
-	out = append(out, fmt.Sprintf("given %sG of %sG and %s of the compute to %s, at most %d; memory is held by %s", gib(g.GetLedgerUsedMib()), gib(g.GetSellableMib()),
+	out = append(out, fmt.Sprintf("given %sG of %sG and %s of the compute to %s of at most %d; memory capped by %s", gib(g.GetLedgerUsedMib()), gib(g.GetSellableMib()),
 		console.PercentOf(g.GetLedgerUsedMilli()), console.Plural(int(g.GetShares()), "job", "jobs"), g.GetMaxShares(), clean(console.OrDash(g.GetCapMode()))))
 	out = append(out, s.memoryBar(s.ink, g, width))
 	parts, _ := s.parts(g)
@@ -254,7 +254,7 @@ func (s drawing) nodePane(n *apiv1.Node, width int) (title string, out []string)
 	}
 	heard := ""
 	if n.GetLastContact() != nil && n.GetState() != cluster.NodeReady.String() {
-		heard = ", last heard of " + units.HumanDuration(max(0, s.now.Sub(n.GetLastContact().AsTime()))) + " ago"
+		heard = ", last heard from " + units.HumanDuration(max(0, s.now.Sub(n.GetLastContact().AsTime()))) + " ago"
 	}
 	out = append(out, fmt.Sprintf("%s, version %s, gossip %s%s", clean(n.GetAddress()), clean(console.OrDash(n.GetVersion())), clean(console.OrDash(n.GetGossip())), heard))
 	if len(n.GetJobs()) > 0 {

@@ -103,13 +103,13 @@ func (s *Screen) makeEventRows() []event {
 
 func (s drawing) eventTable() table {
 	return table{
-		cols: []column{{head: "TIME", width: 15}, {head: "OF", width: 16}, {head: "WHAT", width: 11, grow: true}},
+		cols: []column{{head: "TIME", width: 15}, {head: "OBJECT", width: 16}, {head: "EVENT", width: 11, grow: true}},
 		n:    len(s.eventRows),
 		key:  func(i int) string { return fmt.Sprint(s.eventRows[i].no) },
 		cells: func(i int) []cell {
 			ev := s.eventRows[i]
 			return []cell{text(ev.at.In(s.now.Location()).Format("Jan 02 15:04:05")), text(ev.of), styled(ev.style, ev.detail)}
 		},
-		empty: "nothing happened yet",
+		empty: "no events yet",
 	}
 }

@@ -146,9 +146,9 @@ func (s drawing) gpuTable() table {
 	}
 	switch {
 	case !s.gotNodes:
-		t.empty = "asking for the nodes …"
+		t.empty = "loading the nodes …"
 	case s.filters[TabGPUs] != "" || s.mine:
-		t.empty = "no GPU that is to be shown; Esc takes the filter away, m shows those without jobs of yours"
+		t.empty = "no GPU matches; Esc clears the filter, m shows those without your jobs"
 	}
 	return t
 }

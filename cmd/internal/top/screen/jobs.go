@@ -161,9 +161,9 @@ func (s drawing) jobTable() table {
 	}
 	switch {
 	case !s.gotJobs:
-		t.empty = "asking for the jobs …"
+		t.empty = "loading the jobs …"
 	case s.filters[TabJobs] != "" || s.mine:
-		t.empty = "no job that is to be shown; Esc takes the filter away, m shows everybody's"
+		t.empty = "no job matches; Esc clears the filter, m shows everybody's"
 	}
 	return t
 }

@@ -144,7 +144,7 @@ func (s hand) actKey(k Key) {
 	case "l", "e", "d":
 		r, ok := s.chosen()
 		if !ok {
-			s.note = Note{k.Name + " is about a job: choose one among the jobs (1)", true}
+			s.note = Note{k.Name + " applies to a job: select one of the jobs (1)", true}
 			return
 		}
 		s.jobKey(k.Name, r)
@@ -173,7 +173,7 @@ func (s *Screen) setFilter(text string) {
 
 func (s hand) askFilter() {
 	was := s.filters[s.tab]
-	s.prompt = &prompt{ask: "Show only what contains: ", text: was, typed: true, done: s.setFilter, each: s.setFilter, none: func() { s.setFilter(was) }}
+	s.prompt = &prompt{ask: "Filter: ", text: was, typed: true, done: s.setFilter, each: s.setFilter, none: func() { s.setFilter(was) }}
 }
 
 // fold opens the array of a line, or closes it.
@@ -202,9 +202,9 @@ func (s hand) jobKey(key string, r jobRow) {
 	case "e":
 		switch {
 		case r.array != 0 || r.count() > 1:
-			s.note = Note{"a shell is beside one task: unfold the array with Space and choose one", true}
+			s.note = Note{"a shell opens in one task: unfold the array with Space and select one", true}
 		case r.rank != rankRunning:
-			s.note = Note{fmt.Sprintf("job %s does not run (%s), so that there is no shell beside it", all, clean(r.job.GetState())), true}
+			s.note = Note{fmt.Sprintf("job %s is not running (%s), so no shell can be opened in it", all, clean(r.job.GetState())), true}
 		default:
 			s.ask(Shell{all})
 		}
@@ -223,7 +223,7 @@ func (s hand) jobKey(key string, r jobRow) {
 			s.note = Note{fmt.Sprintf("job %s has ended (%s)", all, clean(r.job.GetState())), true}
 			return
 		}
-		s.prompt = &prompt{ask: "Cancel " + what + "? y or n", done: func(string) { s.ask(Run{[]string{"cancel", all}}) }}
+		s.prompt = &prompt{ask: "Cancel " + what + "? [y/N]", done: func(string) { s.ask(Run{[]string{"cancel", all}}) }}
 	}
 }
 
@@ -237,7 +237,7 @@ func (s hand) askDrain() {
 	case s.tab == TabGPUs && i < len(s.gpuRows):
 		noun, name, drained = "gpu", s.gpuRows[i].id(), s.gpuRows[i].gpu.GetDrain()
 	default:
-		s.note = Note{"D drains a node or a GPU: choose one among the GPUs (2) or the nodes (3)", true}
+		s.note = Note{"D drains a node or a GPU: select one of the GPUs (2) or nodes (3)", true}
 		return
 	}
 	node, _, _ := strings.Cut(name, "/")
@@ -246,12 +246,12 @@ func (s hand) askDrain() {
 		return
 	}
 	if drained {
-		s.prompt = &prompt{ask: fmt.Sprintf("Resume %s %s? y or n", noun, name), done: func(string) { s.ask(Run{[]string{noun, "resume", name}}) }}
+		s.prompt = &prompt{ask: fmt.Sprintf("Resume %s %s? [y/N]", noun, name), done: func(string) { s.ask(Run{[]string{noun, "resume", name}}) }}
 		return
 	}
-	s.prompt = &prompt{ask: fmt.Sprintf("Drain %s %s; what others shall read as the reason (Esc: do not): ", noun, name), typed: true, done: func(reason string) {
+	s.prompt = &prompt{ask: fmt.Sprintf("Drain %s %s; reason, shown to others (Esc cancels): ", noun, name), typed: true, done: func(reason string) {
 		if strings.TrimSpace(reason) == "" {
-			s.note = Note{"not drained: a reason is needed, for whoever finds it drained", true}
+			s.note = Note{"not drained: a reason is required", true}
 			return
 		}
 		s.ask(Run{[]string{noun, "drain", name, "--reason=" + reason}})

@@ -65,9 +65,9 @@ func (s drawing) nodeTable() table {
 	}
 	switch {
 	case !s.gotNodes:
-		t.empty = "asking for the nodes …"
+		t.empty = "loading the nodes …"
 	case s.filters[TabNodes] != "":
-		t.empty = "no node that is to be shown; Esc takes the filter away"
+		t.empty = "no node matches; Esc clears the filter"
 	}
 	return t
 }

@@ -102,7 +102,7 @@ func (s drawing) userTable() table {
 		n:     len(s.userRows),
 		key:   func(i int) string { return s.userRows[i].user + " " + s.userRows[i].account },
 		cells: func(i int) []cell { return userCells(s.userRows[i]) },
-		empty: "nobody has a job, and there are no accounts",
+		empty: "no user has a job, and there are no accounts",
 	}
 }
 

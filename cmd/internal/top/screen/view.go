@@ -74,7 +74,7 @@ func (s drawing) head() string {
 func (s drawing) status() string {
 	if len(s.lost) > 0 {
 		why := s.lost[slices.Min(slices.Collect(maps.Keys(s.lost)))]
-		text := fmt.Sprintf("no answer for %s, trying again; what is shown may be old: %s", units.HumanDuration(max(0, s.now.Sub(s.lostAt))), why)
+		text := fmt.Sprintf("no answer for %s, retrying; what is shown may be out of date: %s", units.HumanDuration(max(0, s.now.Sub(s.lostAt))), why)
 		return s.ink.paint(red, s.ink.fit(text, s.width, false))
 	}
 	held, all, busy := s.usable()
@@ -82,15 +82,15 @@ func (s drawing) status() string {
 	if by := s.sorts[s.tab]; by.by != 0 || by.reverse {
 		text := "by " + s.sortNames()[by.by]
 		if by.reverse {
-			text += ", backwards"
+			text += ", reversed"
 		}
 		parts = append(parts, text)
 	}
 	if s.mine {
-		parts = append(parts, "mine alone")
+		parts = append(parts, "mine only")
 	}
 	if s.ended && s.tab == TabJobs {
-		parts = append(parts, "ended too")
+		parts = append(parts, "with ended")
 	}
 	if s.filters[s.tab] != "" {
 		parts = append(parts, "with "+console.ShortQuote(s.filters[s.tab]))
@@ -124,7 +124,7 @@ func (s drawing) foot() string {
 		TabJobs: "Enter details  l logs  e shell  d cancel  Space fold  / filter  s sort  m mine  ? help  q quit",
 		TabGPUs: "Enter details  D drain  / filter  s sort  m mine  ? help  q quit", TabNodes: "Enter details  D drain  / filter  s sort  ? help  q quit",
 	}[s.tab]
-	keys = cmp.Or(keys, "/ filter  s sort  r backwards  ? help  q quit")
+	keys = cmp.Or(keys, "/ filter  s sort  r reverse  ? help  q quit")
 	if s.pane.size == paneLog {
 		keys = "Up, Down, PgUp, PgDn scroll  End newest  Esc back  q quit"
 	}
@@ -132,23 +132,23 @@ func (s drawing) foot() string {
 }
 
 const helpText = `1-5, Tab     Jobs, GPUs, Nodes, Users and fair share, Events
-Up, Down     choose a row; also k and j, PgUp and PgDn, Home and End
-Enter        all about the chosen row: why, curves of ten minutes, its log;
-             once more for all of the screen, Esc to leave it
-/            show only what contains a text: name, user, state, node, reason
-s, r         sort by something else, or backwards
-m            mine alone: my jobs, and the GPUs on which they are
-a            jobs that ended while I look, too
-Space        unfold an array of jobs, or fold it
-l            the log of the job, in full
-e            a shell beside the job, with its limits and GPUs
-d            cancel the job, after a question
+Up, Down     select a row; also k and j, PgUp and PgDn, Home and End
+Enter        details of the row: why it waits, ten-minute curves, its log;
+             again for the full screen, Esc to close
+/            filter by text: name, user, state, node or reason
+s, r         change the sort key, or reverse the order
+m            show only my jobs, and the GPUs they use
+a            also show jobs that ended since the screen opened
+Space        unfold or fold a job array
+l            the job's log, in full
+e            a shell in the job, with its limits and GPUs
+d            cancel the job, after confirmation
 D            drain the GPU or node, or resume it (administrators)
-q            leave
+q            quit
 
 MEMORY: what each job was given, side by side; solid is in use, hatched is
-reserved and not in use. The card is measured as a whole, and its use is laid
-over the shares in proportion.`
+reserved but unused. Usage is measured for the GPU as a whole and drawn over
+the shares in proportion.`
 
 func (s drawing) helpLines(height int) []string {
 	var out []string
