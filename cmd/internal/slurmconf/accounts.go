@@ -107,7 +107,7 @@ func (s *Site) dump(file, data string) {
 		}
 		switch strings.ToLower(kind) {
 		case "cluster":
-			s.say(at, "", pair{Key: kind, Value: a.Name}, Taken, "the accounts below are of it")
+			s.say(at, "", pair{Key: kind, Value: a.Name}, Taken, "the cluster of the accounts below")
 		case "parent":
 			parent = a.Name
 		case "account":
@@ -116,7 +116,7 @@ func (s *Site) dump(file, data string) {
 			a.Account = cmp.Or(a.Account, parent)
 			s.Accounts.Users = append(s.Accounts.Users, a)
 		default:
-			s.say(at, "", pair{Key: kind, Value: a.Name}, Unread, "is no line of sacctmgr dump")
+			s.say(at, "", pair{Key: kind, Value: a.Name}, Unread, "is not a line of sacctmgr dump")
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (s *Site) qos(file, data string) error {
 	r.Comma, r.LazyQuotes, r.FieldsPerRecord = '|', true, -1
 	head, err := r.Read()
 	if err != nil {
-		return fmt.Errorf("%s: is no table of sacctmgr show qos -P: %w", file, err)
+		return fmt.Errorf("%s: is not a table from sacctmgr -P show qos: %w", file, err)
 	}
 	name := -1
 	for i := range head {
@@ -201,19 +201,19 @@ func (s *Site) tellAccounts() {
 		if n := a.Said["fairshare"]; n != "" && n != "1" {
 			words = append(words, "--shares", shellWord(n))
 		}
-		s.say(a.At, "", pair{Key: "Account", Value: a.Name}, Dropped, "to be set by hand: %s%s", strings.Join(words, " "), limits(a.Said, "--account "+shellWord(a.Name)))
+		s.say(a.At, "", pair{Key: "Account", Value: a.Name}, Dropped, "set it by hand: %s%s", strings.Join(words, " "), limits(a.Said, "--account "+shellWord(a.Name)))
 	}
 	for _, u := range s.Accounts.Users {
 		if u.Name == "root" {
 			s.say(u.At, "", pair{Key: "User", Value: u.Name}, Dropped, "administrators are listed in users.admins")
 			continue
 		}
-		s.say(u.At, "", pair{Key: "User", Value: u.Name}, Dropped, "to be set by hand: berth account add %s --user %s%s", shellWord(u.Account), shellWord(u.Name), limits(u.Said, "--user "+shellWord(u.Name)))
+		s.say(u.At, "", pair{Key: "User", Value: u.Name}, Dropped, "set it by hand: berth account add %s --user %s%s", shellWord(u.Account), shellWord(u.Name), limits(u.Said, "--user "+shellWord(u.Name)))
 	}
 	for _, q := range s.Accounts.QOS {
-		note := "to be set by hand: berth qos add " + shellWord(q.Name)
+		note := "set it by hand: berth qos add " + shellWord(q.Name)
 		if p := q.Said["priority"]; p != "" && p != "0" {
-			note += " --priority, of 0 to 100, for Slurm's " + p
+			note += " --priority N, from 0 to 100, for Slurm's " + p
 		}
 		if p := q.Said["preempt"]; p != "" {
 			note += " --preempts " + shellWord(p)

@@ -11,12 +11,12 @@ import (
 
 // Notes of keys of gres.conf that have no counterpart, in lower case.
 var gresKeys = map[string]string{
-	"cores":         "cores beside a card are not chosen by hand",
-	"cpus":          "cores beside a card are not chosen by hand",
-	"links":         "the agent reads from the driver which cards are linked",
-	"flags":         "what a card can do is read from the driver",
-	"multiplefiles": "parts of a card (MIG) are read from the driver",
-	"autodetect":    "the agent reads its cards from the driver",
+	"cores":         "cores near a GPU are not chosen by hand",
+	"cpus":          "cores near a GPU are not chosen by hand",
+	"links":         "the agent asks the driver which GPUs are linked",
+	"flags":         "the agent asks the driver what a GPU can do",
+	"multiplefiles": "the agent asks the driver for MIG instances",
+	"autodetect":    "the agent asks the driver for its GPUs",
 }
 
 // gres reads the lines of gres.conf. They say what device files a node's GPUs
@@ -25,7 +25,7 @@ func (s *Site) gres(lines []line) {
 	found := map[cluster.NodeID][]GPUs{}
 	for _, l := range lines {
 		if l.Rest != "" {
-			s.say(l.At, "", pair{Key: firstWord(l.Rest)}, Unread, "%.60q is no Key=Value; Slurm stops at such a line", l.Rest)
+			s.say(l.At, "", pair{Key: firstWord(l.Rest)}, Unread, "%.60q is not Key=Value; Slurm stops at such a line", l.Rest)
 		}
 		s.gresLine(&l, found)
 	}
@@ -52,7 +52,7 @@ func (s *Site) gresLine(l *line, found map[cluster.NodeID][]GPUs) {
 			if n, err := strconv.Atoi(p.Value); err == nil && n >= 0 && n <= 1<<16 {
 				count = n
 			} else if strings.EqualFold(name, "gpu") {
-				s.say(l.At, "", p, Unread, "is no number of cards")
+				s.say(l.At, "", p, Unread, "is not a number of GPUs")
 			}
 		}
 	}
@@ -90,22 +90,22 @@ func (s *Site) gresLine(l *line, found map[cluster.NodeID][]GPUs) {
 func (s *Site) gresFate(key, name string) (Fate, string) {
 	switch lower := strings.ToLower(name); {
 	case lower == "shard" || lower == "mps":
-		return Dropped, "cards are shared by memory, without being configured for it"
+		return Dropped, "GPUs are shared by memory, with no configuration"
 	case name != "" && lower != "gpu":
-		return Dropped, "GPUs are all that is given out"
+		return Dropped, "only GPUs are managed"
 	}
 	switch key {
 	case "name", "nodename":
 		return Taken, ""
 	case "type":
-		return Taken, "for sbatch --gres=gpu:TYPE:N, which finds the cluster's type with this in its name"
+		return Taken, "for sbatch --gres=gpu:TYPE:N, which finds the GPU type with this in its name"
 	case "count", "file":
-		return Taken, "compared with Gres of slurm.conf"
+		return Taken, "compared with Gres in slurm.conf"
 	}
 	if why, ok := gresKeys[key]; ok {
 		return Dropped, why
 	}
-	return Unread, "is no key of gres.conf"
+	return Unread, "is not a key of gres.conf"
 }
 
 // countFiles counts the devices of /dev/nvidia[0-3].
@@ -134,7 +134,7 @@ func (s *Site) compareGres(n *NodeClass, found map[cluster.NodeID][]GPUs) {
 	first := found[names[0]]
 	for _, id := range names[1:] {
 		if !slices.Equal(found[id], first) {
-			s.warn("%s: nodes %s and %s have different GPUs in gres.conf and one line in slurm.conf", n.At, names[0], id)
+			s.warn("%s: nodes %s and %s have different GPUs in gres.conf but share a line in slurm.conf", n.At, names[0], id)
 			break
 		}
 	}
@@ -145,9 +145,9 @@ func (s *Site) compareGres(n *NodeClass, found map[cluster.NodeID][]GPUs) {
 	switch have := n.CountGPUs(); {
 	case sum == 0:
 	case have == 0:
-		s.warn("%s: nodes %s have no Gres=gpu in slurm.conf, and %s in gres.conf; Slurm gives out none", n.At, n.Names, plural(sum, "GPU"))
+		s.warn("%s: nodes %s have no Gres=gpu in slurm.conf but %s in gres.conf; Slurm allocates none", n.At, n.Names, plural(sum, "GPU"))
 	case have != sum:
-		s.warn("%s: nodes %s have %s in slurm.conf and %d in gres.conf", n.At, n.Names, plural(have, "GPU"), sum)
+		s.warn("%s: nodes %s have %s in slurm.conf but %d in gres.conf", n.At, n.Names, plural(have, "GPU"), sum)
 		n.GPUs = first
 	default:
 		n.GPUs = first
@@ -172,15 +172,15 @@ func (s *Site) topology(lines []line) {
 		name, ok := l.is("switchname")
 		if !ok {
 			for _, p := range l.Pairs {
-				s.say(l.At, "", p, Unread, "is no key of topology.conf; a line begins with SwitchName")
+				s.say(l.At, "", p, Unread, "is not a key of topology.conf; lines begin with SwitchName")
 			}
 			continue
 		}
 		for _, p := range l.Pairs {
-			note := "jobs on several nodes are placed by what their agents' features say of switches"
+			note := "jobs on several nodes are placed by the switches in node.features of agent.yaml"
 			if strings.EqualFold(p.Key, "nodes") {
 				if list, err := hosts(p.Value); err == nil {
-					note = fmt.Sprintf("say node.features: [\"%s%s\"] in agent.yaml of the %s: jobs on several nodes lie as near to each other as they can", cluster.SwitchFeature, pathOf(name, up), plural(len(list.Names()), "node"))
+					note = fmt.Sprintf("set node.features: [\"%s%s\"] in agent.yaml on the %s: jobs on several nodes are placed as near to each other as possible", cluster.SwitchFeature, pathOf(name, up), plural(len(list.Names()), "node"))
 				}
 			}
 			s.say(l.At, "SwitchName="+name, p, Dropped, "%s", note)

@@ -61,7 +61,7 @@ func ReadHistory(r io.Reader, most int) (*History, error) {
 	c.Comma, c.LazyQuotes, c.FieldsPerRecord, c.ReuseRecord = '|', true, -1, true
 	head, err := c.Read()
 	if err != nil {
-		return nil, fmt.Errorf("is no table of sacct -P (%w); write it with: %s", err, SacctCommand)
+		return nil, fmt.Errorf("is not a table from sacct -P (%w); write it with: %s", err, SacctCommand)
 	}
 	h := &history{cols: map[string]int{}, want: len(head), dropped: map[string]*DroppedRuns{}}
 	for i, name := range head {
@@ -84,7 +84,7 @@ func ReadHistory(r io.Reader, most int) (*History, error) {
 		case err != nil:
 			h.drop("rows that cannot be read")
 		case len(rec) != h.want:
-			h.drop("rows that do not have as many fields as the first line")
+			h.drop("rows with fewer or more fields than the first line")
 		default:
 			h.row(rec)
 		}
@@ -155,7 +155,7 @@ func (h *history) row(rec []string) {
 	base, _, step := strings.Cut(id, ".")
 	if step {
 		if h.now == nil || h.now.id != base {
-			h.drop("steps of jobs that are not there")
+			h.drop("steps of jobs that are not in the file")
 			return
 		}
 		h.now.usage(text)
@@ -179,7 +179,7 @@ func (h *history) row(rec []string) {
 		j.elapsed, ok = span(text("elapsed"))
 	}
 	if !ok {
-		j.bad = "a time elapsed that cannot be read"
+		j.bad = "jobs whose elapsed time cannot be read"
 	}
 	j.usage(text)
 	h.now = j
@@ -241,11 +241,11 @@ func (j *jobRows) run() (Run, string) {
 	case gpus%j.nodes != 0:
 		return Run{}, "jobs with different numbers of GPUs on their nodes"
 	case j.user == "":
-		return Run{}, "jobs of nobody"
+		return Run{}, "jobs without a user"
 	case j.elapsed < 1:
 		return Run{}, "jobs that ran for less than a second"
 	case j.rssMiB == 0 && j.gpuMiB == 0 && state == "TIMEOUT":
-		return Run{}, "jobs that ended at their time limit and of which nothing was measured"
+		return Run{}, "jobs that hit their time limit and were not measured"
 	}
 	r := Run{User: j.user, Name: sbatch.CleanName(j.name), GPUs: int(gpus / j.nodes), GPUType: typ, HostMiB: j.rssMiB, GPUMiB: j.gpuMiB, GPUUtilMilli: j.gpuUtil}
 	if state == "COMPLETED" {

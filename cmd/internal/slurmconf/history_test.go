@@ -41,9 +41,9 @@ func TestHistory(t *testing.T) {
 			{User: "ann", Name: "a_b c", GPUs: 2, GPUType: "a100", Seconds: 10, CPUMilli: 550},
 		},
 		Dropped: []DroppedRuns{
-			{"a time elapsed that cannot be read", 1, 11}, {"jobs in state CANCELLED", 1, 8}, {"jobs in state RUNNING", 1, 9}, {"jobs of nobody", 1, 15},
-			{"jobs that ran for less than a second", 1, 13}, {"jobs with different numbers of GPUs on their nodes", 1, 10}, {"jobs without GPUs", 1, 7},
-			{"rows that do not have as many fields as the first line", 1, 12}, {"steps of jobs that are not there", 1, 14},
+			{"jobs in state CANCELLED", 1, 8}, {"jobs in state RUNNING", 1, 9}, {"jobs that ran for less than a second", 1, 13},
+			{"jobs whose elapsed time cannot be read", 1, 11}, {"jobs with different numbers of GPUs on their nodes", 1, 10}, {"jobs without GPUs", 1, 7}, {"jobs without a user", 1, 15},
+			{"rows with fewer or more fields than the first line", 1, 12}, {"steps of jobs that are not in the file", 1, 14},
 		},
 	}
 	if d := cmp.Diff(want, h); d != "" {

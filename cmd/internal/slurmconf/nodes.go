@@ -12,20 +12,20 @@ import (
 // Notes of keys of NodeName lines that Berth has no use for, by their names in
 // lower case.
 var nodeKeys = map[string]string{
-	"nodehostname":    "a Berth node is called as its certificate says: berth agent join --name",
-	"nodeaddr":        "agents connect to the coordinators; nobody connects to them, unless node.address is set",
+	"nodehostname":    "a node's name is set when it joins: berth agent join --name",
+	"nodeaddr":        "agents connect to the coordinators; nothing connects to them unless node.address is set",
 	"bcastaddr":       "files are not broadcast",
-	"port":            "agents listen on no port for jobs",
+	"port":            "agents need no port for jobs",
 	"boards":          "counted among the cores",
 	"sockets":         "counted among the cores",
 	"socketsperboard": "counted among the cores",
 	"corespersocket":  "counted among the cores",
 	"threadspercore":  "counted among the cores",
 	"procs":           "the same as CPUs",
-	"cpubind":         "cores are not bound by hand",
-	"cpuspeclist":     "say which processors jobs get with containers.cpus in agent.yaml",
-	"tmpdisk":         "space for files is not managed; an image job's /tmp is containers.tmp_mib",
-	"weight":          "nodes are chosen by what they have free",
+	"cpubind":         "cores are not placed by hand",
+	"cpuspeclist":     "set the CPUs for jobs with containers.cpus in agent.yaml",
+	"tmpdisk":         "disk space is not managed; an image job's /tmp is sized by containers.tmp_mib in agent.yaml",
+	"weight":          "nodes are chosen by their free resources",
 	"feature":         "",
 	"features":        "",
 }
@@ -71,7 +71,7 @@ func (n *NodeClass) take(p pair) (Fate, string) {
 	number := func(to *int, note string) (Fate, string) {
 		v, err := strconv.Atoi(p.Value)
 		if err != nil || v < 0 || v > 1<<20 {
-			return Unread, "is no number"
+			return Unread, "is not a number"
 		}
 		*to = v
 		return Taken, note
@@ -88,11 +88,11 @@ func (n *NodeClass) take(p pair) (Fate, string) {
 	case "boards":
 		return number(&n.boards[3], nodeKeys[key])
 	case "corespeccount":
-		return number(&n.SpecCPUs, "taken off node.cpus")
+		return number(&n.SpecCPUs, "subtracted from node.cpus")
 	case "realmemory":
 		return n.memory(p.Value, &n.MemMiB, "node.memory_mib in agent.yaml")
 	case "memspeclimit":
-		return n.memory(p.Value, &n.SpecMiB, "taken off node.memory_mib")
+		return n.memory(p.Value, &n.SpecMiB, "subtracted from node.memory_mib")
 	case "feature", "features":
 		n.Features = strings.FieldsFunc(p.Value, func(r rune) bool { return r == ',' })
 		return n.featureFate()
@@ -108,13 +108,13 @@ func (n *NodeClass) take(p pair) (Fate, string) {
 	if why, ok := nodeKeys[key]; ok {
 		return Dropped, why
 	}
-	return Unread, "is no key of a NodeName line"
+	return Unread, "is not a key of a NodeName line"
 }
 
 func (n *NodeClass) memory(v string, to *int64, note string) (Fate, string) {
 	x, err := strconv.ParseInt(v, 10, 64)
 	if err != nil || x < 0 || x > cluster.MaxMemMiB {
-		return Unread, "is no amount of memory in MiB"
+		return Unread, "is not an amount of memory in MiB"
 	}
 	*to = x
 	return Taken, note
@@ -128,15 +128,15 @@ func (n *NodeClass) featureFate() (Fate, string) {
 func (n *NodeClass) stateFate() (Fate, string) {
 	switch n.State {
 	case "UNKNOWN", "IDLE":
-		return Taken, "as nodes are when they join"
+		return Taken, "the state in which nodes join"
 	case "CLOUD":
-		return Dropped, "nodes are not started and stopped for jobs"
+		return Dropped, "nodes are not created for jobs; for power saving see docs/power.md"
 	case "FUTURE":
-		return Dropped, "a node is one when its agent joins"
+		return Dropped, "a node exists once its agent joins"
 	case "DOWN", "DRAIN", "FAIL", "FAILING":
 		return Taken, "berth node drain"
 	}
-	return Unread, "is no state of a node"
+	return Unread, "is not a node state"
 }
 
 // readGres reads "gpu:a100:4(S:0-1),shard:16".
@@ -171,15 +171,15 @@ func (n *NodeClass) readGres(v string) (Fate, string) {
 	}
 	note := ""
 	if n.Shared {
-		note = "; shard and mps go: cards are shared by memory, without being configured for it"
+		note = "; shard and mps are dropped: GPUs are shared by memory, with no configuration"
 	}
 	if len(not) > 0 {
-		note += "; not known here: " + strings.Join(not, ", ")
+		note += "; not managed: " + strings.Join(not, ", ")
 	}
 	if n.CountGPUs() == 0 {
 		return Dropped, strings.TrimPrefix(note+"; no GPUs", "; ")
 	}
-	return Taken, fmt.Sprintf("%s in each node, which its agent finds by itself%s", plural(n.CountGPUs(), "GPU"), note)
+	return Taken, fmt.Sprintf("%s per node, detected by its agent%s", plural(n.CountGPUs(), "GPU"), note)
 }
 
 func (s *Site) downNodes(names string, l *line) {
@@ -192,7 +192,7 @@ func (s *Site) downNodes(names string, l *line) {
 	}
 	s.say(l.At, of, l.Pairs[0], Taken, "berth node drain")
 	for _, p := range l.Pairs[1:] {
-		fate, note := Unread, "is no key of a DownNodes line"
+		fate, note := Unread, "is not a key of a DownNodes line"
 		if k := strings.ToLower(p.Key); k == "state" || k == "reason" {
 			fate, note = n.take(p)
 		}
@@ -238,7 +238,7 @@ func (s *Site) finishNodes() {
 		}
 		for _, name := range n.list.Names() {
 			if at, twice := seen[name]; twice {
-				s.warn("%s: node %s is in %s already; Slurm ignores the second", n.At, name, at)
+				s.warn("%s: node %s is already defined at %s; Slurm ignores the second", n.At, name, at)
 				n.again++
 				continue
 			}

@@ -15,29 +15,29 @@ import (
 // partitionKeys are keys of PartitionName lines that are dropped, in lower
 // case, and why.
 var partitionKeys = map[string]string{
-	"allocnodes":           "jobs may be submitted from every node that reaches a coordinator",
-	"alternate":            "jobs wait for the partition that they name",
-	"cpubind":              "cores are not bound by hand",
-	"defmempercpu":         "what a job does not ask for is predicted; see berth predict",
-	"defmempernode":        "what a job does not ask for is predicted; see berth predict",
+	"allocnodes":           "jobs may be submitted from any host that reaches a coordinator",
+	"alternate":            "jobs wait for the partition that they request",
+	"cpubind":              "cores are not placed by hand",
+	"defmempercpu":         "what a job does not request is predicted; see berth predict",
+	"defmempernode":        "what a job does not request is predicted; see berth predict",
 	"disablerootjobs":      "jobs of root are refused unless users.allow_root is set in agent.yaml",
-	"exclusiveuser":        "who may share a card with whom is sharing.* in agent.yaml",
-	"gracetime":            "the time between SIGTERM and SIGKILL is jobs.grace in agent.yaml",
-	"hidden":               "partitions are shown to everybody",
-	"lln":                  "nodes are chosen by what they have free",
-	"maxcpuspernode":       "cores are kept for the GPUs that are still free by the scheduler itself",
+	"exclusiveuser":        "sharing.* in agent.yaml sets who may share a GPU with whom",
+	"gracetime":            "jobs.grace in agent.yaml sets the time between SIGTERM and SIGKILL",
+	"hidden":               "everybody can see partitions",
+	"lln":                  "nodes are chosen by their free resources",
+	"maxcpuspernode":       "the scheduler keeps cores for GPUs that are still free",
 	"maxmempercpu":         "memory per core is not limited",
-	"maxmempernode":        "memory is limited by what the nodes have",
-	"maxnodes":             "the nodes of a job are not limited by partition",
-	"minnodes":             "the nodes of a job are not limited by partition",
-	"oversubscribe":        "jobs share cards wherever they fit, by memory",
-	"shared":               "jobs share cards wherever they fit, by memory",
+	"maxmempernode":        "memory is limited by the nodes",
+	"maxnodes":             "the number of nodes is not limited by partition",
+	"minnodes":             "the number of nodes is not limited by partition",
+	"oversubscribe":        "jobs share GPUs wherever they fit, by memory",
+	"shared":               "jobs share GPUs wherever they fit, by memory",
 	"overtimelimit":        "a job ends at its limit",
-	"preemptmode":          "what may be preempted is said by job, and by policy in the coordinators' configuration",
-	"priorityjobfactor":    "partitions do not compete; each has its own nodes and policy",
-	"prioritytier":         "partitions do not compete; each has its own nodes and policy",
+	"preemptmode":          "the job, and the policy in coordinator.yaml, decide what may be preempted",
+	"priorityjobfactor":    "partitions have no priority; each has its own nodes and policy",
+	"prioritytier":         "partitions have no priority; each has its own nodes and policy",
 	"qos":                  "a partition has no quality of service of its own",
-	"reqresv":              "a partition needs no reservation",
+	"reqresv":              "a partition does not require a reservation",
 	"resumetimeout":        whyPower,
 	"rootonly":             "partitions are open to every user",
 	"selecttypeparameters": "cores, memory and shares of GPUs are all accounted for",
@@ -54,7 +54,7 @@ var accessKeys = map[string]string{
 
 func (s *Site) nodeSet(name string, l *line) {
 	of := "NodeSet=" + name
-	s.say(l.At, of, l.Pairs[0], Taken, "for the partitions that name it")
+	s.say(l.At, of, l.Pairs[0], Taken, "for partitions that name it")
 	for _, p := range l.Pairs[1:] {
 		switch strings.ToLower(p.Key) {
 		case "nodes":
@@ -64,7 +64,7 @@ func (s *Site) nodeSet(name string, l *line) {
 			s.feature[name] = p.Value
 			s.say(l.At, of, p, Taken, "")
 		default:
-			s.say(l.At, of, p, Unread, "is no key of a NodeSet line")
+			s.say(l.At, of, p, Unread, "is not a key of a NodeSet line")
 		}
 	}
 }
@@ -84,7 +84,7 @@ func (s *Site) partitionLine(name string, l *line, defaults map[string]pair) {
 		return
 	}
 	if slices.ContainsFunc(s.Partitions, func(p Partition) bool { return p.Name == name }) {
-		s.say(l.At, of, l.Pairs[0], Unread, "is there already")
+		s.say(l.At, of, l.Pairs[0], Unread, "partition is defined twice; the first is kept")
 		return
 	}
 	part := Partition{At: l.At, Name: name}
@@ -125,9 +125,9 @@ func (t *Partition) take(p pair) (Fate, string) {
 			return Taken, "--state down"
 		case "DRAIN":
 			t.Down = true
-			return Taken, "--state down: jobs may be submitted, and wait"
+			return Taken, "--state down: jobs may be submitted, but wait"
 		}
-		return Unread, "is no state of a partition"
+		return Unread, "is not a partition state"
 	}
 	if list := accessKeys[key]; list != "" {
 		names := strings.FieldsFunc(p.Value, func(r rune) bool { return r == ',' || r == ' ' })
@@ -143,7 +143,7 @@ func (t *Partition) take(p pair) (Fate, string) {
 	if why, ok := partitionKeys[key]; ok {
 		return Dropped, why
 	}
-	return Unread, "is no key of a PartitionName line"
+	return Unread, "is not a key of a PartitionName line"
 }
 
 // perGPU reads what a job gets for each GPU, DefMemPerGPU in MiB.
@@ -151,7 +151,7 @@ func (t *Partition) perGPU(key, v string) (Fate, string) {
 	n, err := strconv.ParseInt(v, 10, 64)
 	switch {
 	case err != nil || n < 0 || n > 1<<24:
-		return Unread, "is no number that a GPU can have"
+		return Unread, "is not a valid amount per GPU"
 	case n == 0:
 		return Taken, "no default"
 	case strings.EqualFold(key, "DefMemPerGPU"):
@@ -168,7 +168,7 @@ func (t *Partition) jobDefaults(v string) (Fate, string) {
 	for item := range strings.SplitSeq(v, ",") {
 		key, value, _ := strings.Cut(item, "=")
 		if !strings.EqualFold(key, "DefMemPerGPU") && !strings.EqualFold(key, "DefCpuPerGPU") {
-			return Unread, "holds what is neither DefCpuPerGPU nor DefMemPerGPU"
+			return Unread, "may hold only DefCpuPerGPU and DefMemPerGPU"
 		}
 		fate, note := t.perGPU(key, value)
 		if fate != Taken {
@@ -199,15 +199,15 @@ func limit(v string, to *time.Duration, note string) (Fate, string) {
 	d, limited, err := sbatch.ParseTime(v)
 	switch {
 	case err != nil:
-		return Unread, "is no time, such as 1-00:00:00"
+		return Unread, "is not a time such as 1-00:00:00"
 	case !limited:
 		*to = 0
 		return Taken, "no limit"
 	case d < units.MinTime:
-		return Unread, "is no time that a job can run"
+		return Unread, "is too short for a job"
 	case d > units.MaxTime:
 		*to = units.MaxTime
-		return Taken, note + " " + spell(*to) + ", the longest that a job may ask for"
+		return Taken, note + " " + spell(*to) + ", the longest that a job may request"
 	}
 	*to = d
 	return Taken, note + " " + spell(d)
@@ -234,18 +234,18 @@ func (s *Site) finishPartitions() {
 		p := &s.Partitions[i]
 		s.expand(p)
 		if p.Default && standard != "" {
-			s.warn("%s: partition %s is the default one too, after %s; the last is taken", p.At, p.Name, standard)
+			s.warn("%s: partition %s is a default too, after %s; the last one is used", p.At, p.Name, standard)
 		}
 		if p.Default {
 			standard = p.Name
 		}
 		if p.MaxTime > 0 && p.DefaultTime > p.MaxTime {
-			s.warn("%s: partition %s: DefaultTime is more than MaxTime; the latter is taken", p.At, p.Name)
+			s.warn("%s: partition %s: DefaultTime is more than MaxTime; MaxTime is used", p.At, p.Name)
 			p.DefaultTime = p.MaxTime
 		}
 		for _, pair := range [][2]string{{cluster.AllowAccounts, cluster.DenyAccounts}, {cluster.AllowQOS, cluster.DenyQOS}} {
 			if len(p.Access[pair[0]]) > 0 && len(p.Access[pair[1]]) > 0 {
-				s.warn("%s: partition %s: %s is left out beside %s, as Slurm does", p.At, p.Name, pair[1], pair[0])
+				s.warn("%s: partition %s: %s is ignored because %s is set, as in Slurm", p.At, p.Name, pair[1], pair[0])
 				p.Access = p.Access.With(pair[1], nil)
 			}
 		}
@@ -256,7 +256,7 @@ func (s *Site) finishPartitions() {
 	}
 	s.Partitions = slices.DeleteFunc(s.Partitions, func(p Partition) bool {
 		if p.Nodes == "" {
-			s.warn("%s: partition %s has no nodes, and is left out", p.At, p.Name)
+			s.warn("%s: partition %s has no nodes and is left out", p.At, p.Name)
 		}
 		return p.Nodes == ""
 	})
@@ -307,7 +307,7 @@ func (s *Site) withoutGPUs() {
 			continue
 		}
 		if !slices.ContainsFunc(list.Names(), s.hasGPUs) {
-			s.warn("%s: partition %s: none of its nodes has a GPU; --partition names those to take, and Slurm may keep the others", p.At, p.Name)
+			s.warn("%s: partition %s: none of its nodes has a GPU; name the partitions to import with --partition, and leave the others to Slurm", p.At, p.Name)
 		}
 	}
 }
@@ -327,7 +327,7 @@ func (s *Site) unknownNodes(p *Partition, list cluster.HostList) {
 		unknown = append(unknown[:3], fmt.Sprintf("and %d more", n-3))
 	}
 	if len(unknown) > 0 {
-		s.warn("%s: partition %s: no NodeName line has %s", p.At, p.Name, strings.Join(unknown, ", "))
+		s.warn("%s: partition %s: no NodeName line defines %s", p.At, p.Name, strings.Join(unknown, ", "))
 	}
 }
 

@@ -53,7 +53,7 @@ func (s *Site) Steps(only []string) []Step {
 	}
 	for _, d := range s.Drains {
 		reason := cmp.Or(d.Reason, "was "+d.State+" in slurm.conf")
-		out = append(out, Step{Args: []string{"node", "drain", d.Node, "--reason", reason}, Why: "node " + d.Node + " is " + d.State + " in the files", Later: true})
+		out = append(out, Step{Args: []string{"node", "drain", d.Node, "--reason", reason}, Why: "node " + d.Node + " is " + d.State + " in the Slurm files", Later: true})
 	}
 	return out
 }

@@ -8,19 +8,19 @@ import (
 
 // Why settings of the whole cluster are dropped, many for one reason.
 const (
-	whyDaemons  = "Berth's daemons have files of their own, coordinator.yaml and agent.yaml"
-	whyAuth     = "daemons know each other by certificates, users are what the kernel says"
-	whyNoDB     = "there is no database: the coordinators keep what ended"
+	whyDaemons  = "Berth's daemons have their own files, coordinator.yaml and agent.yaml"
+	whyAuth     = "daemons authenticate by certificates, users by what the kernel reports"
+	whyNoDB     = "there is no database: the coordinators keep the records of finished jobs"
 	whyMeasured = "jobs are always measured"
 	whyPlugins  = "there are no plugins of that kind"
 	whyPower    = "idle nodes are powered down by power_saving in coordinator.yaml, see docs/power.md"
-	whyLaunch   = "processes of a job are started by its agent, in a control group of its own"
-	whyOrder    = "who goes first is said by the policies of the coordinators' configuration"
-	whyLimits   = "the bounds are fixed: berth cluster status shows what there is"
-	whyPredict  = "what a job does not ask for is predicted; see berth predict"
-	whyPreempt  = "what may be preempted is said by job and policy; see docs/user-guide.md"
-	whyOwnTime  = "Berth's daemons have times of their own"
-	whyCores    = "cores are not bound by hand"
+	whyLaunch   = "a job's processes are started by the node's agent, in the job's own control group"
+	whyOrder    = "job order is set by the policies in coordinator.yaml"
+	whyLimits   = "limits are fixed; see berth cluster status"
+	whyPredict  = "what a job does not request is predicted; see berth predict"
+	whyPreempt  = "the job and the policy decide what may be preempted; see docs/user-guide.md"
+	whyOwnTime  = "Berth's daemons have their own timeouts"
+	whyCores    = "no default clocks are set for jobs"
 	whyBoth     = "Berth always accounts for cores, memory and shares of GPUs"
 	whyNotOne   = "not supported here"
 )
@@ -66,56 +66,56 @@ var reasons = []struct{ why, keys string }{
 
 // particular are settings with a reason to themselves, in lower case.
 var particular = map[string]string{
-	"accountingstorageenforce": "limits that are set are always enforced",
+	"accountingstorageenforce": "limits are always enforced once set",
 	"accountingstoragetres":    "GPU time is always accounted for, by the share that was used",
-	"acctgatherenergytype":     "power is read from the cards",
-	"acctgatherprofiletype":    "every job's use of its GPUs is profiled",
+	"acctgatherenergytype":     "power is read from the GPUs",
+	"acctgatherprofiletype":    "the GPU usage of every job is profiled",
 	"burstbuffertype":          "burst buffers are not managed",
 	"disablerootjobs":          "jobs of root are refused unless users.allow_root is set in agent.yaml",
-	"enforcepartlimits":        "a job that can never run in its partition is refused at submit",
+	"enforcepartlimits":        "a job that can never run in its partition is refused at submission",
 	"epilogslurmctld":          "nothing runs on the coordinators for a job",
 	"federationparameters":     "there is only one cluster",
-	"frontendaddr":             "there are no front ends between users and nodes",
-	"frontendname":             "there are no front ends between users and nodes",
-	"healthcheckprogram":       "cards are checked before and after each job; a program of the site's is gpus.health.check in agent.yaml",
-	"healthcheckinterval":      "cards are checked before and after each job, see gpus.health in agent.yaml",
-	"healthchecknodestate":     "cards are checked before and after each job, see gpus.health in agent.yaml",
+	"frontendaddr":             "there are no front-end nodes",
+	"frontendname":             "there are no front-end nodes",
+	"healthcheckprogram":       "GPUs are checked before and after each job; set a program of your own as gpus.health.check in agent.yaml",
+	"healthcheckinterval":      "GPUs are checked before and after each job; see gpus.health in agent.yaml",
+	"healthchecknodestate":     "GPUs are checked before and after each job; see gpus.health in agent.yaml",
 	"interactivestepoptions":   "berth shell opens a shell in a job",
-	"jobcontainertype":         "an image job has its own /tmp, containers.tmp_mib in agent.yaml",
+	"jobcontainertype":         "an image job has its own /tmp; see containers.tmp_mib in agent.yaml",
 	"jobfileappend":            "output is appended to unless --open-mode=truncate",
-	"jobrequeue":               "a job runs again when its node is lost if it says --requeue",
-	"jobsubmitplugins":         "what a site wants to refuse stands in partitions and limits; nothing runs at submit",
+	"jobrequeue":               "a job with --requeue runs again if its node is lost",
+	"jobsubmitplugins":         "use partitions and limits to refuse jobs; no plugin runs at submission",
 	"killonbadexit":            "when one rank of a job on several nodes fails, the job ends",
 	"licenses":                 "licenses are not managed",
-	"maildomain":               "who gets mail is said by the job",
-	"mailprog":                 "it is no setting of a file",
-	"minjobage":                "jobs that ended are shown as long as the coordinators keep them",
-	"mpidefault":               "ranks find each other by what the user guide says under Gangs",
-	"mpiparams":                "ranks find each other by what the user guide says under Gangs",
+	"maildomain":               "the job names who gets mail",
+	"mailprog":                 "mail is set in notify of coordinator.yaml",
+	"minjobage":                "finished jobs are shown for as long as the coordinators keep them",
+	"mpidefault":               "ranks find each other as described under Gangs in the user guide",
+	"mpiparams":                "ranks find each other as described under Gangs in the user guide",
 	"overtimelimit":            "a job ends at its limit",
 	"priorityfavorsmall":       "large jobs go first among equals, so that small ones fit around them",
-	"privatedata":              "jobs are shown to everybody, their output to their owners",
-	"proctracktype":            "jobs are contained by control groups, always",
-	"prologflags":              "the prolog runs before the first process of a job, and the job is contained",
+	"privatedata":              "everybody can see jobs, only their owners their output",
+	"proctracktype":            "jobs always run in control groups",
+	"prologflags":              "the prolog always runs before a job's first process, and the job always in a control group",
 	"prologslurmctld":          "nothing runs on the coordinators for a job",
-	"propagateresourcelimits":  "limits are the node's, see containers in agent.yaml",
-	"requeueexit":              "an exit code requeues nothing",
-	"requeueexithold":          "an exit code requeues nothing",
-	"returntoservice":          "a node that comes back is used again once its cards pass their checks",
-	"schedulertype":            "jobs are backfilled by what is predicted of them",
+	"propagateresourcelimits":  "limits are the node's; see containers in agent.yaml",
+	"requeueexit":              "jobs are not requeued because of their exit code",
+	"requeueexithold":          "jobs are not requeued because of their exit code",
+	"returntoservice":          "a node that returns is used again once its GPUs pass their checks",
+	"schedulertype":            "jobs are backfilled by their predicted run time",
 	"slurmctldhost":            "coordinators name each other in coordinator.yaml; three of them need no shared directory",
 	"slurmctldtimeout":         "a new leader serves within seconds",
-	"srunportrange":            "attached terminals go through the coordinators",
-	"statesavelocation":        "coordinators keep their state on disks of their own, data.dir",
+	"srunportrange":            "attached terminals are relayed by the coordinators",
+	"statesavelocation":        "each coordinator keeps its state on its own disk, in data.dir",
 	"taskepilog":               "jobs.epilog in agent.yaml runs after each attempt, as root",
-	"taskplugin":               "jobs are contained by control groups, always",
-	"taskprolog":               "put what it exports into jobs.env of agent.yaml",
-	"tmpfs":                    "an image job has its own /tmp, containers.tmp_mib in agent.yaml",
-	"topologyplugin":           "jobs on several nodes are placed by what their agents' features say of switches (docs/nodes.md)",
-	"unkillablestepprogram":    "a share is given out again only when its card's memory is free; see docs/gpu-health.md",
-	"unkillablesteptimeout":    "a share is given out again only when its card's memory is free; see docs/gpu-health.md",
-	"usepam":                   "nothing lets users log in because they have a job; berth shell enters one",
-	"vsizefactor":              "memory is capped by control groups; addresses are not",
+	"taskplugin":               "jobs always run in control groups",
+	"taskprolog":               "put the variables that it exports into jobs.env in agent.yaml",
+	"tmpfs":                    "an image job has its own /tmp; see containers.tmp_mib in agent.yaml",
+	"topologyplugin":           "jobs on several nodes are placed by the switches in node.features of agent.yaml (docs/nodes.md)",
+	"unkillablestepprogram":    "a share is reused only once its memory on the GPU is free; see docs/gpu-health.md",
+	"unkillablesteptimeout":    "a share is reused only once its memory on the GPU is free; see docs/gpu-health.md",
+	"usepam":                   "having a job does not let a user log in; berth shell enters a job",
+	"vsizefactor":              "memory is capped by control groups, address space is not",
 	"waittime":                 "when one rank of a job on several nodes fails, the job ends",
 }
 
@@ -139,15 +139,15 @@ func (s *Site) setting(p pair) (Fate, string) {
 		return s.seconds("jobs.hook_timeout", p.Value, 1, 3600)
 	case "prolog", "epilog":
 		if strings.ContainsAny(p.Value, "*?[") {
-			return Dropped, "one program, not a pattern; jobs." + key + " in agent.yaml"
+			return Dropped, "want one program, not a pattern: set jobs." + key + " in agent.yaml"
 		}
 		s.Jobs = append(s.Jobs, Setting{"jobs." + key, p.Value})
-		return Taken, "jobs." + key + " in agent.yaml; it is told the job by BERTH_* and SLURM_JOB_*, see docs/nodes.md"
+		return Taken, "jobs." + key + " in agent.yaml; it gets BERTH_* and SLURM_JOB_* variables, see docs/nodes.md"
 	default:
 		if why, ok := whyDropped(key); ok {
 			return Dropped, why
 		}
-		return Unread, "is no setting of slurm.conf 22.05"
+		return Unread, "is not a setting of slurm.conf 22.05"
 	}
 }
 
@@ -156,9 +156,9 @@ func (s *Site) seconds(key, v string, least, most int) (Fate, string) {
 	n, err := strconv.Atoi(v)
 	switch {
 	case err != nil:
-		return Unread, "is no number of seconds"
+		return Unread, "is not a number of seconds"
 	case n < least || n > most:
-		return Dropped, fmt.Sprintf("%s in agent.yaml is %ds to %ds", key, least, most)
+		return Dropped, fmt.Sprintf("%s in agent.yaml must be %ds to %ds", key, least, most)
 	}
 	s.Jobs = append(s.Jobs, Setting{key, fmt.Sprintf("%ds", n)})
 	return Taken, key + " in agent.yaml"

@@ -157,7 +157,7 @@ func Read(open ReadFile, f Files) (*Site, error) {
 	}
 	s.finish()
 	if len(s.Nodes) == 0 && len(s.Partitions) == 0 {
-		return nil, fmt.Errorf("%s: has no NodeName and no PartitionName line; is it a slurm.conf?", f.Conf)
+		return nil, fmt.Errorf("%s: has no NodeName or PartitionName line; is it a slurm.conf?", f.Conf)
 	}
 	return s, nil
 }
@@ -181,7 +181,7 @@ func (s *Site) conf(lines []line) {
 	nodes, parts := map[string]pair{}, map[string]pair{}
 	for _, l := range lines {
 		if l.Rest != "" {
-			s.say(l.At, "", pair{Key: firstWord(l.Rest), Value: ""}, Unread, "%.60q is no Key=Value; Slurm stops at such a line", l.Rest)
+			s.say(l.At, "", pair{Key: firstWord(l.Rest), Value: ""}, Unread, "%.60q is not Key=Value; Slurm stops at such a line", l.Rest)
 		}
 		if name, ok := l.is("nodename"); ok {
 			s.nodeLine(name, &l, nodes)
