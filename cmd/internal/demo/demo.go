@@ -1,5 +1,5 @@
 // Package demo shows in a minute what Berth is for: the same training jobs,
-// once berthed beside each other on a few GPUs while the leader is killed,
+// once sharing a few GPUs while the leader is killed,
 // and once one to a GPU.
 package demo
 
@@ -38,7 +38,7 @@ func NewCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show what Berth does, on simulated GPUs", Args: cobra.NoArgs,
 		Long: `Start a cluster with simulated GPUs on this machine, train 42 well-known models on it, or those of a
-directory of ONNX graphs, kill the leader half-way, and compare with running the same jobs one per GPU.`,
+directory of ONNX graphs, kill the leader halfway, and compare with running the same jobs one per GPU.`,
 		Example: "  berth demo\n  berth demo --nodes 1x4xA100-SXM4-80GB",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -89,7 +89,7 @@ func (o *options) run(ctx context.Context, out, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d coordinators and %d nodes came up in %.1f s; training %d models (mixed precision, AdamW)\n\n",
+	fmt.Fprintf(out, "%d coordinators and %d nodes started in %.1f s; training %d models (mixed precision, AdamW)\n\n",
 		o.coordinators, len(nodes), time.Since(began).Seconds(), len(jobs))
 	shared, err := o.round(ctx, c, jobs, "shared", false, out)
 	if err != nil {
@@ -100,7 +100,7 @@ func (o *options) run(ctx context.Context, out, stderr io.Writer) (err error) {
 		return err
 	}
 	report(out, shared, slots)
-	fmt.Fprintln(out, "To look at such a cluster in a browser: berth dev, and in another terminal berth web")
+	fmt.Fprintln(out, "To see a cluster in a browser, run berth dev, and in another terminal berth web")
 	return verify(shared, slots)
 }
 
@@ -127,7 +127,7 @@ func verify(rounds ...*round) error {
 	for _, r := range rounds {
 		for _, j := range r.jobs {
 			if j.State != "COMPLETED" {
-				return fmt.Errorf("job %d (%s) ended %s: %s", j.Id, j.Name, j.State, j.ReasonDetail)
+				return fmt.Errorf("job %d (%s) ended as %s: %s", j.Id, j.Name, j.State, j.ReasonDetail)
 			}
 		}
 	}
@@ -175,10 +175,10 @@ func report(out io.Writer, shared, slots *round) {
 			errSum += max(d, -d) / float64(m)
 		}
 	}
-	fmt.Fprintf(out, "\n%d jobs, %d lost or failed; memory predicted within %.0f %% on average, before anything ran; sharing took %.0f %% of the time\n",
+	fmt.Fprintf(out, "\n%d jobs, %d lost or failed; GPU memory predicted to within %.0f %% on average before any job ran; sharing took %.0f %% of the time\n",
 		len(jobs), lost, 100*errSum/float64(len(jobs)), 100*shared.makespan().Seconds()/slots.makespan().Seconds())
 	if shared.failover > 0 {
-		fmt.Fprintf(out, "the leader was killed half-way; another one answered %.1f s later\n", shared.failover.Seconds())
+		fmt.Fprintf(out, "the leader was killed halfway; another answered %.1f s later\n", shared.failover.Seconds())
 	}
 }
 
@@ -186,7 +186,7 @@ func gib(mib int64) string { return fmt.Sprintf("%.1f GiB", float64(mib)/1024) }
 
 func between(a, b time.Time) float64 { return max(0, b.Sub(a).Seconds()) }
 
-// others names who shared the card, shortened.
+// others names the jobs that shared the GPU, shortened.
 func others(j *apiv1.Job, names map[uint64]string) string {
 	const most = 3
 	var out []string

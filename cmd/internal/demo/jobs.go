@@ -33,7 +33,7 @@ func loadJobs(dir, exe, outDir string) ([]trainingJob, error) {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("--models %s: there are no .onnx files in it", dir)
+		return nil, fmt.Errorf("--models %s: has no .onnx files", dir)
 	}
 	sort.Strings(files)
 	jobs := make([]trainingJob, 0, len(files))
@@ -47,8 +47,8 @@ func loadJobs(dir, exe, outDir string) ([]trainingJob, error) {
 	return jobs, nil
 }
 
-// newJob reads what a user's client would read: the graph, on the client's
-// side, in place of numbers that users would have to guess.
+// newJob reads what a user's client would read: the graph, on the client side,
+// instead of numbers that users would have to guess.
 func newJob(file, exe, outDir string) (trainingJob, error) {
 	j := trainingJob{name: strings.TrimSuffix(filepath.Base(file), ".onnx")}
 	var err error

@@ -23,7 +23,7 @@ type round struct {
 	show    *progress
 	jobs    map[uint64]*apiv1.Job
 	index   uint64 // of the last change seen
-	// killAt is after how many finished jobs the leader is killed; 0 is never.
+	// killAt is the number of finished jobs after which the leader is killed; 0 is never.
 	killAt int
 
 	began, ended time.Time
@@ -32,7 +32,7 @@ type round struct {
 	failover     time.Duration // from the kill until the next answer of a leader
 }
 
-// gpuResult is how busy one card was during a round.
+// gpuResult is how busy one GPU was during a round.
 type gpuResult struct {
 	node, name string
 	util       float64 // 0 to 1
@@ -136,7 +136,7 @@ func terminal(state string) bool {
 	return false
 }
 
-// maybeKill ends the leader as a power cut would, half-way through.
+// maybeKill ends the leader as a power cut would, halfway through.
 func (r *round) maybeKill(ctx context.Context) error {
 	if r.killAt == 0 || r.count().finished < r.killAt {
 		return nil
@@ -154,7 +154,7 @@ func (r *round) maybeKill(ctx context.Context) error {
 			return fmt.Errorf("kill the leader: %w", err)
 		}
 		killed := time.Now()
-		r.show.note("kill -9 of the leader %s (pid %d)", m.Id, m.Pid)
+		r.show.note("leader %s (pid %d) killed with kill -9", m.Id, m.Pid)
 		for {
 			st, err := r.status(ctx)
 			if err != nil {
@@ -162,13 +162,13 @@ func (r *round) maybeKill(ctx context.Context) error {
 			}
 			if l := leaderOf(st); l != "" && l != m.Id {
 				r.failover = time.Since(killed)
-				r.show.note("%s leads after %.1f s; running jobs went on", l, r.failover.Seconds())
+				r.show.note("%s is the new leader after %.1f s; running jobs continued", l, r.failover.Seconds())
 				return nil
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	return errors.New("no coordinator says that it leads")
+	return errors.New("no coordinator says that it is the leader")
 }
 
 func leaderOf(st *apiv1.GetStatusResponse) string {
@@ -188,7 +188,7 @@ func (r *round) status(ctx context.Context) (st *apiv1.GetStatusResponse, err er
 	return st, err
 }
 
-// busy reads how long each card has been busy, in milliseconds at full
+// busy reads how long each GPU has been busy, in milliseconds at full
 // utilization.
 func (r *round) busy(ctx context.Context) (map[string]int64, []*apiv1.Node, error) {
 	var nodes []*apiv1.Node
@@ -267,8 +267,8 @@ func (r *round) meanUtil() float64 {
 	return sum / float64(max(1, len(r.gpus)))
 }
 
-// progress shows how a round goes: one line that is written over on a
-// terminal, and a line for each tenth of the jobs elsewhere.
+// progress shows how a round goes: one line, overwritten, on a terminal, and a
+// line for each fifth of the jobs elsewhere.
 type progress struct {
 	out      io.Writer
 	terminal bool

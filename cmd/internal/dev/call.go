@@ -47,8 +47,8 @@ func (c *Cluster) callVia(ctx context.Context, socket string, f func(context.Con
 	return f(ctx, conn)
 }
 
-// Stream runs f once with a connection to some coordinator that answers, with
-// no limit in time but ctx's; the next call begins with another one.
+// Stream runs f once with a connection to a coordinator, with no time limit but
+// that of ctx; the next call uses another one.
 func (c *Cluster) Stream(ctx context.Context, f func(context.Context, *grpc.ClientConn) error) error {
 	i := int(c.streams.Add(1)) % len(c.files.coordinators)
 	conn, err := dial(c.files.coordinators[i].socket)

@@ -57,7 +57,7 @@ func removeEmpty(top string) error {
 	return err
 }
 
-// leaveRooms unmounts what agents mounted for the files of jobs that they saw no end of.
+// leaveRooms unmounts what agents mounted for the files of jobs whose end they did not see.
 func (c *Cluster) leaveRooms() error {
 	var errs []error
 	if c.files != nil {

@@ -28,8 +28,7 @@ import (
 type Options struct {
 	Coordinators int
 	Nodes        []NodeSpec
-	// Dir holds everything; "" makes a temporary directory that is removed at
-	// the end.
+	// Dir holds everything; "" makes a temporary directory, removed at the end.
 	Dir string
 	// Runtime is "process" or "containerd"; the latter starts a containerd of
 	// the cluster's own.
@@ -40,7 +39,7 @@ type Options struct {
 	Busybox bool
 	// Exe is the program berthd.
 	Exe string
-	// Log gets a line for what happens to a daemon.
+	// Log gets a line when a daemon ends.
 	Log io.Writer
 
 	temporary        bool
@@ -55,7 +54,7 @@ func (o *Options) Check() error {
 	case o.Runtime != "process" && o.Runtime != "containerd":
 		return fmt.Errorf("--runtime %q: must be process or containerd", o.Runtime)
 	case len(o.Nodes) == 0:
-		return errors.New("--nodes: at least one node is needed")
+		return errors.New("--nodes: at least one node is required")
 	}
 	return nil
 }
@@ -91,7 +90,7 @@ const (
 	readyTimeout = 60 * time.Second
 	jobsGrace    = 5 * time.Second
 	daemonGrace  = 10 * time.Second
-	maxDir       = 60 // leaves room for the names of sockets, which are short-lived by nature: 108 bytes in all
+	maxDir       = 60 // leaves room for the names of sockets: paths of at most 108 bytes
 )
 
 // Start brings a cluster up and returns when it can take jobs. On an error
@@ -170,13 +169,13 @@ func (o *Options) makeDir() error {
 	}
 	o.Dir = abs
 	if len(abs) > maxDir {
-		return fmt.Errorf("--dir %s: the path has %d bytes, at most %d are allowed since it holds sockets; use a shorter one", abs, len(abs), maxDir)
+		return fmt.Errorf("--dir %s: the path has %d bytes, but sockets in it allow at most %d; use a shorter one", abs, len(abs), maxDir)
 	}
 	if err := os.MkdirAll(abs, 0o755); err != nil {
 		return err
 	}
 	if entries, err := os.ReadDir(abs); err != nil || len(entries) > 0 {
-		return errors.Join(err, fmt.Errorf("--dir %s: is not empty; name a new or an empty directory", abs))
+		return errors.Join(err, fmt.Errorf("--dir %s: is not empty; give a new or empty directory", abs))
 	}
 	return os.Chmod(abs, 0o755)
 }
@@ -190,7 +189,7 @@ func (c *Cluster) Sockets() string {
 	return strings.Join(s, ",")
 }
 
-// Dir is where everything of the cluster lies.
+// Dir is the directory that holds the cluster.
 func (c *Cluster) Dir() string { return c.opts.Dir }
 
 // Env is the environment of a command that uses the cluster.
@@ -212,7 +211,7 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the cluster did not come up within %s: %w; the logs are under %s", readyTimeout, last, c.opts.Dir)
+			return fmt.Errorf("the cluster did not start within %s: %w; logs are in %s", readyTimeout, last, c.opts.Dir)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -268,7 +267,7 @@ func tail(path string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// Watch says in the log when a daemon ends, until ctx ends.
+// Watch logs when a daemon ends, until ctx ends.
 func (c *Cluster) Watch(ctx context.Context) {
 	gone := map[string]bool{}
 	for {
@@ -303,7 +302,7 @@ func (c *Cluster) Stop() error {
 	if c.containerd != nil {
 		errs = append(errs, c.containerd.Stop())
 		for _, d := range c.files.agents {
-			// What runc remembers of containers that ended with their shims.
+			// What runc keeps of containers that ended with their shims.
 			errs = append(errs, os.RemoveAll(filepath.Join("/run/containerd/runc", c.opts.namespace(d.name))))
 		}
 	}
@@ -318,8 +317,8 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-// cancelJobs asks for the end of every job and waits for a moment. What is
-// left then ends with the runtimes.
+// cancelJobs cancels every job and waits briefly. Jobs that are left end with
+// the runtimes.
 func (c *Cluster) cancelJobs() {
 	ctx, cancel := context.WithTimeout(context.Background(), jobsGrace)
 	defer cancel()

@@ -77,32 +77,32 @@ func (c *command) run(ctx context.Context, args []string, stdout, stderr io.Writ
 	stop() // a second Ctrl-C ends it at once
 	err = errors.Join(err, cl.Stop())
 	if err == nil && code != 0 {
-		return &console.ExitError{Code: code} // the command has spoken for itself
+		return &console.ExitError{Code: code} // the command has reported its own error
 	}
 	return err
 }
 
-// stay says how to use the cluster, lets other terminals find it, and waits for the
-// end of ctx.
+// stay says how to use the cluster, lets other terminals find it, and waits until ctx ends.
 func stay(ctx context.Context, cl *Cluster, stdout, stderr io.Writer) error {
 	takeBack, err := devnote.Here().Leave(cl.Sockets())
 	if err != nil {
-		fmt.Fprintf(stderr, "berth: warning: other terminals do not find this cluster by themselves: %v\n", err)
+		fmt.Fprintf(stderr, "berth: warning: other terminals will not find this cluster by themselves: %v\n", err)
 		takeBack = func() error { return nil }
 	}
-	fmt.Fprintf(stdout, "The cluster is up: %d coordinator(s), %d node(s), in %s\n", cl.opts.Coordinators, len(cl.opts.Nodes), cl.Dir())
+	fmt.Fprintf(stdout, "The cluster is up: %s, %s, in %s\n",
+		console.Plural(cl.opts.Coordinators, "coordinator", "coordinators"), console.Plural(len(cl.opts.Nodes), "node", "nodes"), cl.Dir())
 	fmt.Fprintf(stdout, `
 In another terminal:
 
   berth submit --gpus 1 -- berth sim-job --gpu-mem 6GiB --gpu-util 40 --seconds 20
   berth
-  berth web     # prints a link to its page for browsers
+  berth web     # prints a link to its web page
 
-Where several clusters run on this machine, name this one:
+If several clusters run on this machine, select this one:
 
   export BERTH_SOCKET=%s
 
-Ctrl-C stops it.
+Press Ctrl-C to stop it.
 `, cl.Sockets())
 	<-ctx.Done()
 	return takeBack()

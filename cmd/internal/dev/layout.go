@@ -18,7 +18,7 @@ import (
 )
 
 // What a simulated node pretends to have for each of its GPUs, so that cores
-// and host memory are not what limits a demonstration.
+// and host memory do not limit a demonstration.
 const (
 	simCPUsPerGPU = 16
 	simMiBPerGPU  = 64 << 10
@@ -94,11 +94,11 @@ func prepare(o *Options) (*layout, error) {
 	return l, nil
 }
 
-// takePorts returns loopback addresses that nobody listens on now, with ports
-// below those that the kernel gives to connections: a daemon that is down for a
-// moment finds its own free again, and below those where gangs meet. Daemons listen on them a while later, so that
-// other development clusters must not find them free until then: each port that
-// is taken has an abstract Unix socket, which ends with this process.
+// takePorts returns loopback addresses that are free now, with ports below the
+// kernel's ephemeral ones, so that a daemon that is down for a moment finds its
+// own still free, and below those where gangs meet. Daemons listen on them later;
+// until then, an abstract Unix socket for each port, which ends with this process,
+// keeps other development clusters from taking it.
 func (l *layout) takePorts(n int) (addrs []string, err error) {
 	for tries := 0; len(addrs) < n; tries++ {
 		port := 12000 + mathrand.IntN(8000) // #nosec G404 -- a guess that is tried
@@ -130,7 +130,7 @@ func (l *layout) takePort(port int) (string, error) {
 	return addr, nil
 }
 
-// freePorts lets other development clusters have the ports.
+// freePorts releases the ports to other development clusters.
 func (l *layout) freePorts() {
 	for _, mark := range l.ports {
 		_ = mark.Close() // it holds no data
@@ -209,7 +209,7 @@ func (l *layout) writeAgent(d daemonFiles, o *Options) error {
 	}
 	a.Runtime.Kind = o.Runtime
 	if d.node.Provider == "nvml" && o.Runtime == "process" {
-		a.Unsafe = []string{config.UnsafeIsolation} // the cards are those of who tries it out
+		a.Unsafe = []string{config.UnsafeIsolation} // whoever tries it out owns the GPUs
 	}
 	if o.containerdSocket != "" {
 		a.Runtime.Containerd.Socket = o.containerdSocket

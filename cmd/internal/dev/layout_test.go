@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPortsAreOfOneCluster takes ports that no daemon listens on yet: whoever
-// looks for some meanwhile must not be given them.
+// TestPortsAreOfOneCluster: ports that are taken, though no daemon listens on
+// them yet, are not given to another cluster.
 func TestPortsAreOfOneCluster(t *testing.T) {
 	var one, other layout
 	t.Cleanup(one.freePorts)

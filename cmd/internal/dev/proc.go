@@ -28,15 +28,15 @@ type spawnRequest struct {
 	resp chan error
 }
 
-// timerSlack is by how many nanoseconds the kernel may be late with a timer of a daemon, as
-// TimerSlackNSec in the units: Go's runtime watches its threads every 20 µs, and that is
-// a large part of what jobs cost that do nothing.
+// timerSlack is by how many nanoseconds the kernel may delay a daemon's timers, like
+// TimerSlackNSec in the units: Go's runtime watches its threads every 20 µs, which is
+// a large part of the cost of jobs that do nothing.
 const timerSlack = 1_000_000
 
 func newSpawner() *spawner {
 	s := &spawner{reqs: make(chan spawnRequest), done: make(chan struct{})}
 	go func() {
-		runtime.LockOSThread() // never unlocked: what is set of it is for the children
+		runtime.LockOSThread() // never unlocked: its settings are for the children
 		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0)
 		for {
 			select {

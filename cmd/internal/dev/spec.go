@@ -19,13 +19,13 @@ type NodeSpec struct {
 	Features []string
 }
 
-// maxNodes keeps a slip of the finger from filling the machine with agents.
+// maxNodes keeps a typing error from filling the machine with agents.
 const maxNodes = 64
 
-const specForms = `want NODESxGPUSxTYPE such as 4x2xA100-SXM4-80GB, "nvml" for this machine's GPUs, "cpu" or NODESxcpu for nodes without; several with commas`
+const specForms = `want NODESxGPUSxTYPE such as 4x2xA100-SXM4-80GB, "nvml" for this machine's GPUs, "cpu" or NODESxcpu for nodes without GPUs; separate several with commas`
 
 // ParseNodes reads a list such as "4x2xA100-SXM4-80GB,1x4xT4@old+slow,cpu",
-// where features stand behind an @.
+// where features follow an @.
 func ParseNodes(s string) ([]NodeSpec, error) {
 	var out []NodeSpec
 	for part := range strings.SplitSeq(s, ",") {
