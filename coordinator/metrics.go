@@ -27,7 +27,7 @@ func (m *metrics) watch(c *Coordinator) {
 	gauge := func(name, help string, f func() float64) {
 		m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
 	}
-	gauge("berth_raft_is_leader", "1 on the leader.", func() float64 {
+	gauge("berth_raft_is_leader", "1 on the leader, else 0.", func() float64 {
 		if c.office.Term() != nil {
 			return 1
 		}
@@ -35,18 +35,18 @@ func (m *metrics) watch(c *Coordinator) {
 	})
 	gauge("berth_raft_applied_index", "Index of the last applied log entry.", func() float64 { return float64(c.raft.AppliedIndex()) })
 	gauge("berth_raft_last_index", "Index of the last log entry.", func() float64 { return float64(c.raft.LastIndex()) })
-	gauge("berth_learner_samples", "Runs that are remembered to learn from.", func() float64 { return float64(c.fsm.SampleCount()) })
-	gauge("berth_learner_weights_version", "Version of the predictor's weights in use; 0 is the built-in ones.", func() float64 {
+	gauge("berth_learner_samples", "Runs kept to learn from.", func() float64 { return float64(c.fsm.SampleCount()) })
+	gauge("berth_learner_weights_version", "Version of the predictor's weights in use; 0 for the built-in ones.", func() float64 {
 		v, _ := c.fsm.Weights()
 		return float64(v)
 	})
-	gauge("berth_streams", "Shells, commands and outputs of jobs that users have open here.", func() float64 { return float64(c.nodes.Streams()) })
-	gauge("berth_gossip_members", "Coordinators and agents that gossip, as this one knows; 0 where gossip is off.", func() float64 { return float64(c.nodes.Gossip().Members) })
-	gauge("berth_gossip_stray_mib", "GPU memory that nothing is placed into because of what nodes gossip alone; on the leader.", func() float64 { return float64(c.nodes.Gossip().StrayMiB) })
+	gauge("berth_streams", "Shells, commands and outputs of jobs that users have open through this coordinator.", func() float64 { return float64(c.nodes.Streams()) })
+	gauge("berth_gossip_members", "Coordinators and agents that gossip, as seen by this one; 0 if gossip is off.", func() float64 { return float64(c.nodes.Gossip().Members) })
+	gauge("berth_gossip_stray_mib", "GPU memory that is not used for jobs only because of gossip; on the leader.", func() float64 { return float64(c.nodes.Gossip().StrayMiB) })
 	m.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "berth_gossip_refused_total", Help: "Gossip that the node that it speaks of did not sign.",
+		Name: "berth_gossip_refused_total", Help: "Gossip messages not signed by the node that they are about.",
 	}, func() float64 { return float64(c.nodes.Gossip().Refused) }))
-	gauge("berth_nodes_cut_off", "Nodes that the leader does not hear while others do; on the leader.", func() float64 { return float64(c.nodes.Gossip().CutOff) })
+	gauge("berth_nodes_cut_off", "Nodes that the leader cannot reach but others can; on the leader.", func() float64 { return float64(c.nodes.Gossip().CutOff) })
 	gauge("berth_nodes", "Registered nodes.", func() float64 { return float64(len(c.fsm.Nodes())) })
 	for st := cluster.PowerUp; st <= cluster.PowerFailed; st++ {
 		m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -376,8 +376,8 @@ func (a *Archive) Watch(reg prometheus.Registerer) {
 	}{
 		{"berth_history_jobs", "Finished jobs in this coordinator's store.", func(s history.Stats) float64 { return float64(s.Jobs) }},
 		{"berth_history_bytes", "Size of this coordinator's store of finished jobs.", func(s history.Stats) float64 { return float64(s.Bytes) }},
-		{"berth_history_index", "Log index until which finished jobs are stored.", func(s history.Stats) float64 { return float64(s.UpTo) }},
-		{"berth_history_holes", "Parts of the log of which finished jobs are missing in the store.", func(s history.Stats) float64 { return float64(len(s.Holes)) }},
+		{"berth_history_index", "Log index up to which finished jobs are stored.", func(s history.Stats) float64 { return float64(s.UpTo) }},
+		{"berth_history_holes", "Parts of the log whose finished jobs are missing from the store.", func(s history.Stats) float64 { return float64(len(s.Holes)) }},
 	} {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help}, func() float64 { return g.value(a.Stats()) }))
 	}
@@ -385,8 +385,8 @@ func (a *Archive) Watch(reg prometheus.Registerer) {
 		name, help string
 		value      func(history.Stats) float64
 	}{
-		{"berth_history_write_failures_total", "Writes to the store of finished jobs that failed.", func(s history.Stats) float64 { return float64(s.Failures) }},
-		{"berth_history_damaged_files_total", "Files of the store of finished jobs that were found damaged.", func(s history.Stats) float64 { return float64(s.Damaged) }},
+		{"berth_history_write_failures_total", "Failed writes to the store of finished jobs.", func(s history.Stats) float64 { return float64(s.Failures) }},
+		{"berth_history_damaged_files_total", "Damaged files found in the store of finished jobs.", func(s history.Stats) float64 { return float64(s.Damaged) }},
 	} {
 		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: k.name, Help: k.help}, func() float64 { return k.value(a.Stats()) }))
 	}

@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer, f *figures.Figures) *metrics {
 	m := &metrics{
 		figures: f, notices: notify.NewMetrics(reg),
 		cycles: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "berth_scheduler_cycle_seconds", Help: "Time of one scheduling pass, by kind.",
+			Name: "berth_scheduler_cycle_seconds", Help: "Duration of a scheduling pass, by kind.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
 		}, []string{"kind"}),
 		started: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -46,14 +46,14 @@ func newMetrics(reg prometheus.Registerer, f *figures.Figures) *metrics {
 			Name: "berth_plan_rejections_total", Help: "Parts of plans that the state machine rejected, by reason.",
 		}, []string{"reason"}),
 		preempted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "berth_preemptions_total", Help: "Attempts that were asked to make room: order is for a job that goes before them, slowdown because they ran too slowly beside others, loan to give back what another partition lent.",
+			Name: "berth_preemptions_total", Help: "Attempts that were preempted: order for a job with precedence, slowdown because they ran too slowly on a shared GPU, loan to return GPUs lent by another partition.",
 		}, []string{"reason"}),
 	}
 	m.power = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "berth_power_programs_total", Help: "Programs that powered a node down (suspend) or up (resume): ran, failed, or ran while the node did not follow in time (late).",
+		Name: "berth_power_programs_total", Help: "Runs of programs that power a node down (suspend) or up (resume): ran, failed, or ran but the node did not follow in time (late).",
 	}, []string{"program", "result"})
 	m.forecast = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "berth_power_forecast_nodes", Help: "Nodes of a kind under power_saving.policy forecast, on the leader: all, up, needed now, forecast to be needed at most, and kept up for that.",
+		Name: "berth_power_forecast_nodes", Help: "Nodes of a kind under power_saving.policy forecast, on the leader: all, up, needed now, the most forecast to be needed, and kept up for that.",
 	}, []string{"kind", "figure"})
 	for _, program := range []string{suspends, resumes} {
 		for _, result := range []string{ran, failed, late} {

@@ -28,14 +28,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.01, 3, 8),
 		}),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "berth_learner_last_refit_timestamp_seconds", Help: "When this coordinator learned last; 0 when it never did.",
+			Name: "berth_learner_last_refit_timestamp_seconds", Help: "When this coordinator last learned; 0 if never.",
 		}),
-		published: prometheus.NewCounter(prometheus.CounterOpts{Name: "berth_learner_published_total", Help: "Learned weights that were put in use."}),
+		published: prometheus.NewCounter(prometheus.CounterOpts{Name: "berth_learner_published_total", Help: "Learned weights that were put into use."}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "berth_learner_rejected_total", Help: "Learned weights that were not put in use, by reason.",
+			Name: "berth_learner_rejected_total", Help: "Learned weights that were rejected, by reason.",
 		}, []string{"reason"}),
 		absurd: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "berth_learner_absurd_samples_total", Help: "Measurements that cannot be, from which nothing is learned.",
+			Name: "berth_learner_absurd_samples_total", Help: "Impossible measurements, from which nothing is learned.",
 		}),
 		memory: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "berth_learner_error_ratio", Help: "Median relative error of predictions at placement, over the newest runs.",
@@ -45,13 +45,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 	}
 	m.observations = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "berth_learner_shared_runs", Help: "Runs beside others whose speed could be told, at the last fit.",
+		Name: "berth_learner_shared_runs", Help: "Runs on shared GPUs whose speed was known, at the last fit.",
 	})
 	m.company = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "berth_learner_interference_published_total", Help: "Learned interference that was put in use.",
+		Name: "berth_learner_interference_published_total", Help: "Models of interference that were put into use.",
 	})
 	m.again = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "berth_learner_predicted_again_total", Help: "Jobs that got other estimates while they waited, since something was learned.",
+		Name: "berth_learner_predicted_again_total", Help: "Waiting jobs that got new estimates because something was learned.",
 	})
 	for _, r := range []string{rejectNotBetter, rejectTooFew, rejectSuperseded, rejectPinned, rejectUnusable, rejectError} {
 		m.rejected.WithLabelValues(r)

@@ -152,15 +152,15 @@ func (u *user) idle(now time.Time) bool {
 // clock.
 func New(cfg Config, now func() time.Time, reg prometheus.Registerer) *Table {
 	t := &Table{cfg: cfg.withDefaults(), now: now, users: map[key]*user{}, refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "berth_api_refused_total", Help: "Requests that were turned away because their user asks for too much at once, by limit; the commands wait and ask again.",
+		Name: "berth_api_refused_total", Help: "Requests refused because their user exceeded a limit, by limit; the commands wait and retry.",
 	}, []string{"limit"})}
 	for _, r := range reasons {
 		t.refused.WithLabelValues(r.metric)
 	}
 	reg.MustRegister(t.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "berth_api_users", Help: "Users whose requests are counted now, to bound them.",
+		Name: "berth_api_users", Help: "Users whose requests are being counted for the limits.",
 	}, func() float64 { return float64(t.Len()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "berth_api_request_bytes", Help: "Size of users' requests that are under way.",
+		Name: "berth_api_request_bytes", Help: "Size of users' requests in progress.",
 	}, func() float64 {
 		t.mu.Lock()
 		defer t.mu.Unlock()

@@ -61,9 +61,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return v
 	}
 	return &Metrics{
-		vec("sent", "Notices that arrived, by mail or webhook."),
-		vec("failed", "Tries to send notices that failed."),
-		vec("dead", "Notices that were given up."),
+		vec("sent", "Notices delivered, by mail or webhook."),
+		vec("failed", "Failed attempts to send notices."),
+		vec("dead", "Notices that were abandoned."),
 	}
 }
 

@@ -102,9 +102,9 @@ func New(cfg Config, dir string, log *slog.Logger, reg prometheus.Registerer) *W
 	gauge := func(name, help string, value func(State) float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(w.State()) }))
 	}
-	gauge("berth_disk_free_bytes", "Free space of the file system of data.dir, for those who are not root.", func(s State) float64 { return float64(s.Free.Bytes) })
-	gauge("berth_disk_size_bytes", "Size of the file system of data.dir; 0 when it cannot be told.", func(s State) float64 { return float64(s.Free.Size) })
-	gauge("berth_disk_level", "0 when there is room, 1 when users' jobs and changes are refused for want of it, 2 when nothing is written to the log.", func(s State) float64 { return float64(s.Level) })
+	gauge("berth_disk_free_bytes", "Free space of the file system of data.dir, for users other than root.", func(s State) float64 { return float64(s.Free.Bytes) })
+	gauge("berth_disk_size_bytes", "Size of the file system of data.dir; 0 if unknown.", func(s State) float64 { return float64(s.Free.Size) })
+	gauge("berth_disk_level", "0 if there is enough free space, 1 if there is too little for new jobs and changes, 2 if too little to write to the log.", func(s State) float64 { return float64(s.Level) })
 	return w
 }
 

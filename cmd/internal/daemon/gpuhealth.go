@@ -36,8 +36,8 @@ type healthMetrics struct {
 func newHealthMetrics(a *agent.Agent) *healthMetrics {
 	return &healthMetrics{
 		agent:  a,
-		faults: prometheus.NewDesc("berth_agent_gpu_faults_total", "Faults that GPUs reported, by what they led to.", []string{"action"}, nil),
-		state:  prometheus.NewDesc("berth_agent_gpus", "GPUs of the node, by state; all but ok take no new jobs.", []string{"state"}, nil),
+		faults: prometheus.NewDesc("berth_agent_gpu_faults_total", "Faults reported by GPUs, by the action that followed.", []string{"action"}, nil),
+		state:  prometheus.NewDesc("berth_agent_gpus", "GPUs of the node, by state; only those that are ok take new jobs.", []string{"state"}, nil),
 	}
 }
 

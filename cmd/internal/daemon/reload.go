@@ -54,13 +54,13 @@ func newReloader(cfg *Configured, use scheduled, reg prometheus.Registerer, log 
 	r := &reloader{
 		cfg: cfg, inUse: cfg.Loaded, use: use, log: log.With("component", "config"), clock: time.Now,
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "berth_config_reloads_total", Help: "How often the configuration was read again, by outcome.",
+			Name: "berth_config_reloads_total", Help: "Reloads of the configuration, by outcome.",
 		}, []string{"result"}),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "berth_config_last_reload_successful", Help: "1 when the configuration on disk was good when it was read last.",
+			Name: "berth_config_last_reload_successful", Help: "1 if the configuration on disk was valid when last read.",
 		}),
 		at: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "berth_config_last_reload_success_timestamp_seconds", Help: "When a configuration was taken over last.",
+			Name: "berth_config_last_reload_success_timestamp_seconds", Help: "When a configuration was last applied.",
 		}),
 	}
 	reg.MustRegister(r.reloads, r.last, r.at)
