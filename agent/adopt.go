@@ -58,7 +58,7 @@ func (a *Agent) Adopt(who login.Who, pid int) (job string, err error) {
 	}
 	g := groupOf(a.runtimeFor(as), t.id)
 	if g == nil {
-		return "", errors.New("jobs of this node have no control groups: nothing would hold a login to the job's limits")
+		return "", errors.New("jobs on this node have no control groups, so a login could not be held to the job's limits")
 	}
 	t.points.visited.Store(true)
 	if err := g.Adopt(pid); err != nil {

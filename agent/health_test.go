@@ -245,7 +245,7 @@ func TestMemoryThatIsNotBack(t *testing.T) {
 		{"of a process that escaped", func(w *ward) func() {
 			return func(c *simclient.Client) func() { return func() { c.Close() } }(w.take(1, 0, 1000))
 		}, "of it holds"},
-		{"of no process", func(w *ward) func() { w.cards.hold(0, 65+500); return func() { w.cards.hold(0, 500) } }, "565 MiB are not back"},
+		{"of no process", func(w *ward) func() { w.cards.hold(0, 65+500); return func() { w.cards.hold(0, 500) } }, "565 MiB were not freed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWard(t, agent.HealthConfig{Within: 100 * time.Millisecond, Recheck: 20 * time.Millisecond})
@@ -314,10 +314,10 @@ func TestUnkillable(t *testing.T) {
 	if r.Reason != "Unkillable" || r.Exit != nil {
 		t.Errorf("reported %v", r)
 	}
-	if why := w.card(0, kept); !strings.Contains(why, "does not end") {
+	if why := w.card(0, kept); !strings.Contains(why, "has not ended") {
 		t.Errorf("quarantined: %s", why)
 	}
-	w.within("the node is flagged", func() bool { return strings.Contains(w.leader.Hello().Problem, "a process of j1-a1 does not end") })
+	w.within("the node is flagged", func() bool { return strings.Contains(w.leader.Hello().Problem, "a process of j1-a1 has not ended") })
 	before := len(w.leader.Heartbeats())
 	w.within("the agent goes on", func() bool { return len(w.leader.Heartbeats()) > before+15 })
 	if r := w.leader.Last(id(1)); r.State != completing {

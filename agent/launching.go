@@ -48,7 +48,7 @@ func (t *launching) create(ctx context.Context) error {
 	}
 	t.rt = t.agent.runtimeFor(as)
 	if t.rt == nil {
-		return t.launchFailed(&launch.Error{Code: 125, Reason: "IMAGE", Err: errors.New("this node runs no images: it has no containerd")})
+		return t.launchFailed(&launch.Error{Code: 125, Reason: "IMAGE", Err: errors.New("this node cannot run images: it has no containerd")})
 	}
 	if err := t.prolog(ctx, as); err != nil {
 		return t.launchFailed(err)

@@ -184,7 +184,7 @@ func (t *leaving) overdue(as *nodev1.Assignment, held string, released bool) {
 		t.log.Error("cannot write the journal", "err", err)
 		return
 	}
-	t.agent.cards.States.Quarantine(as, fmt.Sprintf("%s ended and is not off it: %s", t.id, held))
+	t.agent.cards.States.Quarantine(as, fmt.Sprintf("%s ended but has not released it: %s", t.id, held))
 	if t.cards.Reported {
 		return
 	}

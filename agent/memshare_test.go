@@ -80,7 +80,7 @@ func TestFaultOfAnMPSServer(t *testing.T) {
 		{"of job 1", fmt.Sprintf("Device GPU-x from client process %d encountered a fatal exception", os.Getpid()),
 			[2]nodev1.AttemptState{failed, lost}, [2]string{"its own fault on GPU", "by a fault of one of its clients, j1-a1"}},
 		{"of nobody known", "Server entered FAULT state",
-			[2]nodev1.AttemptState{lost, lost}, [2]string{"which of them is not known", "which of them is not known"}},
+			[2]nodev1.AttemptState{lost, lost}, [2]string{"it is not known which", "it is not known which"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, dir := viaMPS(t)

@@ -174,7 +174,7 @@ func (t *running) signal(ctx context.Context, as *nodev1.Assignment, do attempt.
 // kernel may hold its resources for ever. It is never reported as ended, its GPUs take no
 // other attempt, and an administrator must look at the node.
 func (t *running) unkillable(as *nodev1.Assignment) {
-	why := fmt.Sprintf("a process of %s does not end %s after SIGKILL: it waits in the kernel, as for a file system that does not answer", t.id, t.agent.cfg.Health.Unkillable)
+	why := fmt.Sprintf("a process of %s has not ended %s after SIGKILL: it waits in the kernel, for example for a file system that does not answer", t.id, t.agent.cfg.Health.Unkillable)
 	t.agent.cards.States.Quarantine(as, why)
 	t.agent.cards.States.SetProblem(t.id.String(), why)
 	t.say(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_COMPLETING, Reason: string(cluster.ReasonUnkillable), Detail: why})

@@ -50,7 +50,7 @@ func (a Access) With(list string, names []string) Access {
 func (a Access) Check() error {
 	for list := range a {
 		if !slices.Contains(AccessLists(), list) {
-			return Errorf(CodeInvalid, "access: %s is no list; there are %s", QuoteShort(list), strings.Join(AccessLists(), ", "))
+			return Errorf(CodeInvalid, "access: %s is not a list; the lists are %s", QuoteShort(list), strings.Join(AccessLists(), ", "))
 		}
 	}
 	for _, list := range AccessLists() {
@@ -63,13 +63,13 @@ func (a Access) Check() error {
 			case s == "" || len(s) > MaxNameLen || strings.ContainsAny(s, ", \t\n"):
 				return Errorf(CodeInvalid, "%s: %s must have 1 to %d characters, none of them a space or comma", list, QuoteShort(s), MaxNameLen)
 			case i > 0 && names[i-1] >= s:
-				return Errorf(CodeInvalid, "%s: %s is out of order, or there twice", list, QuoteShort(s))
+				return Errorf(CodeInvalid, "%s: %s is out of order, or named twice", list, QuoteShort(s))
 			}
 		}
 	}
 	for _, pair := range [][2]string{{AllowAccounts, DenyAccounts}, {AllowQOS, DenyQOS}} {
 		if len(a[pair[0]]) > 0 && len(a[pair[1]]) > 0 {
-			return Errorf(CodeInvalid, "%s and %s: give one of them; take the other away with %s=", pair[0], pair[1], pair[1])
+			return Errorf(CodeInvalid, "%s and %s: give only one of them; clear the other with %s=", pair[0], pair[1], pair[1])
 		}
 	}
 	return nil

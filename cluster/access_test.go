@@ -33,7 +33,7 @@ func TestAccess(t *testing.T) {
 		t.Errorf("%v", e)
 	}
 	for want, a := range map[string]Access{
-		"is no list": {"allow-cats": {"x"}}, "give one of them": Access(nil).With(AllowQOS, []string{"a"}).With(DenyQOS, []string{"b"}),
+		"is not a list": {"allow-cats": {"x"}}, "give only one of them": Access(nil).With(AllowQOS, []string{"a"}).With(DenyQOS, []string{"b"}),
 		"out of order": {AllowQOS: {"b", "a"}}, "none of them a space": {AllowQOS: {"a b"}},
 	} {
 		if err := a.Check(); err == nil || !strings.Contains(err.Error(), want) {

@@ -211,7 +211,7 @@ func ParseArray(s string) (*Array, error) {
 	if has {
 		n, err := strconv.ParseUint(limit, 10, 32)
 		if err != nil || n < 1 || n > MaxThrottle || limit[0] == '+' {
-			return nil, Errorf(CodeInvalid, "array %s: after %% stands how many tasks may run at once, 1 to %d; leave it out for no limit", QuoteShort(s), MaxThrottle)
+			return nil, Errorf(CodeInvalid, "array %s: want the number of tasks that may run at once after %%, 1 to %d; leave it out for no limit", QuoteShort(s), MaxThrottle)
 		}
 		a.Throttle = int(n)
 	}
@@ -265,7 +265,7 @@ func parseRun(part string) (TaskRun, error) {
 	case r.First > r.Last:
 		return bad("counts down")
 	case r.Last > MaxTaskID:
-		return TaskRun{}, Errorf(CodeInvalid, "array: %s goes beyond %d, the greatest task number", QuoteShort(part), MaxTaskID)
+		return TaskRun{}, Errorf(CodeInvalid, "array: %s is above %d, the highest task number", QuoteShort(part), MaxTaskID)
 	}
 	return r, nil
 }

@@ -167,7 +167,7 @@ func (s *Spec) checkSizes() error {
 		return err
 	}
 	if s.TimeLimit != 0 && s.TimeLimit < time.Second {
-		return Errorf(CodeInvalid, "time: %s is below the least limit of 1 s", TimeText(s.TimeLimit))
+		return Errorf(CodeInvalid, "time: %s is below the minimum of 1 s", TimeText(s.TimeLimit))
 	}
 	return nil
 }
@@ -183,11 +183,11 @@ func (s *Spec) checkGoals() error {
 	case s.DeadlineIn != 0 && (s.DeadlineIn < time.Second || seconds(s.DeadlineIn) > MaxTimeDays*86400):
 		return Errorf(CodeInvalid, "deadline: %s from now is outside 1 s to %d days", TimeText(s.DeadlineIn), MaxTimeDays)
 	case s.Deadline < 0:
-		return Errorf(CodeInvalid, "deadline: lies before 1970")
+		return Errorf(CodeInvalid, "deadline: is before 1970")
 	case s.Deadline > LastTime:
-		return Errorf(CodeInvalid, "deadline: lies after the year 2199")
+		return Errorf(CodeInvalid, "deadline: is after the year 2199")
 	case s.Deadline > 0 && s.DeadlineIn > 0:
-		return Errorf(CodeInvalid, "deadline: is given as a time and as a span; give one")
+		return Errorf(CodeInvalid, "deadline: is given as a time and as a span; give only one")
 	case s.Objective != "" && !slices.Contains(Objectives(), s.Objective):
 		return Errorf(CodeInvalid, "objective %s: must be one of %s", QuoteShort(string(s.Objective)), strings.Join(names, ", "))
 	case s.MaxPowerW < 0 || s.MaxPowerW > most:
@@ -201,15 +201,15 @@ func (s *Spec) checkGoals() error {
 func (s *Spec) checkConflicts() error {
 	switch {
 	case s.GPUs == 0 && s.Exclusive:
-		return Errorf(CodeInvalid, "exclusive and gpus: a job without GPUs cannot have one alone; add --gpus or drop --exclusive")
+		return Errorf(CodeInvalid, "exclusive and gpus: a job without GPUs cannot have them to itself; add --gpus or drop --exclusive")
 	case s.GPUs == 0 && s.GPUMemMiB > 0:
 		return Errorf(CodeInvalid, "gpu_mem and gpus: a job without GPUs needs no GPU memory; add --gpus or drop --gpu-mem")
 	case s.GPUs == 0 && s.GPUMilli > 0:
-		return Errorf(CodeInvalid, "gpu_util and gpus: a job without GPUs uses none of one; add --gpus or drop --gpu-util")
+		return Errorf(CodeInvalid, "gpu_util and gpus: a job without GPUs does not use any; add --gpus or drop --gpu-util")
 	case s.GPUs == 0 && s.GPUType != "":
 		return Errorf(CodeInvalid, "gpu_type and gpus: a job without GPUs has no GPU type; add --gpus or drop --gpu-type")
 	case s.AllMem && s.MemMiB > 0:
-		return Errorf(CodeInvalid, "mem: is all that a node has and also %d MiB", s.MemMiB)
+		return Errorf(CodeInvalid, "mem: asks for all memory of a node and for %d MiB; give only one", s.MemMiB)
 	case s.GPUs == 0 && s.OrCPU:
 		return Errorf(CodeInvalid, "or_cpu and gpus: a job without GPUs runs on cores anyway; add --gpus or drop --or-cpu")
 	}
@@ -253,7 +253,7 @@ func (s *Spec) checkPower() error {
 	case s.GPUs == 0:
 		return Errorf(CodeInvalid, "%s and gpus: a job without GPUs has none to set it for; add --gpus, or leave it out", what)
 	case !s.Exclusive && !s.WholeNodes():
-		return Errorf(CodeInvalid, "%s: holds for a whole GPU and would slow down others on it; add --exclusive to have whole GPUs, or leave it out", what)
+		return Errorf(CodeInvalid, "%s: applies to a whole GPU and would slow down other jobs on it; add --exclusive to have whole GPUs, or leave it out", what)
 	}
 	return s.Power.Check()
 }
@@ -269,13 +269,13 @@ func (s *Spec) checkElastic() error {
 	case s.NodeRange != NodeRange{}:
 		return s.checkNodeRange()
 	case s.InPlace:
-		return Errorf(CodeInvalid, "in_place: is of jobs of a range of nodes, which get and give up nodes while they run; ask for one, such as --nodes 1-4, or drop --in-place")
+		return Errorf(CodeInvalid, "in_place: is only for jobs with a range of nodes, which gain and lose nodes while they run; ask for one, such as --nodes 1-4, or drop --in-place")
 	case r == GPURange{} && s.BatchScaling != "":
-		return Errorf(CodeInvalid, "batch_scaling: says what a job does with more GPUs, and this one has always as many; ask for a range, such as --gpus 1-8 or --nodes 1-4")
+		return Errorf(CodeInvalid, "batch_scaling: is only for jobs whose number of GPUs may change; ask for a range, such as --gpus 1-8 or --nodes 1-4")
 	case r == GPURange{}:
 		return nil
 	case r.Min < 1 || r.Max > MaxGPUsPerJob || r.Min >= r.Max:
-		return Errorf(CodeInvalid, "gpus: %d-%d is no range; want two numbers from 1 to %d, the smaller one first", r.Min, r.Max, MaxGPUsPerJob)
+		return Errorf(CodeInvalid, "gpus: %d-%d is not a range; want two numbers from 1 to %d, the smaller one first", r.Min, r.Max, MaxGPUsPerJob)
 	case s.GPUs < r.Min || s.GPUs > r.Max:
 		return Errorf(CodeInvalid, "gpus: %d is outside %d-%d", s.GPUs, r.Min, r.Max)
 	}
@@ -287,7 +287,7 @@ func (s *Spec) checkElastic() error {
 		{s.WholeNodes(), "exclusive"}, {s.MaxPowerW > 0, "max_power"}, {s.MaxCostMilli > 0, "max_cost"},
 	} {
 		if no.bad {
-			return Errorf(CodeInvalid, "gpus and %s: a job of %d to %d GPUs runs alone on one node, and when it ends depends on how many it gets; ask for one number of GPUs", no.name, r.Min, r.Max)
+			return Errorf(CodeInvalid, "gpus and %s: a job of %d to %d GPUs runs alone on one node, and its run time depends on how many it gets; ask for a fixed number of GPUs", no.name, r.Min, r.Max)
 		}
 	}
 	return nil
@@ -299,13 +299,13 @@ func (s *Spec) checkNodeRange() error {
 	r := s.NodeRange
 	switch {
 	case r.Min < 1 || r.Max > MaxNodes || r.Min >= r.Max:
-		return Errorf(CodeInvalid, "nodes: %d-%d is no range; want two numbers from 1 to %d, the smaller one first", r.Min, r.Max, MaxNodes)
+		return Errorf(CodeInvalid, "nodes: %d-%d is not a range; want two numbers from 1 to %d, the smaller one first", r.Min, r.Max, MaxNodes)
 	case s.NodeCount() < r.Min || s.NodeCount() > r.Max:
 		return Errorf(CodeInvalid, "nodes: %d is outside %d-%d", s.NodeCount(), r.Min, r.Max)
 	case s.GPUs == 0:
-		return Errorf(CodeInvalid, "nodes and gpus: of a range of nodes as many are chosen as have GPUs idle, and this job asks for none; add --gpus, or ask for one number of nodes")
+		return Errorf(CodeInvalid, "nodes and gpus: how many nodes of a range a job gets depends on idle GPUs, and this one asks for none; add --gpus, or ask for a fixed number of nodes")
 	case s.GPURange != GPURange{}:
-		return Errorf(CodeInvalid, "nodes and gpus: %d to %d nodes have as many GPUs each, and %d-%d is no number; give one number of GPUs, or one of nodes", r.Min, r.Max, s.GPURange.Min, s.GPURange.Max)
+		return Errorf(CodeInvalid, "nodes and gpus: each of %d to %d nodes has the same number of GPUs, and %d-%d is a range; give a fixed number of GPUs, or of nodes", r.Min, r.Max, s.GPURange.Min, s.GPURange.Max)
 	}
 	for _, no := range []struct {
 		bad  bool
@@ -315,7 +315,7 @@ func (s *Spec) checkNodeRange() error {
 		{s.Node != "", "node"}, {s.MaxPowerW > 0, "max_power"}, {s.MaxCostMilli > 0, "max_cost"},
 	} {
 		if no.bad {
-			return Errorf(CodeInvalid, "nodes and %s: when a job of %d to %d nodes ends and what it costs depends on how many it gets; ask for one number of nodes", no.name, r.Min, r.Max)
+			return Errorf(CodeInvalid, "nodes and %s: the run time and cost of a job of %d to %d nodes depend on how many it gets; ask for a fixed number of nodes", no.name, r.Min, r.Max)
 		}
 	}
 	return s.checkInPlace()
@@ -327,13 +327,13 @@ func (s *Spec) checkInPlace() error {
 	case !s.InPlace:
 		return nil
 	case s.TaskCount() > 1:
-		return Errorf(CodeInvalid, "in_place and tasks: %d numbered processes on each node would not know their numbers any more when nodes come and leave; start the workers with torchrun, and drop --tasks", s.Tasks)
+		return Errorf(CodeInvalid, "in_place and tasks: the numbers of the %d processes on each node would change when nodes come and go; start the workers with torchrun, and drop --tasks", s.Tasks)
 	case s.Scripted():
-		return Errorf(CodeInvalid, "in_place and script: a batch script runs on the first node alone, and the program has to start on each that comes; give it as a command: -- sh train.sh")
+		return Errorf(CodeInvalid, "in_place and script: a batch script runs only on the first node, but the program has to start on each new one; give it as a command: -- sh train.sh")
 	case !s.Checkpoint.Set():
-		return Errorf(CodeInvalid, "in_place and checkpoint: nodes are given up by their processes' being asked to save and to end; say how, such as --checkpoint TERM@60s")
+		return Errorf(CodeInvalid, "in_place and checkpoint: a node is given up by asking its processes to save and end; say how, such as --checkpoint TERM@60s")
 	case s.Container.Network == NetNone || s.Image != "" && s.Container.Network == "":
-		return Errorf(CodeInvalid, "in_place and net: processes of other nodes do not reach a network of its own; use --net host")
+		return Errorf(CodeInvalid, "in_place and net: processes on other nodes cannot reach a network of its own; use --net host")
 	}
 	return nil
 }
@@ -352,13 +352,13 @@ func (s *Spec) checkStudy() error {
 	case s.Array == nil || s.Array.Tasks.Len() == 0:
 		return Errorf(CodeInvalid, "study: has no trials")
 	case s.Array.Tasks.Max() >= study.MaxTrials:
-		return Errorf(CodeInvalid, "study: trial %d, and they are numbered from 0 to %d", s.Array.Tasks.Max(), study.MaxTrials-1)
+		return Errorf(CodeInvalid, "study: trial %d is outside 0 to %d", s.Array.Tasks.Max(), study.MaxTrials-1)
 	case s.Study.Grid && int(s.Array.Tasks.Max()) >= s.Study.Combinations():
-		return Errorf(CodeInvalid, "study: trials are numbered up to %d, and a grid of these parameters has %d, from 0 to %d", s.Array.Tasks.Max(), s.Study.Combinations(), s.Study.Combinations()-1)
+		return Errorf(CodeInvalid, "study: trials are numbered up to %d, but a grid of these parameters has %d, from 0 to %d", s.Array.Tasks.Max(), s.Study.Combinations(), s.Study.Combinations()-1)
 	case s.Study.Rule == study.RulePBT && s.Array.Tasks.Len() > study.MaxPopulation:
 		return Errorf(CodeInvalid, "study: pbt with %d trials, at most %d are allowed", s.Array.Tasks.Len(), study.MaxPopulation)
 	case s.Study.Rule == study.RulePBT && s.Array.Throttle > 0 && s.Array.Throttle < s.Array.Tasks.Len():
-		return Errorf(CodeInvalid, "study: pbt with %d of %d trials at once: its trials go on from each other's state, so that all run at once; leave out at_once", s.Array.Throttle, s.Array.Tasks.Len())
+		return Errorf(CodeInvalid, "study: pbt with %d of %d trials at once: its trials continue from each other's state, so all must run at once; leave out at_once", s.Array.Throttle, s.Array.Tasks.Len())
 	case s.Study.Budget > 0 && s.GPUs == 0:
 		return Errorf(CodeInvalid, "study: budget: is of GPU-hours, and trials without GPUs use none; add gpus, or leave it out")
 	case s.Study.Places(s.Command) > study.MaxPlaces:
@@ -407,9 +407,9 @@ func (s *Spec) checkGang() error {
 	case several && s.Node != "":
 		return Errorf(CodeInvalid, "nodes and node: %d nodes cannot all be node %s; drop --node or --nodes", s.Nodes, s.Node)
 	case several && s.OrCPU:
-		return Errorf(CodeInvalid, "nodes and or_cpu: only a job on one node can go to cores instead of GPUs; drop --or-cpu or --nodes")
+		return Errorf(CodeInvalid, "nodes and or_cpu: only a job on one node can run on cores instead of GPUs; drop --or-cpu or --nodes")
 	case several && (s.Deadline > 0 || s.DeadlineIn > 0):
-		return Errorf(CodeInvalid, "nodes and deadline: deadlines are promised to jobs on one node only; drop --deadline or --nodes")
+		return Errorf(CodeInvalid, "nodes and deadline: deadlines are promised only to jobs on one node; drop --deadline or --nodes")
 	case s.TaskCount() > 1 && s.Image != "" && (hasTaskPattern(s.Stdout) || hasTaskPattern(s.Stderr)):
 		return Errorf(CodeInvalid, "stdout and image: processes inside an image write into one file for each node; use %%n in place of %%t")
 	}

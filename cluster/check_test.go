@@ -63,9 +63,9 @@ func TestSpecCheck(t *testing.T) {
 		{"two deadlines", func(s *Spec) { s.Deadline, s.DeadlineIn = 1, time.Hour }, "deadline: is given as a time and as a span"},
 		{"deadline too near", func(s *Spec) { s.DeadlineIn = time.Second - 1 }, "is outside 1 s"},
 		{"deadline too far", func(s *Spec) { s.DeadlineIn = (MaxTimeDays + 1) * 24 * time.Hour }, "is outside 1 s"},
-		{"deadline before 1970", func(s *Spec) { s.Deadline = -1 }, "deadline: lies before 1970"},
-		{"deadline that no span reaches", func(s *Spec) { s.Deadline = LastTime + 1 }, "deadline: lies after the year 2199"},
-		{"begin that no span reaches", func(s *Spec) { s.Begin = math.MaxInt64 }, "begin: lies after the year 2199"},
+		{"deadline before 1970", func(s *Spec) { s.Deadline = -1 }, "deadline: is before 1970"},
+		{"deadline that no span reaches", func(s *Spec) { s.Deadline = LastTime + 1 }, "deadline: is after the year 2199"},
+		{"begin that no span reaches", func(s *Spec) { s.Begin = math.MaxInt64 }, "begin: is after the year 2199"},
 		{"unknown objective", func(s *Spec) { s.Objective = "speed" }, "must be one of latency, throughput, energy, cost, balanced"},
 		{"power below zero", func(s *Spec) { s.MaxPowerW = -1 }, "max_power: -1 W"},
 		{"price below zero", func(s *Spec) { s.MaxCostMilli = -1 }, "max_cost: -1"},
@@ -78,7 +78,7 @@ func TestSpecCheck(t *testing.T) {
 		{"cores", func(s *Spec) { s.CPUMilli = 4096*1000 + 1 }, "cpus"},
 		{"time", func(s *Spec) { s.TimeLimit = (MaxTimeDays*86400 + 1) * time.Second }, "time"},
 		{"time below zero", func(s *Spec) { s.TimeLimit = -time.Second }, "time"},
-		{"time below a second", func(s *Spec) { s.TimeLimit = time.Millisecond }, "least limit"},
+		{"time below a second", func(s *Spec) { s.TimeLimit = time.Millisecond }, "below the minimum"},
 		{"expected duration", func(s *Spec) { s.Duration = (MaxTimeDays*86400 + 1) * time.Second }, "expect"},
 		{"expected duration just below zero", func(s *Spec) { s.Duration = -time.Millisecond }, "expect"},
 		{"features", func(s *Spec) { s.Features = make([]byte, MaxFeatures+1) }, "features"},
@@ -164,7 +164,7 @@ func TestStudiesAreBounded(t *testing.T) {
 	costly.Study = &study.Study{Budget: time.Hour, Grid: true, Space: search.Space}
 	for want, s := range map[string]*Spec{
 		"budget: is of GPU-hours": costly,
-		"numbered up to 4, and a grid of these parameters has 4, from 0 to 3": spec("4"), "trial 10000, and they are numbered": spec("10000"), "has no trials": none, "space: has no parameter": bad,
+		"numbered up to 4, but a grid of these parameters has 4, from 0 to 3": spec("4"), "trial 10000 is outside 0 to 9999": spec("10000"), "has no trials": none, "space: has no parameter": bad,
 		"names parameters 257 times": many,
 	} {
 		if err := s.Check(); err == nil || !strings.Contains(err.Error(), "study: "+want) && !strings.Contains(err.Error(), want) {

@@ -101,12 +101,12 @@ func (m Mount) check(shown string) error {
 	}
 	for _, own := range ownTargets {
 		if below(m.Target, own) {
-			return Errorf(CodeInvalid, "mount %s: the target lies under %s, which is the container's own", shown, own)
+			return Errorf(CodeInvalid, "mount %s: the target is under %s, which belongs to the container", shown, own)
 		}
 	}
 	for _, bad := range neverMounted {
 		if below(m.Source, bad) {
-			return Errorf(CodeInvalid, "mount %s: the source lies under %s, which is never mounted", shown, bad)
+			return Errorf(CodeInvalid, "mount %s: the source is under %s, which is never mounted", shown, bad)
 		}
 	}
 	return nil
@@ -125,7 +125,7 @@ func (s *Spec) checkContainer() error {
 		return Errorf(CodeInvalid, "net %s: must be host or none", QuoteShort(string(c.Network)))
 	}
 	if len(c.Mounts) > MaxMounts {
-		return Errorf(CodeInvalid, "mount: %d of them, at most %d are allowed; mount a directory above", len(c.Mounts), MaxMounts)
+		return Errorf(CodeInvalid, "mount: %d of them, at most %d are allowed; mount a parent directory", len(c.Mounts), MaxMounts)
 	}
 	targets := map[string]struct{}{}
 	for _, m := range c.Mounts {
@@ -145,7 +145,7 @@ func (s *Spec) checkContainer() error {
 			return Errorf(CodeInvalid, "%s: %d MiB is outside 0 to %d", v.field, v.mib, MaxMemMiB)
 		}
 		if v.mib > 0 && s.MemMiB > 0 && v.mib > s.MemMiB {
-			return Errorf(CodeInvalid, "%s and mem: %d MiB of files in memory are more than the job's %d MiB, as which they count; ask for more with --mem", v.field, v.mib, s.MemMiB)
+			return Errorf(CodeInvalid, "%s and mem: %d MiB of files in memory are more than the job's memory of %d MiB, in which they count; ask for more with --mem", v.field, v.mib, s.MemMiB)
 		}
 	}
 	if s.Image == "" {

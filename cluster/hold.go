@@ -253,19 +253,19 @@ func ParseDepends(s string) (deps []Dependency, anyOf bool, err error) {
 func (s *Spec) checkWaiting() error {
 	switch {
 	case s.Begin < 0:
-		return Errorf(CodeInvalid, "begin: lies before 1970")
+		return Errorf(CodeInvalid, "begin: is before 1970")
 	case s.Begin > LastTime:
-		return Errorf(CodeInvalid, "begin: lies after the year 2199; --hold has it wait until it is released")
+		return Errorf(CodeInvalid, "begin: is after the year 2199; to wait until it is released, use --hold")
 	case len(s.Depends) > MaxDepends:
 		return Errorf(CodeInvalid, "dependency: %d of them, at most %d are allowed", len(s.Depends), MaxDepends)
 	case (s.Deadline != 0 || s.DeadlineIn != 0) && (s.Hold || s.Begin != 0 || len(s.Depends) > 0 || s.Array != nil):
-		return Errorf(CodeInvalid, "deadline: nobody can promise it to a job that is held, or waits for a time or for other jobs, or to all tasks of an array; drop one of them")
+		return Errorf(CodeInvalid, "deadline: cannot be promised to a job that is held, or that waits for a time or for other jobs, or to all tasks of an array; drop one of them")
 	}
 	if s.Defer > 0 && s.Service != nil {
 		return Errorf(CodeInvalid, "defer: a service has no end before which it could wait for cheaper power; leave it out")
 	}
 	if s.Defer > 0 && (s.Deadline != 0 || s.DeadlineIn != 0) {
-		return Errorf(CodeInvalid, "defer and deadline: nobody can promise a deadline to a job that waits for cheaper power; with --defer it is to end within that time, as far as can be predicted; drop one of them")
+		return Errorf(CodeInvalid, "defer and deadline: a deadline cannot be promised to a job that waits for cheaper power; --defer has it end within that time, as far as can be predicted; drop one of them")
 	}
 	for _, d := range s.Depends {
 		if !slices.Contains(DependKinds(), d.Kind) || (d.Kind == Singleton) != (d.Job == 0) {
@@ -320,7 +320,7 @@ func (d *Dependency) check(s *Spec) error {
 	case d.Task > MaxTaskID || d.OneTask && d.Kind == Singleton:
 		return Errorf(CodeInvalid, "dependency %s: a task is 0 to %d", QuoteShort(d.String()), MaxTaskID)
 	case d.Kind == AfterCorr && s.Array == nil:
-		return Errorf(CodeInvalid, "dependency %s: aftercorr is between the tasks of two arrays with equal numbers; give --array, or use afterok", QuoteShort(d.String()))
+		return Errorf(CodeInvalid, "dependency %s: aftercorr links tasks of two arrays that have equal numbers; give --array, or use afterok", QuoteShort(d.String()))
 	case d.Kind == AfterCorr && d.OneTask:
 		return Errorf(CodeInvalid, "dependency %s: aftercorr names a whole array; leave out the task", QuoteShort(d.String()))
 	}

@@ -108,7 +108,7 @@ func splitOutside(text string) ([]string, error) {
 	for i := range len(text) {
 		switch c := text[i]; {
 		case c == '[' && open, c == ']' && !open:
-			return nil, Errorf(CodeInvalid, "nodes: %q at byte %d of %s has no partner", c, i, QuoteShort(text))
+			return nil, Errorf(CodeInvalid, "nodes: %q at byte %d of %s is unmatched", c, i, QuoteShort(text))
 		case c == '[':
 			open = true
 		case c == ']':

@@ -20,7 +20,7 @@ func TestParseIdlePolicy(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"window=30m": "below is missing", "below=5%": "below the least", "below=60,window=1m": "percentage", "below=5,window=1m,warn=30s": "comes before",
+		"window=30m": "below is missing", "below=5%": "below the minimum", "below=60,window=1m": "percentage", "below=5,window=1m,warn=30s": "comes before",
 		"below=5,window=1m,warn=2h,end=1h": "comes before", "below=5,window=1m,x=1h": "not one of", "below=5,window=1m,window=1m": "twice", "below=5,window=1.5s": "seconds",
 	} {
 		if _, err := ParseIdlePolicy(in); err == nil || !strings.Contains(err.Error(), want) {

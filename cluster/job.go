@@ -415,7 +415,7 @@ func CredentialOf(credential string) (AttemptID, error) {
 	name, mac, _ := strings.Cut(credential, ".")
 	id, err := ParseAttemptID(name)
 	if sum, herr := hex.DecodeString(mac); len(credential) > MaxCredential || err != nil || herr != nil || len(sum) != sha256.Size {
-		return AttemptID{}, Errorf(CodeInvalid, "it is no credential of a job")
+		return AttemptID{}, Errorf(CodeInvalid, "it is not the credential of a job")
 	}
 	return id, nil
 }

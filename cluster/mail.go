@@ -96,7 +96,7 @@ func (m MailEvents) String() string {
 // interpret, or that ends a header line, is refused.
 func (m Mail) Check() error {
 	if m.Events&^mailKnown != 0 {
-		return Errorf(CodeInvalid, "mail_type: holds events that are not known here")
+		return Errorf(CodeInvalid, "mail_type: has events that are not known here")
 	}
 	if m.To == "" {
 		return nil
@@ -107,7 +107,7 @@ func (m Mail) Check() error {
 	}
 	for _, a := range all {
 		if !isAddress(a) {
-			return Errorf(CodeInvalid, "mail_user %s: want a user's name or an address such as ann@example.org, of letters, digits and . _ + = - alone", QuoteShort(a))
+			return Errorf(CodeInvalid, "mail_user %s: want a user's name or an address such as ann@example.org, of only letters, digits and . _ + = -", QuoteShort(a))
 		}
 	}
 	return nil
@@ -212,7 +212,7 @@ func (w Warning) Check() error {
 	case w.Before < MinWarning || w.Before > MaxWarning:
 		return Errorf(CodeInvalid, "signal: %s before the time limit is outside %s to %d s", TimeText(w.Before), TimeText(MinWarning), MaxWarning/time.Second)
 	case w.Before%time.Second != 0:
-		return Errorf(CodeInvalid, "signal: %s before the time limit is no whole number of seconds", w.Before)
+		return Errorf(CodeInvalid, "signal: %s before the time limit is not a whole number of seconds", w.Before)
 	}
 	return nil
 }

@@ -87,11 +87,11 @@ func (l *Lending) check(own string) error {
 			return Errorf(CodeInvalid, "lend_to: %v", err)
 		}
 		if name == own || slices.Contains(l.To[:i], name) {
-			return Errorf(CodeInvalid, "lend_to: %s is the partition itself, or there twice", name)
+			return Errorf(CodeInvalid, "lend_to: %s is the partition itself, or named twice", name)
 		}
 	}
 	if l.Short != 0 && (l.Short < time.Second || l.Short > MaxLendShort) {
-		return Errorf(CodeInvalid, "lend_short: %s is outside 1 s to %s; 0 is that only jobs with a checkpoint hook borrow", TimeText(l.Short), TimeText(MaxLendShort))
+		return Errorf(CodeInvalid, "lend_short: %s is outside 1 s to %s; 0 lets only jobs with a checkpoint hook borrow", TimeText(l.Short), TimeText(MaxLendShort))
 	}
 	return nil
 }
@@ -167,17 +167,17 @@ func (p *Partition) Check() error {
 	case len(p.GPUTypes) > MaxGPUTypes:
 		return Errorf(CodeInvalid, "gpu_types: %d of them, at most %d are allowed", len(p.GPUTypes), MaxGPUTypes)
 	case p.MaxTime != 0 && (p.MaxTime < time.Second || p.MaxTime > most):
-		return Errorf(CodeInvalid, "max_time: %s is outside 1 s to %d days; 0 is no bound", TimeText(p.MaxTime), MaxTimeDays)
+		return Errorf(CodeInvalid, "max_time: %s is outside 1 s to %d days; 0 is no limit", TimeText(p.MaxTime), MaxTimeDays)
 	case p.DefaultTime != 0 && (p.DefaultTime < time.Second || p.DefaultTime > most):
 		return Errorf(CodeInvalid, "default_time: %s is outside 1 s to %d days; 0 is max_time", TimeText(p.DefaultTime), MaxTimeDays)
 	case p.MaxGPUs < 0 || p.MaxGPUs > maxPartitionGPUs:
-		return Errorf(CodeInvalid, "max_gpus: %d is outside 1 to %d; 0 is no bound", p.MaxGPUs, maxPartitionGPUs)
+		return Errorf(CodeInvalid, "max_gpus: %d is outside 1 to %d; 0 is no limit", p.MaxGPUs, maxPartitionGPUs)
 	case p.SessionIdle != 0 && (p.SessionIdle < MinSessionIdle || p.SessionIdle > MaxSessionIdle):
 		return Errorf(CodeInvalid, "session_idle: %s is outside 1 s to 14 days; 0 is no limit", p.SessionIdle)
 	case p.Idle.Check() != nil:
 		return p.Idle.Check()
 	case p.Resize != ResizeDefault && p.Resize != ResizeOff && p.Resize != ResizeConservative && p.Resize != ResizeEager:
-		return Errorf(CodeInvalid, "resize: %s is neither default nor off, conservative or eager", QuoteShort(string(p.Resize)))
+		return Errorf(CodeInvalid, "resize: %s is not default, off, conservative or eager", QuoteShort(string(p.Resize)))
 	case p.Preempt != PreemptDefault && p.Preempt != PreemptOff:
 		return Errorf(CodeInvalid, "preempt: %s is neither default nor off", QuoteShort(string(p.Preempt)))
 	case p.Power.Check() != nil:
@@ -193,7 +193,7 @@ func (p *Partition) Check() error {
 	}
 	for i, n := range p.Networks {
 		if !slices.Contains(Networks(), n) || slices.Contains(p.Networks[:i], n) {
-			return Errorf(CodeInvalid, "networks: %s is neither host nor none, or there twice", QuoteShort(string(n)))
+			return Errorf(CodeInvalid, "networks: %s is neither host nor none, or named twice", QuoteShort(string(n)))
 		}
 	}
 	for i, t := range p.GPUTypes {
@@ -201,7 +201,7 @@ func (p *Partition) Check() error {
 			return Errorf(CodeInvalid, "gpu_types: %s must have 1 to %d characters", QuoteShort(t), MaxNameLen)
 		}
 		if i > 0 && p.GPUTypes[i-1] >= t {
-			return Errorf(CodeInvalid, "gpu_types: %s is out of order, or there twice", QuoteShort(t))
+			return Errorf(CodeInvalid, "gpu_types: %s is out of order, or named twice", QuoteShort(t))
 		}
 	}
 	return nil
@@ -248,7 +248,7 @@ func (p *Partition) Limit(asked time.Duration) (time.Duration, error) {
 	case asked == 0:
 		return p.MaxTime, nil
 	case p.MaxTime > 0 && asked > p.MaxTime:
-		return 0, Errorf(CodeInvalid, "time: %s is above the most that partition %s allows, %s; ask for less, or name another partition", TimeText(asked), p.Name, TimeText(p.MaxTime))
+		return 0, Errorf(CodeInvalid, "time: %s is above the limit of partition %s, %s; ask for less, or name another partition", TimeText(asked), p.Name, TimeText(p.MaxTime))
 	}
 	return asked, nil
 }
@@ -257,7 +257,7 @@ func (p *Partition) Limit(asked time.Duration) (time.Duration, error) {
 // else nil.
 func (p *Partition) CheckSize(s *Spec) error {
 	if n := int64(s.GPUs) * int64(s.NodeCount()); p.MaxGPUs > 0 && n > p.MaxGPUs {
-		return Errorf(CodeInvalid, "gpus: a job of partition %s may have at most %d, and %d are asked for; ask for fewer, or name another partition", p.Name, p.MaxGPUs, n)
+		return Errorf(CodeInvalid, "gpus: a job in partition %s may have at most %d, but asks for %d; ask for fewer, or name another partition", p.Name, p.MaxGPUs, n)
 	}
 	return nil
 }
@@ -375,13 +375,13 @@ func ParseIdlePolicy(text string) (IdlePolicy, error) {
 	for item := range strings.SplitSeq(text, ",") {
 		key, value, _ := strings.Cut(item, "=")
 		if seen[key] {
-			return IdlePolicy{}, Errorf(CodeInvalid, "idle: %s is there twice", QuoteShort(key))
+			return IdlePolicy{}, Errorf(CodeInvalid, "idle: %s is given twice", QuoteShort(key))
 		}
 		seen[key] = true
 		if key == "below" {
 			f, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
 			if err != nil || !(f > 0 && f <= 50) {
-				return IdlePolicy{}, Errorf(CodeInvalid, "idle: below %s is no percentage above 0 and up to 50, such as 5%%", QuoteShort(value))
+				return IdlePolicy{}, Errorf(CodeInvalid, "idle: below %s is not a percentage above 0 and up to 50, such as 5%%", QuoteShort(value))
 			}
 			p.BelowMilli = max(1, int64(f*10))
 			continue
@@ -404,14 +404,14 @@ func (p IdlePolicy) Check() error {
 	}
 	for _, d := range []time.Duration{p.Window, p.Grace, p.Warn, p.Shrink, p.End, p.MaxOK} {
 		if d < 0 || d > most || d%time.Second != 0 {
-			return Errorf(CodeInvalid, "idle: %s is outside 0 to %d days, or no whole number of seconds", TimeText(d), MaxTimeDays)
+			return Errorf(CodeInvalid, "idle: %s is outside 0 to %d days, or not a whole number of seconds", TimeText(d), MaxTimeDays)
 		}
 	}
 	switch {
 	case p.BelowMilli < 1 || p.BelowMilli > 500:
-		return Errorf(CodeInvalid, "idle: below is missing or outside 0.1 to 50 %%; say below which utilization a GPU is idle, such as below=5%%")
+		return Errorf(CodeInvalid, "idle: below is missing or outside 0.1 to 50 %%; give the utilization below which a GPU is idle, such as below=5%%")
 	case p.Window < 10*time.Second:
-		return Errorf(CodeInvalid, "idle: a window of %s is below the least of 10 s", p.Window)
+		return Errorf(CodeInvalid, "idle: a window of %s is below the minimum of 10 s", p.Window)
 	}
 	last := p.Window
 	for _, d := range []time.Duration{p.Warn, p.Shrink, p.End} {

@@ -52,7 +52,7 @@ func ParsePowerCap(text string) (PowerCap, error) {
 	}
 	n, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil || n < 1 || n > most {
-		return "", Errorf(CodeInvalid, "power_cap: %s is neither watts from 1 to %d, such as 250W, nor a part of the card's default limit from 1%% to 100%%, such as 70%%, nor auto", QuoteShort(text), MaxPowerCapW)
+		return "", Errorf(CodeInvalid, "power_cap: %s is neither watts from 1 to %d, such as 250W, nor a part of the GPU's default limit from 1%% to 100%%, such as 70%%, nor auto", QuoteShort(text), MaxPowerCapW)
 	}
 	return PowerCap(strconv.FormatUint(n, 10) + unit), nil
 }
@@ -63,7 +63,7 @@ func ParsePowerCap(text string) (PowerCap, error) {
 func ParseSlowdown(text string) (percent int, err error) {
 	n, err := strconv.ParseUint(strings.TrimSuffix(text, "%"), 10, 8)
 	if err != nil || n > MaxSlowdown {
-		return 0, Errorf(CodeInvalid, "slowdown: %s is no percentage from 0%% to %d%%, such as 5%%", QuoteShort(text), MaxSlowdown)
+		return 0, Errorf(CodeInvalid, "slowdown: %s is not a percentage from 0%% to %d%%, such as 5%%", QuoteShort(text), MaxSlowdown)
 	}
 	return int(n), nil
 }
@@ -72,7 +72,7 @@ func ParseSlowdown(text string) (percent int, err error) {
 // one; any other c is an *Error of CodeInvalid.
 func (c PowerCap) WithSlowdown(percent int) (PowerCap, error) {
 	if _, found := c.Slowdown(); !found {
-		return c, Errorf(CodeInvalid, "slowdown: is what a power cap that is found may cost; add --power-cap auto, or leave it out")
+		return c, Errorf(CodeInvalid, "slowdown: applies only to an automatic power cap; add --power-cap auto, or leave it out")
 	}
 	return autoCap(percent), nil
 }
@@ -130,7 +130,7 @@ func ParseGPUFreq(text string) (GPUFreq, error) {
 	case f == "", f == FreqLow, f == FreqMedium, f == FreqHigh, f == FreqHighM1:
 		return f, nil
 	case strings.Contains(string(f), "memory="):
-		return "", Errorf(CodeInvalid, "gpu_freq: %s asks for a clock of the GPU's memory, which is left to the card; leave memory= out", QuoteShort(text))
+		return "", Errorf(CodeInvalid, "gpu_freq: %s asks for a clock of the GPU's memory, which cannot be set; leave memory= out", QuoteShort(text))
 	}
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n < 1 || n > MaxGPUClockMHz {

@@ -66,8 +66,8 @@ func TestPowerNeedsWholeGPUs(t *testing.T) {
 	}{
 		{"whole GPUs", "", func(s *Spec) { s.Exclusive = true }},
 		{"whole nodes", "", func(s *Spec) { s.Where = &Where{Whole: true} }},
-		{"a share", "power_cap: holds for a whole GPU and would slow down others on it; add --exclusive", func(*Spec) {}},
-		{"a share, for its clock", "gpu_freq: holds for a whole GPU", func(s *Spec) { s.Power = GPUPower{Freq: "low"} }},
+		{"a share", "power_cap: applies to a whole GPU and would slow down other jobs on it; add --exclusive", func(*Spec) {}},
+		{"a share, for its clock", "gpu_freq: applies to a whole GPU", func(s *Spec) { s.Power = GPUPower{Freq: "low"} }},
 		{"no GPUs", "power_cap and gpus", func(s *Spec) { s.GPUs = 0 }},
 		{"no watts", "power_cap: ", func(s *Spec) { s.Exclusive, s.Power.Cap = true, "0W" }},
 		{"written another way", "want them written as", func(s *Spec) { s.Exclusive, s.Power.Cap = true, "250" }},

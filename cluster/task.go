@@ -100,7 +100,7 @@ func NewTasks(runs []TaskRun) (Tasks, error) {
 		total += runs[i].len()
 	}
 	if total > maxOverlap {
-		return Tasks{}, Errorf(CodeInvalid, "tasks: %d ranges lie over each other and name %d numbers in all, at most %d are read; name each number once", len(runs), total, maxOverlap)
+		return Tasks{}, Errorf(CodeInvalid, "tasks: %d ranges overlap and name %d numbers in all, at most %d are read; name each number once", len(runs), total, maxOverlap)
 	}
 	set := make([]uint64, MaxTaskID/64+1)
 	for _, r := range runs {

@@ -88,11 +88,11 @@ func ParseSwitches(s string) (Switches, error) {
 	w := Switches{Wait: DefaultSwitchWait}
 	n, err := strconv.ParseUint(count, 10, 16)
 	if w.Most = int(n); err != nil || n < 1 || n > MaxNodes {
-		return Switches{}, Errorf(CodeInvalid, "switches: %s is no number of 1 to %d, or that and how long to wait for it, such as 1@10m", QuoteShort(s), MaxNodes)
+		return Switches{}, Errorf(CodeInvalid, "switches: %s is not a number from 1 to %d, alone or with how long to wait for it, such as 1@10m", QuoteShort(s), MaxNodes)
 	}
 	if said {
 		if w.Wait, err = time.ParseDuration(wait); err != nil || w.Wait < 0 || w.Wait > MaxSwitchWait || w.Wait%time.Second != 0 {
-			return Switches{}, Errorf(CodeInvalid, "switches: %s waits for no time of 0s to %s in whole seconds", QuoteShort(s), TimeText(MaxSwitchWait))
+			return Switches{}, Errorf(CodeInvalid, "switches: %s must wait 0s to %s, in whole seconds", QuoteShort(s), TimeText(MaxSwitchWait))
 		}
 	}
 	return w, nil
@@ -166,7 +166,7 @@ func (w *Where) Check(nodes int) error {
 	case w == nil:
 		return nil
 	case w.Nodes.String() == AllNodes:
-		return Errorf(CodeInvalid, "nodelist: %s is no list of nodes; name those that the job must have", AllNodes)
+		return Errorf(CodeInvalid, "nodelist: %s is not a list of nodes; name those that the job must have", AllNodes)
 	case w.Exclude.String() == AllNodes:
 		return Errorf(CodeInvalid, "exclude: %s leaves no node to run on", AllNodes)
 	case w.Nodes.parts() > maxHostParts || w.Exclude.parts() > maxHostParts:
@@ -180,7 +180,7 @@ func (w *Where) Check(nodes int) error {
 	}
 	if names := w.Nodes.Names(); w.Exclude.String() != "" {
 		if i := slices.IndexFunc(names, w.Exclude.Holds); i >= 0 {
-			return Errorf(CodeInvalid, "exclude: node %s is asked for and excluded", names[i])
+			return Errorf(CodeInvalid, "exclude: node %s is both requested and excluded", names[i])
 		}
 	}
 	return nil
@@ -210,7 +210,7 @@ func ParseFeatures(s string) (Features, error) {
 	}
 	switch i := strings.IndexAny(s, "*()[]"); {
 	case i >= 0 && s[i] == '*':
-		return Features{}, Errorf(CodeInvalid, "constraint %s: numbers of nodes with a feature are not supported; all nodes of a job have what it asks for", QuoteShort(s))
+		return Features{}, Errorf(CodeInvalid, "constraint %s: numbers of nodes with a feature are not supported; all nodes of a job match its constraint", QuoteShort(s))
 	case i >= 0:
 		return Features{}, Errorf(CodeInvalid, "constraint %s: brackets and parentheses are not supported; write sets of features joined by |, such as a100&nvlink|h100", QuoteShort(s))
 	}
@@ -274,7 +274,7 @@ func CheckFeatures(has []string) error {
 			return err
 		}
 		if i > 0 && has[i-1] >= name {
-			return Errorf(CodeInvalid, "features: %s is out of order, or there twice", QuoteShort(name))
+			return Errorf(CodeInvalid, "features: %s is out of order, or named twice", QuoteShort(name))
 		}
 	}
 	return nil

@@ -283,7 +283,7 @@ func TestPartitionsAreJudgedAtSubmit(t *testing.T) {
 	}{
 		{spec(0), "no partition is named, and none is the default: name one of a with --partition (-p); an administrator can make one the default with berth partition set a --default"},
 		{in("b", spec(0)), `partition "b" is not known; the partitions are a`},
-		{in("a", long), "time: 2h is above the most that partition a allows, 1h"},
+		{in("a", long), "time: 2h is above the limit of partition a, 1h"},
 		{in("a", elsewhere), "node n2 is not in partition a, which has n[1,8-9]"},
 		{in("a", two), "in partition a: never satisfiable: 2 GPUs"},
 		{in("a b", spec(0)), "may hold letters, digits"},
@@ -361,7 +361,7 @@ func TestPartitionsBoundTheGPUsOfAJob(t *testing.T) {
 	}
 	two := spec(0)
 	two.Gpus = 2
-	if _, err := submit(t, cc, alice, reqID(1), two); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "a job of partition small may have at most 1, and 2 are asked for") {
+	if _, err := submit(t, cc, alice, reqID(1), two); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "a job in partition small may have at most 1, but asks for 2") {
 		t.Errorf("two GPUs: %v", err)
 	}
 	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "large", Nodes: proto.String("n1")})

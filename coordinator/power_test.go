@@ -33,7 +33,7 @@ func TestPowerOfJobsAndPartitions(t *testing.T) {
 	}
 	shares := spec(0)
 	shares.Gpus, shares.PowerCap = 1, "60W"
-	if _, err := submit(t, cc, alice, reqID(1), shares); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "power_cap: holds for a whole GPU") {
+	if _, err := submit(t, cc, alice, reqID(1), shares); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "power_cap: applies to a whole GPU") {
 		t.Errorf("one that shares: %v", err)
 	}
 	begins := func(n int, s *apiv1.JobSpec) (uint64, *nodev1.Assignment) {

@@ -71,7 +71,7 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 		{name: "no such account", job: charged("math", spec(1)), want: `Invalid account or account/partition combination specified: account "math" is not known; see: berth account list`},
 		{name: "not hers", job: charged("chem", spec(1)), want: "Invalid account or account/partition combination specified: user 1000 is not in account chem; see: berth account list"},
 		{name: "no such qos", job: served("mid", spec(1)), want: `Invalid qos specification: qos "mid" is not known; see: berth qos list`},
-		{name: "not the account's", job: served("high", spec(1)), want: "Invalid qos specification: account bio allows [low] and not qos high"},
+		{name: "not the account's", job: served("high", spec(1)), want: "Invalid qos specification: account bio allows only [low], not qos high"},
 		{name: "partition for others", job: part("p1"), want: "Invalid account or account/partition combination specified: partition p1 has allow-accounts=chem, and the job's is bio; see: berth partition show p1"},
 		{name: "partition not for hers", job: part("p2"), want: "Invalid account or account/partition combination specified: partition p2 has deny-accounts=site, and the job's is bio; see: berth partition show p2"},
 		{name: "partition for a qos", job: part("p3"), want: "Invalid qos specification: partition p3 has allow-qos=high, and the job's is low; see: berth partition show p3"},

@@ -61,7 +61,7 @@ func TestARunningJobsTimeLimit(t *testing.T) {
 		{alice, 2 * time.Hour, ""},
 		{alice, 3 * time.Hour, "only administrators may raise"},
 		{admin, 5 * time.Hour, ""},
-		{alice, time.Millisecond, "below the least"},
+		{alice, time.Millisecond, "below the minimum"},
 	} {
 		got := setLimit(t, cc, step.by, id, "", step.limit)
 		if (got == "") != (step.refused == "") || !strings.Contains(got, step.refused) {

@@ -104,7 +104,7 @@ func TestSessions(t *testing.T) {
 	term = c.atTerminal(alice, 24, 80, "run", "-D", dir, "--idle-limit", "6s", "--pty", "--", "sh")
 	term.typed("echo in-$((1+1))\n")
 	term.expect("in-2\n")
-	term.expect("this session stands idle")
+	term.expect("this session is idle")
 	if code := term.code(); code == 0 {
 		t.Errorf("an idle session ends with %d", code)
 	}

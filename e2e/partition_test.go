@@ -91,7 +91,7 @@ func TestPartitions(t *testing.T) {
 		args []string
 	}{
 		{`partition "nope" is not known; the partitions are shared (default), whole`, []string{"submit", "-p", "nope", "--", "true"}},
-		{"above the most that partition whole allows", []string{"submit", "-p", "whole", "-t", "3h", "--", "true"}},
+		{"above the limit of partition whole", []string{"submit", "-p", "whole", "-t", "3h", "--", "true"}},
 		{"has 1 jobs that wait and 1 that run", []string{"partition", "remove", "whole"}},
 	} {
 		if r := c.runAs(0, x.args...); r.code == 0 || !strings.Contains(r.stderr, x.want) {

@@ -161,7 +161,7 @@ func TestRefusedOfJobs(t *testing.T) {
 		{"hold of none", cluster.CodeNotFound, "job 999 is not known", holdCmd(999, 0, false)},
 		{"hold of what is over", cluster.CodeConflict, "has ended as COMPLETED", holdCmd(s.over, 0, false)},
 		{"hold of what was promised a time", cluster.CodeConflict, "was promised its deadline", holdCmd(s.promised, 0, false)},
-		{"release of what an administrator holds", cluster.CodeDenied, "is held by an administrator", holdCmd(s.heldByAdmin, 1000, true)},
+		{"release of what an administrator holds", cluster.CodeDenied, "was held by an administrator", holdCmd(s.heldByAdmin, 1000, true)},
 		{"requeue of none", cluster.CodeNotFound, "job 999 is not known", requeueCmd(999, 0, false)},
 		{"requeue of what waits", cluster.CodeConflict, "it waits already", requeueCmd(s.waits, 0, true)},
 		{"requeue of what is over", cluster.CodeConflict, "it has ended as COMPLETED", requeueCmd(s.over, 0, false)},

@@ -275,7 +275,7 @@ func TestRulesGoTogether(t *testing.T) {
 		}
 	}
 	m.submit(in("bio", "low"))
-	if e := m.refused(cluster.CodeConflict, unsetCmd(&accounting.Account{Name: "bio", Shares: 1})); !strings.Contains(e.Msg, "1 jobs that wait or run") {
+	if e := m.refused(cluster.CodeConflict, unsetCmd(&accounting.Account{Name: "bio", Shares: 1})); !strings.Contains(e.Msg, "1 waiting or running jobs") {
 		t.Error(e.Msg)
 	}
 	// The first account is the default one, until another is.

@@ -11,7 +11,7 @@ import (
 // ErrProc says that a path leads into or through /proc, which describes us and not the user:
 // /proc/self is this process to whatever opens it, and a link below it bypasses every directory
 // that the user may not enter, to files that are open here for others.
-var ErrProc = errors.New("leads over /proc, or over too many links; name the file itself")
+var ErrProc = errors.New("leads through /proc, or through too many links; name the file itself")
 
 // Open opens a path chosen by a user. It never blocks, as it would for a FIFO, and follows
 // links where the user may go, but no link of /proc, even if one of the user's links leads

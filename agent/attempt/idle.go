@@ -72,7 +72,7 @@ func (i *Idle) Look(now time.Time, a Activity) (over bool, wait time.Duration, w
 		return false, min(left-warn, 5*time.Second), ""
 	case !i.warned:
 		i.warned = true
-		warning = fmt.Sprintf("this session stands idle: it ends in %s unless something is typed or computed (idle limit %s)", cluster.TimeText(left.Round(time.Second)), cluster.TimeText(i.Limit))
+		warning = fmt.Sprintf("this session is idle: it ends in %s unless you type or compute something (idle limit %s)", cluster.TimeText(left.Round(time.Second)), cluster.TimeText(i.Limit))
 	}
 	return false, min(left, time.Second), warning
 }

@@ -66,7 +66,7 @@ func (e *Ended) Judge(r *nodev1.Report) bool {
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT, cluster.ReasonTimeLimit, "ran into its time limit of %s", cluster.TimeText(e.As.GetTimeLimit().AsDuration()))
 	case e.Life.Cause == StoodIdle:
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT, cluster.ReasonTimeLimit,
-			"nobody typed and nothing was computed in the session for %s, its idle limit", e.Idle)
+			"the session was idle for %s, its idle limit", e.Idle)
 	case e.Life.Cause == Asked && e.Rest:
 		r.State, r.Exit = nodev1.AttemptState_ATTEMPT_STATE_COMPLETED, &nodev1.Exit{}
 	case e.Life.Cause == Asked:
@@ -99,7 +99,7 @@ func (e *Ended) judgeServer(r *nodev1.Report) {
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_FAILED, e.exitReason(),
 			"its own fault on GPU %s ended the MPS server that it shared (exit code %d); run it with --exclusive to find the cause", f.UUID, e.Task.ExitCode)
 	default:
-		set(r, nodev1.AttemptState_ATTEMPT_STATE_LOST, cluster.ReasonGPUNeighbour, "GPU %s: %s, %s", f.UUID, f.Detail, cmp.Or(f.Guilty, "which of them is not known"))
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_LOST, cluster.ReasonGPUNeighbour, "GPU %s: %s, %s", f.UUID, f.Detail, cmp.Or(f.Guilty, "it is not known which"))
 	}
 }
 

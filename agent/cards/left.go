@@ -60,7 +60,7 @@ func leftOn(usage []gpu.Usage, uuid, attempt string, baseMiB, slackMiB int64) st
 		}
 		free := Unexplained(u)
 		if over := free - max(0, baseMiB); free != gpu.Unknown && baseMiB >= 0 && over > slackMiB {
-			return fmt.Sprintf("GPU %s: %d MiB are not back", uuid, over)
+			return fmt.Sprintf("GPU %s: %d MiB were not freed", uuid, over)
 		}
 		return ""
 	}

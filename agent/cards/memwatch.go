@@ -97,7 +97,7 @@ func (nc *Cards) Short(ctx context.Context, as *nodev1.Assignment) string {
 				continue
 			}
 			if free -= u.UsedMiB; free < s.MemMib {
-				return fmt.Sprintf("GPU %s: %d MiB free, the share is %d MiB; somebody on it holds more than is theirs", s.Uuid, max(0, free), s.MemMib)
+				return fmt.Sprintf("GPU %s: %d MiB free, the share is %d MiB; another process on it holds more than its share", s.Uuid, max(0, free), s.MemMib)
 			}
 		}
 	}

@@ -144,7 +144,7 @@ func (s *Images) near(ctx context.Context, ref string) string {
 	}
 	names := nearest(ref, have)
 	if len(names) == 0 {
-		return fmt.Sprintf("; of the %d images on this node none has a name like it", len(all))
+		return fmt.Sprintf("; none of the %d images on this node has a similar name", len(all))
 	}
 	return "; on this node are " + strings.Join(names, ", ")
 }

@@ -193,7 +193,7 @@ func testNearNames(t *testing.T, b *bench) {
 		t.Errorf("got %v, want the near name", err)
 	}
 	_, _, err = b.rt.images.find(b.rt.with(t.Context()), host+"/quite/different:v77", cluster.AttemptID{})
-	if err == nil || !strings.Contains(err.Error(), "none has a name like it") {
+	if err == nil || !strings.Contains(err.Error(), "has a similar name") {
 		t.Errorf("got %v, want word that nothing is near", err)
 	}
 }

@@ -135,7 +135,7 @@ func (k *Keeper) plan(ctx context.Context, attempt, uuid string, ask cluster.GPU
 	switch {
 	case err != nil:
 	case strings.HasPrefix(uuid, "MIG-"):
-		err = errors.New("a part of a card (MIG) has no power limit and no clock of its own")
+		err = errors.New("a MIG instance has no power limit or clock of its own")
 	case k.gpus == nil:
 		err = errors.New("power and clocks of this node's GPUs cannot be set")
 	default:
@@ -175,9 +175,9 @@ func limitOf(c cluster.PowerCap, t gpu.Tuning) (milliW int64, why string) {
 	case t.LimitMilliW == 0 || t.DefaultMilliW == 0 && strings.HasSuffix(string(c), "%"):
 		return 0, "no cap: the driver tells no power limit of the card"
 	case milliW > most:
-		return most, fmt.Sprintf("%d W is above the card's limit of %d W", milliW/1000, most/1000)
+		return most, fmt.Sprintf("%d W is above the GPU's limit of %d W", milliW/1000, most/1000)
 	case milliW < t.MinMilliW:
-		return min(t.MinMilliW, most), fmt.Sprintf("%d W is below the card's least of %d W", milliW/1000, t.MinMilliW/1000)
+		return min(t.MinMilliW, most), fmt.Sprintf("%d W is below the GPU's minimum of %d W", milliW/1000, t.MinMilliW/1000)
 	}
 	return milliW, ""
 }

@@ -109,9 +109,9 @@ func TestWhatIsSet(t *testing.T) {
 		{"a part", cluster.GPUPower{Cap: "70%"}, nil, cluster.CardPower{CapW: 280}},
 		{"a part of the card's own limit, not of the one in force", cluster.GPUPower{Cap: "50%"}, func(c *cards) { c.limit["GPU-a"] = 300_000 }, cluster.CardPower{CapW: 200}},
 		{"both", cluster.GPUPower{Cap: "250W", Freq: "1200"}, nil, cluster.CardPower{CapW: 250, ClockMHz: 1200}},
-		{"below the least", cluster.GPUPower{Cap: "50W"}, nil, cluster.CardPower{CapW: 100, Why: "50 W is below the card's least of 100 W"}},
-		{"above the most", cluster.GPUPower{Cap: "10000W"}, nil, cluster.CardPower{CapW: 400, Why: "10000 W is above the card's limit of 400 W"}},
-		{"above what the site gives", cluster.GPUPower{Cap: "350W"}, func(c *cards) { c.limit["GPU-a"] = 300_000 }, cluster.CardPower{CapW: 300, Why: "350 W is above the card's limit of 300 W"}},
+		{"below the least", cluster.GPUPower{Cap: "50W"}, nil, cluster.CardPower{CapW: 100, Why: "50 W is below the GPU's minimum of 100 W"}},
+		{"above the most", cluster.GPUPower{Cap: "10000W"}, nil, cluster.CardPower{CapW: 400, Why: "10000 W is above the GPU's limit of 400 W"}},
+		{"above what the site gives", cluster.GPUPower{Cap: "350W"}, func(c *cards) { c.limit["GPU-a"] = 300_000 }, cluster.CardPower{CapW: 300, Why: "350 W is above the GPU's limit of 300 W"}},
 		{"a part of nothing", cluster.GPUPower{Cap: "1%"}, func(c *cards) { c.usual.DefaultMilliW, c.usual.MinMilliW = 70_000, 0 }, cluster.CardPower{CapW: 1}},
 		{"a clock between", cluster.GPUPower{Freq: "1300"}, nil, cluster.CardPower{ClockMHz: 1200, Why: "1200 MHz is the nearest clock to 1300"}},
 		{"low", cluster.GPUPower{Freq: "low"}, nil, cluster.CardPower{ClockMHz: 210}},
@@ -162,7 +162,7 @@ func TestWhatCannotBeSet(t *testing.T) {
 	}
 	c := newCards()
 	k = open(t, t.TempDir(), c)
-	if got := k.Set(t.Context(), "j1-a1", []string{"MIG-x"}, cluster.GPUPower{Cap: "250W"}); len(got) != 1 || !strings.Contains(got[0].Why, "a part of a card") || !c.untouched() {
+	if got := k.Set(t.Context(), "j1-a1", []string{"MIG-x"}, cluster.GPUPower{Cap: "250W"}); len(got) != 1 || !strings.Contains(got[0].Why, "a MIG instance") || !c.untouched() {
 		t.Errorf("a part of a card: %v", got)
 	}
 	dir := t.TempDir()

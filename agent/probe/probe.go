@@ -155,7 +155,7 @@ func Answers(ctx context.Context, r *nodev1.Replica, uid uint32, six bool) error
 	case err != nil:
 		return err
 	case !there:
-		return fmt.Errorf("nothing listens at port %d, which is in PORT", r.GetPort())
+		return fmt.Errorf("nothing listens on port %d, the one in PORT", r.GetPort())
 	case owner != uid:
 		return fmt.Errorf("port %d is held by a process of another user, with uid %d", r.GetPort(), owner)
 	}

@@ -89,7 +89,7 @@ func TestAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	free := uint32(bound.(*unix.SockaddrInet4).Port)
-	if got := ask(t.Context(), "/ok", me, free); !strings.Contains(got, "nothing listens at port") {
+	if got := ask(t.Context(), "/ok", me, free); !strings.Contains(got, "nothing listens on port") {
 		t.Errorf("a port of nobody: %q", got)
 	}
 }

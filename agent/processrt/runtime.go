@@ -206,7 +206,7 @@ func (r *Runtime) Name() string { return "process" }
 // Create implements runtime.Runtime.
 func (r *Runtime) Create(ctx context.Context, l *launch.Launch) error {
 	if l.Image != "" {
-		return &launch.Error{Code: 125, Reason: "IMAGE", Err: errors.New("this node runs no images: it has no containerd")}
+		return &launch.Error{Code: 125, Reason: "IMAGE", Err: errors.New("this node cannot run images: it has no containerd")}
 	}
 	if err := checkContainer(l); err != nil {
 		return err

@@ -192,7 +192,7 @@ func (p *AccountPolicy) checkWeights() error {
 		case w.Milli < 0 || w.Milli > maxGPUWeight:
 			return cluster.Errorf(cluster.CodeInvalid, "gpu weights: %s has %d thousandths, outside 0 to %d", cluster.QuoteShort(w.GPUType), w.Milli, maxGPUWeight)
 		case i > 0 && p.GPUWeights[i-1].GPUType >= w.GPUType:
-			return cluster.Errorf(cluster.CodeInvalid, "gpu weights: %s is out of order, or there twice", cluster.QuoteShort(w.GPUType))
+			return cluster.Errorf(cluster.CodeInvalid, "gpu weights: %s is out of order, or named twice", cluster.QuoteShort(w.GPUType))
 		}
 	}
 	return nil
@@ -350,13 +350,13 @@ func (q *Quota) Check() error {
 	s, l := q.Subject, &q.Limits
 	switch {
 	case s == (Subject{}):
-		return cluster.Errorf(cluster.CodeInvalid, "quota: for whom is missing; name an account, a QOS, a user or each user")
+		return cluster.Errorf(cluster.CodeInvalid, "quota: has no subject; name an account, a QOS, a user or each user")
 	case s.Account != "" && s.QOS != "":
-		return cluster.Errorf(cluster.CodeInvalid, "quota: is for account %s and qos %s; give each its own", cluster.QuoteShort(s.Account), cluster.QuoteShort(s.QOS))
+		return cluster.Errorf(cluster.CodeInvalid, "quota: names both account %s and qos %s; give each its own", cluster.QuoteShort(s.Account), cluster.QuoteShort(s.QOS))
 	case s.User && s.Each:
-		return cluster.Errorf(cluster.CodeInvalid, "quota: is for one user and for each; give each its own")
+		return cluster.Errorf(cluster.CodeInvalid, "quota: names both one user and each user; give each its own")
 	case s.QOS != "" && s.User:
-		return cluster.Errorf(cluster.CodeInvalid, "quota: a QOS bounds all its users or each; name the user alone, or with an account")
+		return cluster.Errorf(cluster.CodeInvalid, "quota: of a QOS, is for all its users or for each; name a single user alone, or with an account")
 	case s.Account != "" && cluster.CheckAccountName(s.Account) != nil:
 		return cluster.CheckAccountName(s.Account)
 	case s.QOS != "" && cluster.CheckQOSName(s.QOS) != nil:

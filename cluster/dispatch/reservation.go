@@ -76,7 +76,7 @@ func (r *Reservation) Check() error {
 	case r.Nodes.String() == "":
 		return cluster.Errorf(cluster.CodeInvalid, "nodes: are missing; give a host list such as gpu[01-04],n7, or %s", cluster.AllNodes)
 	case r.Start <= 0 || r.Start > math.MaxInt64/4:
-		return cluster.Errorf(cluster.CodeInvalid, "start: is missing, or lies before 1970")
+		return cluster.Errorf(cluster.CodeInvalid, "start: is missing, or is before 1970")
 	case r.Duration < time.Second || r.Duration > most:
 		return cluster.Errorf(cluster.CodeInvalid, "duration: %s is outside 1 s to %d days", cluster.TimeText(r.Duration), cluster.MaxTimeDays)
 	case r.Repeat != RepeatNever && every == 0:
@@ -90,7 +90,7 @@ func (r *Reservation) Check() error {
 	}
 	for i, g := range r.GPUs {
 		if g == "" || len(g) > cluster.MaxNameLen || i > 0 && r.GPUs[i-1] >= g {
-			return cluster.Errorf(cluster.CodeInvalid, "gpus: %s is out of order, there twice, or no id", cluster.QuoteShort(string(g)))
+			return cluster.Errorf(cluster.CodeInvalid, "gpus: %s is out of order, named twice, or not an id", cluster.QuoteShort(string(g)))
 		}
 	}
 	for _, list := range []struct {

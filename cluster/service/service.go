@@ -127,7 +127,7 @@ func (s *Service) Check() error {
 	case s.Max < 1 || s.Max > MaxReplicas:
 		return fmt.Errorf("replicas: %d is outside 1 to %d", s.Max, MaxReplicas)
 	case s.Min < 0 || s.Min > s.Max:
-		return fmt.Errorf("replicas: %d-%d is no range; want two numbers up to %d, the smaller one first", s.Min, s.Max, MaxReplicas)
+		return fmt.Errorf("replicas: %d-%d is not a range; want two numbers up to %d, the smaller one first", s.Min, s.Max, MaxReplicas)
 	case s.Min == 0 && (s.IdleAfter < minIdle || s.IdleAfter > maxIdle):
 		return fmt.Errorf("idle after %s: is outside %s to %s", s.IdleAfter, minIdle, maxIdle)
 	case s.Min > 0 && s.IdleAfter != 0:

@@ -161,14 +161,14 @@ func TestServices(t *testing.T) {
 			t.Errorf("the sick replica ended as %v: %v", first.State, first.Reason)
 		}
 		// One that never comes up ends after a minute.
-		l.sick[id+2] = "nothing listens at port 7"
+		l.sick[id+2] = "nothing listens on port 7"
 		l.do(&logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{Array: uint64(id), Change: logv1.TaskChange_TASK_CHANGE_THROTTLE, Throttle: 3}}})
 		l.live(50)
 		if a := l.job(id + 2).Live(); a == nil || a.No != 1 {
 			t.Errorf("it had not a minute: %+v", a)
 		}
 		l.live(15)
-		if as := l.job(id + 2).Attempts; len(as) != 2 || as[0].Reason.Detail != "not healthy within 1m0s of its start: nothing listens at port 7" {
+		if as := l.job(id + 2).Attempts; len(as) != 2 || as[0].Reason.Detail != "not healthy within 1m0s of its start: nothing listens on port 7" {
 			t.Errorf("after a minute: %+v", as)
 		}
 		l.want("1_0", "1_1")

@@ -91,7 +91,7 @@ func (d *rules) enterQOS(spec *cluster.Spec) *cluster.Error {
 	case q == nil:
 		return cluster.Errorf(cluster.CodeInvalid, cluster.WordsNoQOS+": qos %q is not known; see: berth qos list", spec.QOS)
 	case len(allowed) > 0 && !slices.Contains(allowed, spec.QOS):
-		return cluster.Errorf(cluster.CodeInvalid, cluster.WordsNoQOS+": account %s allows %v and not qos %s", spec.Account, allowed, spec.QOS)
+		return cluster.Errorf(cluster.CodeInvalid, cluster.WordsNoQOS+": account %s allows only %v, not qos %s", spec.Account, allowed, spec.QOS)
 	}
 	// A preemptible job must have a way to be notified.
 	if !spec.Checkpoint.Set() && d.preemptible(spec.QOS) {

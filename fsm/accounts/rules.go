@@ -241,7 +241,7 @@ func (d *Books) mayForget(r conv.Ruling) *cluster.Error {
 		}
 	}
 	if n > 0 {
-		return cluster.Errorf(cluster.CodeConflict, "%s has %d jobs that wait or run; cancel them or wait for their end", name, n)
+		return cluster.Errorf(cluster.CodeConflict, "%s has %d waiting or running jobs; cancel them or wait until they end", name, n)
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ func (d *Books) mayRule(r, old conv.Ruling) *cluster.Error {
 			if o := d.qos.Get(name); o == nil {
 				return noQOS(name)
 			} else if o.Priority >= x.Priority {
-				return cluster.Errorf(cluster.CodeInvalid, "preempts: qos %s has priority %d, and only those below %d make room for qos %s; else it would not have what they leave", name, o.Priority, x.Priority, x.Name)
+				return cluster.Errorf(cluster.CodeInvalid, "preempts: qos %s has priority %d, but only those below %d can be preempted for qos %s", name, o.Priority, x.Priority, x.Name)
 			}
 		}
 		for _, name := range d.qos.Keys() {

@@ -31,7 +31,7 @@ func (d *Desk) hold(c *logv1.HoldJob) command.Result {
 func unholdable(old *cluster.Job, c *logv1.HoldJob) *cluster.Error {
 	switch {
 	case old.Hold != nil && old.Hold.Admin && !c.Admin && c.Release:
-		return cluster.Errorf(cluster.CodeDenied, "job %s is held by an administrator, who alone releases it", old.Label())
+		return cluster.Errorf(cluster.CodeDenied, "job %s was held by an administrator; only an administrator can release it", old.Label())
 	case old.State.Terminal():
 		return cluster.Errorf(cluster.CodeConflict, "job %s has ended as %s", old.Label(), old.State)
 	case !c.Release && old.Spec.Deadline > 0:

@@ -212,14 +212,14 @@ func (m *Daemons) Check(ctx context.Context, uuid string) *Fault {
 			continue
 		}
 		if status, err := m.ask(ctx, uuid, "get_server_status "+pid); err == nil && strings.Contains(status, "FAULT") {
-			f := &Fault{UUID: uuid, Detail: "the MPS server ended by a fault of one of its clients"}
+			f := &Fault{UUID: uuid, Detail: "the MPS server was ended by a fault of one of its clients"}
 			f.PID, _ = m.culprit(uuid, c)
 			return f
 		}
 	}
 	// A server that ended by a fault and is gone shows only in the log.
 	if pid, found := m.culprit(uuid, c); found {
-		return &Fault{UUID: uuid, PID: pid, Detail: "the MPS server ended by a fault of one of its clients"}
+		return &Fault{UUID: uuid, PID: pid, Detail: "the MPS server was ended by a fault of one of its clients"}
 	}
 	return nil
 }

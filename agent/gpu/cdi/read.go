@@ -108,7 +108,7 @@ func (s *specSet) refuse(file string, err error) {
 // find returns a GPU's device.
 func (s *specSet) find(uuid string) (*found, error) {
 	if !byUUID(uuid) { // "all", or a number that changes at the next boot
-		return nil, &Error{Fault: Lacks, UUID: uuid, Text: fmt.Sprintf("device %.80q is no card's UUID", uuid)}
+		return nil, &Error{Fault: Lacks, UUID: uuid, Text: fmt.Sprintf("device %.80q is not a GPU's UUID", uuid)}
 	}
 	if f := s.devices[uuid]; f != nil {
 		return f, nil

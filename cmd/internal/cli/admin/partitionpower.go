@@ -14,7 +14,7 @@ import (
 type powerOptions struct{ cap, freq string }
 
 func (o *powerOptions) add(fs *pflag.FlagSet) {
-	fs.StringVar(&o.cap, "power-cap", "", "default power limit of each whole GPU, a `POWER`: watts such as 250W, a percentage of the card's default limit such as 70%, or none")
+	fs.StringVar(&o.cap, "power-cap", "", "default power limit of each whole GPU, a `POWER`: watts such as 250W, a percentage of the GPU's default limit such as 70%, or none")
 	fs.StringVar(&o.freq, "gpu-freq", "", "default `CLOCK` of each whole GPU: MHz, low, medium, high, highm1, or none")
 }
 

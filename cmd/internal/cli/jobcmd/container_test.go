@@ -58,7 +58,7 @@ func TestBadContainers(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string]string{
 		"--mount: mount \"data:/x\": the source must be an absolute path": "--image i --mount data:/x",
-		"lies under /proc":               "--image i --mount /proc/1/root:/x",
+		"is under /proc":                 "--image i --mount /proc/1/root:/x",
 		"mount and image":                "--mount /data",
 		"read_only and image":            "--read-only",
 		"tmp and image":                  "--tmp 1G",

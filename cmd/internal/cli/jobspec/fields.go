@@ -326,7 +326,7 @@ func powerFields() []Field {
 			}
 			return nil
 		}},
-		{"power-cap", "", kindAmount, "power limit per GPU (whole GPUs only), a `POWER`: watts such as 250W, a percentage of the card's default limit such as 70%, or auto, which finds the limit of least energy per step while the job runs", func(r *Request, v string) (err error) {
+		{"power-cap", "", kindAmount, "power limit per GPU (whole GPUs only), a `POWER`: watts such as 250W, a percentage of the GPU's default limit such as 70%, or auto, which finds the limit of least energy per step while the job runs", func(r *Request, v string) (err error) {
 			r.Spec.Power.Cap, err = cluster.ParsePowerCap(v)
 			return err
 		}},

@@ -145,7 +145,7 @@ func TestCreate(t *testing.T) {
 		"chat --nodes 2 -- x":                     "service and nodes: a replica is one process on one node",
 		"chat --retry 2 -- x":                     "service and retry: replicas are always started again",
 		"chat --gpus 1-4 -- x":                    "gpus and array:",
-		"chat --deadline 1h -- x":                 "deadline: nobody can promise it",
+		"chat --deadline 1h -- x":                 "deadline: cannot be promised",
 		"chat --gpus 0.255 -- x":                  `number of GPUs "0.255"`,
 	} {
 		if spec, said := submit(args); spec != nil || !strings.Contains(said, want) {
