@@ -35,7 +35,7 @@ func TestWhatIsNoService(t *testing.T) {
 		`name "a\nb"`:                       func(s *service.Service) { s.Name = "a\nb" },
 		"replicas: 0 is outside 1 to 256":   func(s *service.Service) { s.Max = 0 },
 		"replicas: 257 is outside":          func(s *service.Service) { s.Max = 257 },
-		"replicas: 5-4 is not a range":         func(s *service.Service) { s.Min = 5 },
+		"replicas: 5-4 is not a range":      func(s *service.Service) { s.Min = 5 },
 		"replicas: 9 is outside 1-4":        func(s *service.Service) { s.Replicas = 9 },
 		`port "80"`:                         func(s *service.Service) { s.Port = "80" },
 		`health "healthz"`:                  func(s *service.Service) { s.Health = "healthz" },

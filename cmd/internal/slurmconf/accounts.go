@@ -16,15 +16,14 @@ type Accounts struct {
 	QOS      []QOS         `json:"qos,omitempty"`
 }
 
-// Association is an account, or a user in one, with what is said of it.
+// Association is an account, or a user in one, with its options.
 type Association struct {
 	At   Place  `json:"at"`
 	Name string `json:"name"`
-	// Account is the one above: of an account its parent, empty for root, of a
-	// user the account.
+	// Account is the parent of an account, empty for root, or the account of a
+	// user.
 	Account string `json:"account"`
-	// Said are its options by name in lower case, but for those that are names
-	// of others.
+	// Said are its options by name in lower case, except those that name others.
 	Said map[string]string `json:"said,omitempty"`
 }
 
@@ -35,7 +34,7 @@ type QOS struct {
 	Said map[string]string `json:"said,omitempty"`
 }
 
-// TRES is one of a list such as cpu=20,gres/gpu=8.
+// TRES is one item of a list such as cpu=20,gres/gpu=8.
 type TRES struct{ Name, Count string }
 
 // SplitTRES reads such a list.
@@ -49,7 +48,7 @@ func SplitTRES(v string) []TRES {
 	return out
 }
 
-// accounts reads the files of sacctmgr, where there are any.
+// accounts reads the files of sacctmgr, if any.
 func (s *Site) accounts(open ReadFile, f Files) error {
 	if f.Dump == "" && f.QOS == "" {
 		return nil
@@ -80,7 +79,7 @@ func (s *Site) accounts(open ReadFile, f Files) error {
 //	Parent - 'physics'
 //	User - 'ann':DefaultAccount='physics':Fairshare=10
 //
-// of which each Parent line is for those below it.
+// in which each Parent line applies to those below it.
 func (s *Site) dump(file, data string) {
 	parent, n := "", 0
 	for text := range strings.Lines(data) {
@@ -121,7 +120,7 @@ func (s *Site) dump(file, data string) {
 	}
 }
 
-// quotedFields splits at colons that are in no single quotes.
+// quotedFields splits at colons outside of single quotes.
 func quotedFields(s string) []string {
 	var out []string
 	quoted, from := false, 0
@@ -189,9 +188,9 @@ func (s *Site) qos(file, data string) error {
 	}
 }
 
-// tellAccounts says of each account, user and quality of service what to type
-// for it: shares and priorities of the two are not the same, so that a person
-// must choose.
+// tellAccounts gives the command for each account, user and quality of service.
+// Shares and priorities mean different things in Slurm and Berth, so a person must
+// choose.
 func (s *Site) tellAccounts() {
 	for _, a := range s.Accounts.Accounts {
 		words := []string{"berth", "account", "add", shellWord(a.Name)}
@@ -222,7 +221,7 @@ func (s *Site) tellAccounts() {
 	}
 }
 
-// limits are the quotas that limits on GPUs come to.
+// limits are the quotas for Slurm's limits on GPUs.
 func limits(said map[string]string, of string) string {
 	var out string
 	for _, l := range []struct{ key, each string }{{"grptres", ""}, {"maxtrespu", " --each-user"}, {"maxtresperuser", " --each-user"}} {

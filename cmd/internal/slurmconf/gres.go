@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Notes of keys of gres.conf that have no counterpart, in lower case.
+// Notes for keys of gres.conf without a counterpart, in lower case.
 var gresKeys = map[string]string{
 	"cores":         "cores near a GPU are not chosen by hand",
 	"cpus":          "cores near a GPU are not chosen by hand",
@@ -19,8 +19,8 @@ var gresKeys = map[string]string{
 	"autodetect":    "the agent asks the driver for its GPUs",
 }
 
-// gres reads the lines of gres.conf. They say what device files a node's GPUs
-// have, and count them where slurm.conf does not name a type.
+// gres reads the lines of gres.conf. They name the device files of a node's GPUs,
+// and count them if slurm.conf does not name a type.
 func (s *Site) gres(lines []line) {
 	found := map[cluster.NodeID][]GPUs{}
 	for _, l := range lines {
@@ -124,8 +124,8 @@ func countFiles(file string) int {
 	return n
 }
 
-// compareGres puts the device files to a class of nodes, and tells where the
-// two files disagree.
+// compareGres adds the device files to a class of nodes, and warns where the two
+// files disagree.
 func (s *Site) compareGres(n *NodeClass, found map[cluster.NodeID][]GPUs) {
 	names := n.list.Names()
 	if len(names) == 0 {
@@ -154,8 +154,8 @@ func (s *Site) compareGres(n *NodeClass, found map[cluster.NodeID][]GPUs) {
 	}
 }
 
-// topology reads topology.conf: agents say themselves where in the tree of switches they
-// are, and this says what each is to say.
+// topology reads topology.conf. Agents state their own place in the tree of switches;
+// this says what each should state.
 func (s *Site) topology(lines []line) {
 	up := map[string]string{} // the switch above one
 	for _, l := range lines {
@@ -188,7 +188,7 @@ func (s *Site) topology(lines []line) {
 	}
 }
 
-// pathOf is the switches from the network's root to one; a circle ends where it closes.
+// pathOf is the switches from the root of the network to one; a cycle ends where it closes.
 func pathOf(name string, up map[string]string) string {
 	path := []string{name}
 	for above := up[name]; above != "" && !slices.Contains(path, above); above = up[above] {

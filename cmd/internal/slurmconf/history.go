@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 )
 
-// Run is one job of a history that says what such jobs take.
+// Run is one job of a history, which shows what such jobs use.
 type Run struct {
 	// User is a name, or a number where the file has UIDs.
 	User string
@@ -23,14 +23,14 @@ type Run struct {
 	// empty.
 	GPUs    int
 	GPUType string
-	// Seconds is 0 for a run that did not come to its own end.
+	// Seconds is 0 for a run that did not run to completion.
 	Seconds float64
-	// HostMiB and CPUMilli are of a node, GPUMiB and GPUUtilMilli of a GPU; 0
-	// when they were not measured.
+	// HostMiB and CPUMilli are per node, GPUMiB and GPUUtilMilli per GPU; 0 if not
+	// measured.
 	HostMiB, CPUMilli, GPUMiB, GPUUtilMilli int64
 }
 
-// Dropped counts jobs, or rows, that teach nothing, by why.
+// DroppedRuns counts jobs or rows from which nothing can be learned, by reason.
 type DroppedRuns struct {
 	Why   string `json:"why"`
 	Count int    `json:"count"`
@@ -38,24 +38,24 @@ type DroppedRuns struct {
 	Line int `json:"first_line"`
 }
 
-// History is what sacct printed of jobs, as far as it teaches something.
+// History is what can be learned from the jobs that sacct printed.
 type History struct {
 	Rows, Jobs int
 	Runs       []Run
 	Dropped    []DroppedRuns
-	// Measured tells of how many runs Slurm had measured the GPU memory.
+	// Measured is for how many runs Slurm had measured the GPU memory.
 	Measured int
 }
 
-// SacctCommand is how the file is best written.
+// SacctCommand is the best command to write the file.
 const SacctCommand = "sacct -a -P -S 2026-01-01 -o JobID,JobName,User,UID,State,ElapsedRaw,AllocTRES,NNodes,NCPUS,MaxRSS,TotalCPU,TRESUsageInMax,TRESUsageInAve"
 
-// runsPerJob is how many of the newest runs of a user under one name are kept:
-// what they have in common is known from a few.
+// runsPerJob is how many of the newest runs of one user and name are kept: a few
+// show what they have in common.
 const runsPerJob = 4
 
-// ReadHistory reads what sacct -P printed, with a head and its columns in any
-// order; most is how many runs are kept, the newest.
+// ReadHistory reads what sacct -P printed, with a header and columns in any order;
+// most is how many runs are kept, the newest ones.
 func ReadHistory(r io.Reader, most int) (*History, error) {
 	c := csv.NewReader(r)
 	c.Comma, c.LazyQuotes, c.FieldsPerRecord, c.ReuseRecord = '|', true, -1, true
@@ -113,10 +113,10 @@ type jobRows struct {
 	rssMiB, gpuMiB                    int64
 	gpuUtil                           int64
 	cpuSeconds                        float64
-	bad                               string // why not, found while reading
+	bad                               string // why it is dropped, found while reading
 }
 
-// lacks tells which columns must be there and are not.
+// lacks returns an error that names missing columns.
 func (h *history) lacks() error {
 	var missing []string
 	for _, any := range [][]string{{"jobid", "jobidraw"}, {"jobname"}, {"user", "uid"}, {"state"}, {"elapsedraw", "elapsed"}, {"alloctres", "reqtres", "allocgres", "reqgres"}} {
@@ -185,7 +185,7 @@ func (h *history) row(rec []string) {
 	h.now = j
 }
 
-// usage adds what a row says was used.
+// usage adds the usage of a row.
 func (j *jobRows) usage(text func(...string) string) {
 	if n, ok := sizeMiB(text("maxrss")); ok {
 		j.rssMiB = max(j.rssMiB, n)
@@ -212,7 +212,7 @@ func (j *jobRows) usage(text func(...string) string) {
 	}
 }
 
-// flush takes the job whose rows have all been seen.
+// flush takes the job whose rows have all been read.
 func (h *history) flush() {
 	j := h.now
 	h.now = nil
@@ -227,7 +227,7 @@ func (h *history) flush() {
 	h.runs = append(h.runs, run)
 }
 
-// run makes a run of a job, or says why it teaches nothing.
+// run makes a run of a job, or says why it is dropped.
 func (j *jobRows) run() (Run, string) {
 	state, _, _ := strings.Cut(j.state, " ") // CANCELLED by 1000
 	typ, gpus := gpusOf(j.tres, j.gres)
@@ -260,7 +260,7 @@ func (j *jobRows) run() (Run, string) {
 	return r, ""
 }
 
-// gpusOf reads how many GPUs a job had in all, and of what type.
+// gpusOf reads how many GPUs a job had in total, and their type.
 func gpusOf(tres, gres string) (typ string, n int64) {
 	typed := int64(0)
 	for _, t := range SplitTRES(tres) {

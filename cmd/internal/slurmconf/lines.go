@@ -16,7 +16,7 @@ const (
 	maxLine  = 1 << 20 // continued lines included
 )
 
-// Place is a line of a file, from 1.
+// Place is a line of a file, counted from 1.
 type Place struct {
 	File string `json:"file"`
 	Line int    `json:"line"`
@@ -31,11 +31,11 @@ type pair struct {
 	Op         byte
 }
 
-// line is what one line, with those that continue it, says.
+// line is one line with its continuations.
 type line struct {
 	At    Place
 	Pairs []pair
-	// Rest is text in it that is no Key=Value.
+	// Rest is text in it that is not Key=Value.
 	Rest string
 }
 
@@ -61,11 +61,10 @@ type reader struct {
 // caller gave. It bounds what it returns.
 type ReadFile func(name string) ([]byte, error)
 
-// errTooMany is what an Include that includes itself ends in.
+// errTooMany is the error for an Include that includes itself.
 var errTooMany = errors.New("includes nest too deeply, or there are more than 64 files")
 
-// file reads one file. The lines of files that it includes stand where their
-// Include stood.
+// file reads one file. The lines of included files take the place of their Include.
 func (r *reader) file(name string) error {
 	if r.files++; r.files > maxFiles || r.depth > 16 {
 		return errTooMany
@@ -98,8 +97,8 @@ func (r *reader) file(name string) error {
 	return nil
 }
 
-// include reads a file that a line names. One that cannot be read is a fault
-// of that line; a chain without end is one of all.
+// include reads a file that a line names. One that cannot be read is a fault of
+// that line; an endless chain is an error of the whole.
 func (r *reader) include(from, target string, at Place) error {
 	path := strings.ReplaceAll(target, "%c", r.cluster)
 	if !filepath.IsAbs(path) {
@@ -115,9 +114,9 @@ func (r *reader) include(from, target string, at Place) error {
 	return nil
 }
 
-// joined yields the lines of a file without comments, continued ones as one,
-// where it began. As in Slurm a comment ends the line, so that a backslash in
-// it continues nothing, and \# is no comment.
+// joined yields the lines of a file without comments, continued ones as one with
+// the place of the first. As in Slurm, a comment ends the line, so a backslash in it
+// continues nothing, and \# is not a comment.
 func joined(name, data string) func(yield func(string, Place) bool) {
 	return func(yield func(string, Place) bool) {
 		var b strings.Builder
@@ -163,8 +162,8 @@ func withoutComment(s string) string {
 	return b.String()
 }
 
-// continued cuts the backslash from a line that goes on: an odd number of
-// them, with nothing but space behind.
+// continued cuts the backslash from a line that continues: one with an odd number
+// of them at its end, ignoring space.
 func continued(s string) (string, bool) {
 	end := strings.TrimRight(s, " \t\v\f")
 	n := len(end) - len(strings.TrimRight(end, `\`))

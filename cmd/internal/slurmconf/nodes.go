@@ -9,8 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Notes of keys of NodeName lines that Berth has no use for, by their names in
-// lower case.
+// Notes for keys of NodeName lines that Berth does not use, by name in lower case.
 var nodeKeys = map[string]string{
 	"nodehostname":    "a node's name is set when it joins: berth agent join --name",
 	"nodeaddr":        "agents connect to the coordinators; nothing connects to them unless node.address is set",
@@ -50,14 +49,14 @@ func (s *Site) nodeLine(name string, l *line, defaults map[string]pair) {
 	for i, p := range withDefaults(l, defaults) {
 		e := Entry{Place: l.At, Of: of, Key: p.Key, Value: p.Value}
 		e.Fate, e.Note = n.take(p)
-		if i < len(l.Pairs)-1 { // what DEFAULT said was told there
+		if i < len(l.Pairs)-1 { // keys of DEFAULT were reported there
 			s.Entries = append(s.Entries, e)
 		}
 	}
 	s.Nodes = append(s.Nodes, n)
 }
 
-// forBelow is the note of a DEFAULT line's key.
+// forBelow is the note for a key of a DEFAULT line.
 func forBelow(fate Fate, note string) string {
 	if fate != Taken {
 		return note
@@ -124,7 +123,7 @@ func (n *NodeClass) featureFate() (Fate, string) {
 	return Taken, "node.features in agent.yaml"
 }
 
-// stateFate tells what to do about a state in the file.
+// stateFate says what becomes of a state in the file.
 func (n *NodeClass) stateFate() (Fate, string) {
 	switch n.State {
 	case "UNKNOWN", "IDLE":
@@ -207,7 +206,7 @@ func (s *Site) downNodes(names string, l *line) {
 	}
 }
 
-// drains of single nodes, in order.
+// drain records the drain of one node, in order.
 func (s *Site) drain(name cluster.NodeID, state, reason string) {
 	i := slices.IndexFunc(s.Drains, func(d Drain) bool { return d.Node == string(name) })
 	if i < 0 {
@@ -217,14 +216,14 @@ func (s *Site) drain(name cluster.NodeID, state, reason string) {
 	s.Drains[i].State, s.Drains[i].Reason = state, reason
 }
 
-// Drain is a node that the files put out of use.
+// Drain is a node that the files take out of use.
 type Drain struct {
 	Node   string `json:"node"`
 	State  string `json:"state"`
 	Reason string `json:"reason"`
 }
 
-// finishNodes works out cores, and finds nodes that two lines name.
+// finishNodes computes cores, and finds nodes that two lines name.
 func (s *Site) finishNodes() {
 	seen := map[cluster.NodeID]Place{}
 	for i := range s.Nodes {
@@ -254,7 +253,7 @@ func (s *Site) finishNodes() {
 	s.Nodes = slices.DeleteFunc(s.Nodes, func(n NodeClass) bool { return n.leftOver() })
 }
 
-// leftOver tells that other lines have all nodes of the class.
+// leftOver reports whether other lines have all nodes of the class.
 func (n *NodeClass) leftOver() bool { return n.again > 0 && n.again == len(n.list.Names()) }
 
 func plural(n int, what string) string {

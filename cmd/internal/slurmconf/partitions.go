@@ -226,8 +226,8 @@ func spell(d time.Duration) string {
 	return fmt.Sprintf("%ds", d/time.Second)
 }
 
-// finishPartitions puts host lists in place of names of sets, and finds what
-// partitions ask for and no line has.
+// finishPartitions replaces names of sets by host lists, and finds what partitions
+// name but no line defines.
 func (s *Site) finishPartitions() {
 	standard := ""
 	for i := range s.Partitions {
@@ -262,7 +262,7 @@ func (s *Site) finishPartitions() {
 	})
 }
 
-// expand works out the nodes of a partition.
+// expand computes the nodes of a partition.
 func (s *Site) expand(p *Partition) {
 	if p.Nodes == "" || strings.EqualFold(p.Nodes, cluster.AllNodes) {
 		p.Nodes = strings.ToUpper(p.Nodes)
@@ -298,7 +298,7 @@ func (s *Site) expand(p *Partition) {
 	s.unknownNodes(p, list)
 }
 
-// withoutGPUs names partitions that Slurm may as well keep.
+// withoutGPUs warns of partitions that can be left to Slurm.
 func (s *Site) withoutGPUs() {
 	any := slices.ContainsFunc(s.Nodes, func(n NodeClass) bool { return n.CountGPUs() > 0 })
 	for _, p := range s.Partitions {

@@ -17,7 +17,7 @@ type Step struct {
 	Args []string `json:"args"`
 	// Why says what it is for, in a few words.
 	Why string `json:"why"`
-	// Later tells that it fails until something else is there, such as a node.
+	// Later marks a command that fails until something else exists, such as a node.
 	Later bool `json:"later,omitempty"`
 }
 
@@ -30,7 +30,7 @@ func (s Step) String() string {
 	return strings.Join(words, " ")
 }
 
-// shellWord quotes what a shell would take apart.
+// shellWord quotes what a shell would split or expand.
 func shellWord(s string) string {
 	plain := s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:,@%+", r))
@@ -41,8 +41,8 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// Steps are the commands that set the site up, in order. With only, partitions
-// beside those that it names are left out.
+// Steps are the commands that set up the site, in order. With only, other partitions
+// are left out.
 func (s *Site) Steps(only []string) []Step {
 	var out []Step
 	for _, p := range s.Partitions {
@@ -58,7 +58,7 @@ func (s *Site) Steps(only []string) []Step {
 	return out
 }
 
-// step is the command that makes a partition.
+// step is the command that creates a partition.
 func (p *Partition) step() Step {
 	args := []string{"partition", "set", p.Name, "--nodes", p.Nodes}
 	if p.Default {
@@ -95,7 +95,7 @@ type Agent struct {
 	Settings []Setting `json:"settings"`
 }
 
-// Agents suggests settings for the nodes with GPUs; with cpu, for all.
+// Agents suggests settings for the nodes with GPUs, or with cpu for all.
 func (s *Site) Agents(cpu bool) []Agent {
 	var out []Agent
 	for i := range s.Nodes {
@@ -166,8 +166,8 @@ func (a *Agent) YAML() string {
 	return b.String()
 }
 
-// sortedSettings puts settings of a section together, in the order in which
-// sections come first; of one key the last counts.
+// sortedSettings groups settings by section, in the order in which sections first
+// appear; of one key, the last one counts.
 func sortedSettings(in []Setting) []Setting {
 	var sections []string
 	last := map[string]string{}

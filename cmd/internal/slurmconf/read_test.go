@@ -31,7 +31,7 @@ func filesIn(t testing.TB, dir string) Files {
 	return Files{Conf: "slurm.conf", Gres: name("gres.conf"), Topology: name("topology.conf"), Dump: name("sacctmgr.dump"), QOS: name("qos.txt")}
 }
 
-// TestSites holds what becomes of whole sites.
+// TestSites: what becomes of whole sites.
 func TestSites(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"hpc", "small", "bad"} {
@@ -73,7 +73,7 @@ func transcript(t testing.TB, s *Site) string {
 	return b.String()
 }
 
-// TestLines holds how lines are cut, which is Slurm's way.
+// TestLines: lines are split as Slurm does.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

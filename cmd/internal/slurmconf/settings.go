@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Why settings of the whole cluster are dropped, many for one reason.
+// Why cluster-wide settings are dropped, many for the same reason.
 const (
 	whyDaemons  = "Berth's daemons have their own files, coordinator.yaml and agent.yaml"
 	whyAuth     = "daemons authenticate by certificates, users by what the kernel reports"
@@ -25,8 +25,8 @@ const (
 	whyNotOne   = "not supported here"
 )
 
-// reasons are the settings of slurm.conf 22.05, and some of versions around it,
-// by why they are dropped.
+// reasons are the settings of slurm.conf 22.05, and some of other versions, by why
+// they are dropped.
 var reasons = []struct{ why, keys string }{
 	{whyDaemons, `BackupAddr BackupController ControlAddr ControlMachine SlurmctldAddr SlurmctldHost SlurmctldDebug SlurmctldLogFile
 		SlurmctldParameters SlurmctldPidFile SlurmctldPlugstack SlurmctldPort SlurmctldPrimaryOffProg SlurmctldPrimaryOnProg
@@ -64,7 +64,7 @@ var reasons = []struct{ why, keys string }{
 	{whyNotOne, `Licenses DisableRootJobs JobFileAppend DependencyParameters ResvEpilog ResvProlog`},
 }
 
-// particular are settings with a reason to themselves, in lower case.
+// particular are settings with a reason of their own, in lower case.
 var particular = map[string]string{
 	"accountingstorageenforce": "limits are always enforced once set",
 	"accountingstoragetres":    "GPU time is always accounted for, by the share that was used",
@@ -119,7 +119,7 @@ var particular = map[string]string{
 	"waittime":                 "when one rank of a job on several nodes fails, the job ends",
 }
 
-// settings reads a line of settings for the whole cluster.
+// settings reads a line of cluster-wide settings.
 func (s *Site) settings(l *line) {
 	for _, p := range l.Pairs {
 		fate, note := s.setting(p)
@@ -127,7 +127,7 @@ func (s *Site) settings(l *line) {
 	}
 }
 
-// setting takes one over, or says why not.
+// setting takes one, or says why not.
 func (s *Site) setting(p pair) (Fate, string) {
 	switch key := strings.ToLower(p.Key); key {
 	case "clustername":
@@ -151,7 +151,7 @@ func (s *Site) setting(p pair) (Fate, string) {
 	}
 }
 
-// seconds takes a time over into a setting of the agents.
+// seconds takes a time as a setting of the agents.
 func (s *Site) seconds(key, v string, least, most int) (Fate, string) {
 	n, err := strconv.Atoi(v)
 	switch {
@@ -164,7 +164,7 @@ func (s *Site) seconds(key, v string, least, most int) (Fate, string) {
 	return Taken, key + " in agent.yaml"
 }
 
-// whyDropped tells why a setting, in lower case, has no counterpart.
+// whyDropped says why a setting, in lower case, has no counterpart.
 func whyDropped(key string) (string, bool) {
 	if why, ok := particular[key]; ok {
 		return why, true

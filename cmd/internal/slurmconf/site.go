@@ -10,12 +10,12 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Fate is what became of one key of the configuration.
+// Fate is the outcome for one key of the configuration.
 type Fate uint8
 
 // The fates. Taken is in the commands or the agents' settings; Dropped has no
-// counterpart or needs none, as the note says; Unread is what Slurm itself
-// would not read.
+// counterpart or needs none, as the note says; Unread is what Slurm could not read
+// either.
 const (
 	Taken Fate = iota
 	Dropped
@@ -28,11 +28,11 @@ func (f Fate) String() string { return [...]string{"taken", "dropped", "unread"}
 // MarshalText implements encoding.TextMarshaler.
 func (f Fate) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// Entry says what became of one key of one line.
+// Entry is the outcome for one key of one line.
 type Entry struct {
 	Place
-	// Of names what the line is of, as a partition: "PartitionName=gpu"; empty
-	// for settings of the whole cluster.
+	// Of names what the line is about, such as "PartitionName=gpu"; empty for
+	// cluster-wide settings.
 	Of    string `json:"of,omitempty"`
 	Key   string `json:"key"`
 	Value string `json:"value"`
@@ -40,7 +40,7 @@ type Entry struct {
 	Note  string `json:"note"`
 }
 
-// GPUs are cards of one type in each node of a class.
+// GPUs are the GPUs of one type in each node of a class.
 type GPUs struct {
 	// Type is Slurm's name for it, empty when it has none.
 	Type  string `json:"type"`
@@ -59,18 +59,18 @@ type NodeClass struct {
 	SpecMiB  int64    `json:"spec_memory_mib"`
 	Features []string `json:"features,omitempty"`
 	GPUs     []GPUs   `json:"gpus"`
-	// Shared tells that Slurm sells shards or MPS percentages there.
+	// Shared says that Slurm allocates shards or MPS percentages there.
 	Shared bool `json:"shared,omitempty"`
-	// State and Reason are what the file puts the nodes into, such as DRAIN.
+	// State and Reason are what the file sets for the nodes, such as DRAIN.
 	State  string `json:"state,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
 	list   cluster.HostList
 	boards [4]int // sockets, cores, threads, boards
-	again  int    // of its nodes, those that a line before has
+	again  int    // how many of its nodes an earlier line has
 }
 
-// CountGPUs is how many cards each node of the class has.
+// CountGPUs is how many GPUs each node of the class has.
 func (n *NodeClass) CountGPUs() int {
 	sum := 0
 	for _, g := range n.GPUs {
@@ -89,15 +89,15 @@ type Partition struct {
 	// 0 is no limit, and no default.
 	MaxTime     time.Duration `json:"max_time"`
 	DefaultTime time.Duration `json:"default_time"`
-	// MemPerGPUMiB and CPUsPerGPU are what a job gets for each GPU that asks for none;
-	// 0 is nothing of the partition's.
+	// MemPerGPUMiB and CPUsPerGPU are what a job that requests none gets for each GPU;
+	// 0 is no default.
 	MemPerGPUMiB int64 `json:"mem_per_gpu_mib,omitempty"`
 	CPUsPerGPU   int64 `json:"cpus_per_gpu,omitempty"`
 	// Access is who may use it, nil for everybody.
 	Access cluster.Access `json:"access,omitempty"`
 }
 
-// Site is what the files say, as far as Berth has use for it.
+// Site is what the files say, as far as Berth can use it.
 type Site struct {
 	Cluster    string      `json:"cluster"`
 	Nodes      []NodeClass `json:"nodes"`
@@ -107,7 +107,7 @@ type Site struct {
 	// Jobs are settings for all agents, by key of agent.yaml.
 	Jobs    []Setting `json:"agent_settings"`
 	Entries []Entry   `json:"entries"`
-	// Warnings are about several lines together, or none.
+	// Warnings are about several lines together, or about none.
 	Warnings []string `json:"warnings,omitempty"`
 
 	sets    map[string]string // NodeSet → host list
@@ -125,9 +125,8 @@ type Files struct {
 	Conf, Gres, Topology, Dump, QOS string
 }
 
-// Read reads a site's files. The error is of a file that was asked for and
-// cannot be opened, or of one that is no configuration at all; what is wrong
-// with lines is among the entries.
+// Read reads a site's files. It fails if a requested file cannot be opened or is
+// not a configuration; what is wrong with single lines is among the entries.
 func Read(open ReadFile, f Files) (*Site, error) {
 	s := &Site{sets: map[string]string{}, feature: map[string]string{}}
 	r := &reader{open: open}
@@ -170,8 +169,8 @@ func (s *Site) warn(format string, args ...any) {
 	s.Warnings = append(s.Warnings, fmt.Sprintf(format, args...))
 }
 
-// conf reads the lines of slurm.conf. Node sets come first, since partitions
-// may stand before them.
+// conf reads the lines of slurm.conf. Node sets come first, since partitions may
+// precede them.
 func (s *Site) conf(lines []line) {
 	for _, l := range lines {
 		if name, ok := l.is("nodeset"); ok {
@@ -225,7 +224,7 @@ func setDefaults(l *line, defaults map[string]pair) {
 	}
 }
 
-// finish settles what several lines say together.
+// finish resolves what several lines say together.
 func (s *Site) finish() {
 	s.finishNodes()
 	s.finishPartitions()
@@ -237,7 +236,7 @@ func (s *Site) finish() {
 	})
 }
 
-// hosts reads a host list as Slurm's files have them: an error is of the line.
+// hosts reads a host list of Slurm's files, with an error that fits its line.
 func hosts(text string) (cluster.HostList, error) {
 	list, err := cluster.ParseHostList(text)
 	if err == nil {

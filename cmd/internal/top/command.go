@@ -70,7 +70,7 @@ func (o *options) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.ascii, "ascii", false, "draw in ASCII")
 }
 
-// config checks that there is a terminal to draw on, and says how.
+// config checks that there is a terminal to draw on, and returns how to draw.
 func (o *options) config(e *console.Env) (screen.Config, error) {
 	tab := slices.Index(tabs, o.tab)
 	if tab < 0 {
@@ -91,7 +91,7 @@ func (o *options) config(e *console.Env) (screen.Config, error) {
 	}, nil
 }
 
-// utf8Locale reports whether the terminal shows UTF-8, as the locale has it.
+// utf8Locale reports whether the locale says that the terminal shows UTF-8.
 func utf8Locale(getenv func(string) string) bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := strings.ToLower(getenv(name)); v != "" {

@@ -18,14 +18,13 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/top/screen"
 )
 
-// berth are the commands that the screen uses: what it says and does is what they say
-// and do.
+// berth are the commands that the screen runs.
 var berth = frame.Program{Name: "berth", Commands: []frame.Command{
 	{Name: "why", New: jobcmd.NewWhyCmd}, {Name: "cancel", New: jobcmd.NewCancelCmd}, {Name: "logs", New: enter.NewLogsCmd},
 	{Name: "node", New: admin.NewNodeCmd}, {Name: "gpu", New: admin.NewGPUCmd},
 }}
 
-// run carries a command out, and returns what it had to say beside its output.
+// run runs a command, and returns what it wrote to standard error.
 func (f *feed) run(ctx context.Context, out io.Writer, args ...string) (said string, err error) {
 	var errs bytes.Buffer
 	e := *f.env
@@ -70,15 +69,15 @@ func (f *feed) carryOut(args []string) screen.Note {
 }
 
 const (
-	// settle is how long a job is chosen before anything is asked about it.
+	// settle is how long a job is selected before requests are made about it.
 	settle = 200 * time.Millisecond
 	// whyEvery is how often it is asked why a job waits.
 	whyEvery = 10 * time.Second
-	// tailLines is how much of a log is shown to begin with.
+	// tailLines is how many lines of a log are shown at first.
 	tailLines = "200"
 )
 
-// look asks about a job, and no more about the one before; "" is none.
+// look makes requests about a job, and no more about the previous one; "" is none.
 func (f *feed) look(job string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,7 +123,7 @@ func (f *feed) log(ctx context.Context, job string) {
 }
 
 // logWriter hands what a job writes to the screen, a few times a second, and lets
-// whoever writes faster wait.
+// a job that writes faster wait.
 type logWriter struct {
 	ctx  context.Context
 	job  string
@@ -135,7 +134,7 @@ type logWriter struct {
 	due  *time.Timer
 }
 
-// mostUnshown is how much of a log waits to be shown.
+// mostUnshown is how many bytes of a log may wait to be shown.
 const mostUnshown = 256 << 10
 
 // Write implements io.Writer.

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// gather is for how long changes of jobs are put together before they are shown.
+	// gather is how long changes of jobs are collected before they are shown.
 	gather = 250 * time.Millisecond
 	// answerIn is how long an answer about nodes may take before the user is told.
 	answerIn = 5 * time.Second
-	// Every so many askings the nodes are asked for in full, with what befell them.
+	// fullEvery is how many requests for nodes there are to one in full, with their history.
 	fullEvery = 10
 	// standingEvery is how often fair shares are asked for.
 	standingEvery = 15 * time.Second
 )
 
-// feed brings a screen news of the cluster.
+// feed keeps a screen up to date with the cluster.
 type feed struct {
-	ctx     context.Context // of all that it does; the screen's life
+	ctx     context.Context // the screen's life
 	env     *console.Env
 	timeout time.Duration
 	send    func(msg any)
@@ -36,7 +36,7 @@ type feed struct {
 	changed []*apiv1.Job
 	all     bool
 	flusher *time.Timer
-	leave   context.CancelFunc // the job that is looked at
+	leave   context.CancelFunc // ends requests about the selected job
 	lost    map[string]bool
 }
 
@@ -51,14 +51,14 @@ type discard struct{}
 // Write implements io.Writer.
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// begin starts what goes on until the feed's context ends.
+// begin starts what runs until the feed's context ends.
 func (f *feed) begin() {
 	f.wg.Go(f.jobs)
 	f.wg.Go(f.nodes)
 	f.wg.Go(f.standing)
 }
 
-// wait returns once all that the feed does has ended.
+// wait returns once everything that the feed started has ended.
 func (f *feed) wait() {
 	f.mu.Lock()
 	f.leave()
@@ -69,7 +69,7 @@ func (f *feed) wait() {
 	f.wg.Wait()
 }
 
-// client is one for a single goroutine.
+// client returns a client for a single goroutine.
 func (f *feed) client(timeout time.Duration) *client.Client {
 	c := client.NewClient(f.env)
 	c.Timeout = timeout
@@ -82,7 +82,7 @@ func (f *feed) jobs() {
 	_ = c.Follow(f.ctx, f.collect, func(err error) { f.link("jobs", err) })
 }
 
-// collect takes jobs to be shown soon.
+// collect collects jobs to be shown soon.
 func (f *feed) collect(jobs []*apiv1.Job, all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +105,7 @@ func (f *feed) flush() {
 	}
 }
 
-// link tells whether something answers, when that is news.
+// link reports whether something answers, if that has changed.
 func (f *feed) link(of string, err error) {
 	f.mu.Lock()
 	was := f.lost[of]
@@ -121,7 +121,7 @@ func (f *feed) link(of string, err error) {
 	}
 }
 
-// nodes asks for the nodes again and again.
+// nodes fetches the nodes repeatedly.
 func (f *feed) nodes() {
 	c := f.client(answerIn)
 	defer c.Close()
@@ -149,7 +149,7 @@ func (f *feed) nodes() {
 	}
 }
 
-// standing asks for accounts and fair shares again and again. A site need have none.
+// standing fetches accounts and fair shares repeatedly. A site may have none.
 func (f *feed) standing() {
 	c := f.client(answerIn)
 	defer c.Close()

@@ -17,7 +17,7 @@ import (
 // framesPerSecond bounds how often the terminal is written to.
 const framesPerSecond = 30
 
-// app is a screen as the library drives it.
+// app is a screen for Bubble Tea.
 type app struct {
 	screen *screen.Screen
 	feed   *feed
@@ -61,7 +61,7 @@ func (a *app) View() tea.View {
 	return v
 }
 
-// do begins what the screen wants done.
+// do starts what the screen asks for.
 func (a *app) do(ask any) tea.Cmd {
 	switch ask := ask.(type) {
 	case screen.Quit:

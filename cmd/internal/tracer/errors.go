@@ -8,16 +8,16 @@ type Kind string
 // The kinds. The first ones come from the Python side.
 const (
 	KindNoTorch Kind = "no-torch" // Python has no working PyTorch
-	KindNoStep  Kind = "no-step"  // the program ended before its first step was over
+	KindNoStep  Kind = "no-step"  // the program ended before its first step was done
 	KindCrash   Kind = "crash"    // it raised an exception
 	KindMemory  Kind = "memory"   // it needs more memory than it may have
 	KindFactory Kind = "factory"  // the named function cannot be loaded
 	KindTracer  Kind = "tracer"   // the tracer itself did not understand it
 
 	KindPython  Kind = "python"  // Python cannot be started
-	KindTimeout Kind = "timeout" // no step was over in time
+	KindTimeout Kind = "timeout" // no step was done in time
 	KindExit    Kind = "exit"    // the process ended without an answer
-	KindGarbage Kind = "garbage" // the answer is none
+	KindGarbage Kind = "garbage" // the answer is not valid
 )
 
 func kinds() []Kind {
@@ -29,7 +29,7 @@ type ProgramError struct {
 	Kind   Kind
 	Detail string
 	// Output is the end of what the program wrote to standard error, or to
-	// standard output when that is all there is.
+	// standard output if that is all there is.
 	Output string
 }
 

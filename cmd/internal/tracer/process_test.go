@@ -50,7 +50,7 @@ func TestHostileAnswers(t *testing.T) {
 		kind   Kind
 		text   string
 	}{
-		"a gigabyte without a line end":  {"head -c 1073741824 /dev/zero >&4; sleep 3600", KindGarbage, "no line of at most 65536 bytes"},
+		"a gigabyte without a line end":  {"head -c 1073741824 /dev/zero >&4; sleep 3600", KindGarbage, "not a line of at most 65536 bytes"},
 		"a gigabyte of lines":            {"yes >&4", KindGarbage, "not an answer"},
 		"a gigabyte of output":           {"head -c 1073741824 /dev/zero; exit 3", KindExit, "exit status 3"},
 		"silence":                        {"exit 0", KindExit, "ended without an answer"},
@@ -162,7 +162,7 @@ func TestTimeout(t *testing.T) {
 	t.Parallel()
 	cfg := config(fakePython(t, `trap "" HUP INT TERM; while :; do sleep 3600; done`))
 	cfg.Timeout = time.Second
-	wantKind(t, t.Context(), cfg, KindTimeout, "no step was over after 1s; raise --timeout")
+	wantKind(t, t.Context(), cfg, KindTimeout, "no step was done after 1s; raise --timeout")
 }
 
 func TestPythonIsMissing(t *testing.T) {

@@ -25,19 +25,19 @@ const (
 	version   = 1
 )
 
-// ErrAnswer says that the Python side wrote something else than an answer.
+// ErrAnswer says that the Python side wrote something other than an answer.
 var ErrAnswer = errors.New("not an answer of the tracer")
 
 // Report is what a trace found.
 type Report struct {
 	// Features have Source graph and pass Check. SavedBytes and TracedBytes are
-	// what was really kept: with Checkpointing on, they are after its saving.
+	// what was really kept: with Checkpointing, after its savings.
 	Features model.Features
-	// Shapes says that the model ran on shapes alone, without values.
+	// Shapes says that the model ran on shapes only, without values.
 	Shapes bool
 	// Torch is the version of PyTorch.
 	Torch string
-	// Notes say what could not be told for certain; each is one line.
+	// Notes say what is uncertain, each in one line.
 	Notes []string
 }
 
@@ -114,7 +114,7 @@ func parse(b []byte) (Report, error) {
 	return r, nil
 }
 
-// check looks at what Features do not hold, or allow in general.
+// check checks what Features do not hold, or do not check themselves.
 func (l *line) check() error {
 	if l.Mode != "fake" && l.Mode != "cpu" {
 		return fmt.Errorf("mode %q: must be fake or cpu", l.Mode)

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// shared lets both of a program's streams go to one writer.
+// shared lets both streams of a program go to one writer.
 type shared struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -20,7 +20,7 @@ func (s *shared) Write(b []byte) (int, error) {
 }
 
 // tail is a writer that keeps the last maxTail bytes of what it is given and
-// hands everything on. It takes any amount, so that no program waits for it.
+// passes everything on. It takes any amount, so that no program waits for it.
 type tail struct {
 	also io.Writer // may be nil
 
@@ -38,13 +38,13 @@ func (t *tail) Write(b []byte) (int, error) {
 	}
 	t.buf = append(t.buf, keep...)
 	if t.also != nil {
-		_, _ = t.also.Write(b) // a reader that has gone must not stop the program
+		_, _ = t.also.Write(b) // a reader that is gone must not stop the program
 	}
 	return len(b), nil
 }
 
-// text is what was kept, from a line's beginning where there is one, without
-// control characters.
+// text is what was kept, from the start of a line if possible, without control
+// characters.
 func (t *tail) text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -150,7 +150,7 @@ func TestFailures(t *testing.T) {
 		"die":      {KindExit, "segmentation fault"},
 		"garbage":  {KindGarbage, "not an answer"},
 		"memory":   {KindMemory, "raise --memory"},
-		"spin":     {KindTimeout, "no step was over after 2s"},
+		"spin":     {KindTimeout, "no step was done after 2s"},
 	} {
 		t.Run(way, func(t *testing.T) {
 			cfg := script(t, "cases.py", way)

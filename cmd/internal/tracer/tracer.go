@@ -27,8 +27,8 @@ var recorderSource string
 //go:embed trace.py
 var traceSource string
 
-// boot runs the source that lies open as file 3, under a name that appears in
-// Python's error messages.
+// boot runs the source that is open as file 3, under a name for Python's error
+// messages.
 const boot = `import os; s = os.fdopen(3).read(); exec(compile(s, "<berth trace>", "exec"), {"__name__": "berth_trace"})`
 
 // The child's file descriptors after standard error.
@@ -44,8 +44,8 @@ const (
 	MaxTimeout = 24 * time.Hour
 	MinMemory  = int64(256) << 20
 	maxTail    = 4 << 10
-	// grace is how long pipes may stay open after the whole group was killed:
-	// who left the group may hold them.
+	// grace is how long pipes may stay open after the group was killed: processes
+	// that left the group may hold them.
 	grace = time.Second
 )
 
@@ -63,18 +63,18 @@ type Config struct {
 	Env []string
 	// Inference ends the trace after the first forward pass.
 	Inference bool
-	// Values computes with numbers where shapes alone would do (Factory only).
+	// Values computes with numbers even if shapes would do (Factory only).
 	Values bool
-	// Batch, SeqLen, Precision and Optimizer override what was seen; 0 and empty
-	// do not.
+	// Batch, SeqLen, Precision and Optimizer override what was seen, unless 0 or
+	// empty.
 	Batch, SeqLen int64
 	Precision     graph.Precision
 	Optimizer     graph.Optimizer
-	// Timeout ends the trace; MemBytes bounds each process's address space, 0 for
-	// no bound.
+	// Timeout ends the trace; MemBytes limits each process's address space, 0 for
+	// no limit.
 	Timeout  time.Duration
 	MemBytes int64
-	// Output gets what the program writes, when not nil.
+	// Output gets what the program writes, if not nil.
 	Output io.Writer
 }
 
@@ -102,7 +102,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// settings is Config as the Python side reads it.
+// settings is Config in the form that the Python side reads.
 type settings struct {
 	Target      string   `json:"target"`
 	Factory     bool     `json:"factory"`
@@ -120,8 +120,8 @@ type settings struct {
 
 // Run traces the program and returns what it found. It blocks until the
 // program and all that it started in its process group are dead, at most a
-// few seconds longer than the timeout. The error is a *ProgramError when the
-// program is to blame, and the context's when that ended first.
+// few seconds longer than the timeout. The error is a *ProgramError if the
+// program is to blame, and the context's if that ended first.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return Report{}, err
@@ -138,7 +138,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	return p.wait(ctx, &cfg)
 }
 
-// readable tells early that the script is not there.
+// readable fails early if the script does not exist.
 func readable(dir, name string) error {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)
@@ -211,13 +211,13 @@ func start(cfg *Config) (*process, error) {
 	return p, nil
 }
 
-// sourceFile holds the Python side in a file without a name.
+// sourceFile returns the Python side in an unnamed file.
 func sourceFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "berth-trace-")
 	if err != nil {
 		return nil, fmt.Errorf("write the tracer to a temporary file: %w", err)
 	}
-	_ = os.Remove(f.Name()) // it lives as long as it is open
+	_ = os.Remove(f.Name()) // it exists for as long as it is open
 	if _, err = f.WriteString(recorderSource + "\n" + traceSource); err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
@@ -228,8 +228,8 @@ func sourceFile() (*os.File, error) {
 	return f, nil
 }
 
-// environment is the user's, without GPUs, and with what keeps programs from
-// reporting home, drawing windows and leaving compiled files behind.
+// environment is the user's, without GPUs, and with settings that keep programs
+// from reporting home, opening windows and leaving compiled files behind.
 func environment(env []string) []string {
 	return append(append([]string{}, env...),
 		"CUDA_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=", "WANDB_MODE=disabled", "MPLBACKEND=Agg",
@@ -266,12 +266,12 @@ func (p *process) wait(ctx context.Context, cfg *Config) (Report, error) {
 		late = true
 	case <-ctx.Done():
 	}
-	_ = syscall.Kill(-pid, syscall.SIGKILL) // the leader at least is there
+	_ = syscall.Kill(-pid, syscall.SIGKILL) // the leader at least exists
 	<-ended
-	_ = syscall.Kill(-pid, syscall.SIGKILL) // who was forked meanwhile
+	_ = syscall.Kill(-pid, syscall.SIGKILL) // processes forked meanwhile
 	werr := p.cmd.Wait()
 	p.life.Close()
-	_ = p.result.SetReadDeadline(time.Now().Add(grace)) // who left the group may hold the pipe
+	_ = p.result.SetReadDeadline(time.Now().Add(grace)) // processes that left the group may hold the pipe
 	if !have {
 		got = <-answers
 	}
@@ -279,8 +279,8 @@ func (p *process) wait(ctx context.Context, cfg *Config) (Report, error) {
 	return p.conclude(ctx, cfg, got, late, werr)
 }
 
-// conclude turns how a program ended into a report or an error. An answer
-// counts however the process ended after it.
+// conclude turns how a program ended into a report or an error. An answer counts,
+// however the process ended after it.
 func (p *process) conclude(ctx context.Context, cfg *Config, got answer, late bool, werr error) (Report, error) {
 	if got.err == nil {
 		r, err := parse(got.line)
@@ -299,9 +299,9 @@ func (p *process) conclude(ctx context.Context, cfg *Config, got answer, late bo
 	e := &ProgramError{Kind: KindExit, Output: p.words(KindExit)}
 	switch {
 	case late:
-		e.Kind, e.Detail = KindTimeout, fmt.Sprintf("no step was over after %v", cfg.Timeout)
+		e.Kind, e.Detail = KindTimeout, fmt.Sprintf("no step was done after %v", cfg.Timeout)
 	case errors.Is(got.err, errLong):
-		e.Kind, e.Detail = KindGarbage, fmt.Sprintf("the answer is no line of at most %d bytes", MaxLine)
+		e.Kind, e.Detail = KindGarbage, fmt.Sprintf("the answer is not a line of at most %d bytes", MaxLine)
 	default:
 		e.Detail = "python ended without an answer"
 		if werr != nil {
@@ -311,7 +311,7 @@ func (p *process) conclude(ctx context.Context, cfg *Config, got answer, late bo
 	return Report{}, e
 }
 
-// words is the end of the program's output. A crash names its line already.
+// words is the end of the program's output. A crash already names its line.
 func (p *process) words(k Kind) string {
 	if k == KindCrash || k == KindNoTorch || k == KindFactory {
 		return ""

@@ -24,7 +24,7 @@ func TestParseJobs(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		"9_": "no task number", "9_[": "] is missing", "9_[3": "] is missing", "9_3-5": "in brackets", "_3": "job id", "9_[5-3]": "counts down",
-		"9_[]": "no task number", "9_x": "no task number", "9_[1-10000000]": "beyond",
+		"9_[]": "no task number", "9_x": "no task number", "9_[1-10000000]": "above 4194303",
 	} {
 		if _, _, err := ParseJobs([]string{in}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want ...%s...", in, err, want)

@@ -18,7 +18,7 @@ import (
 // mostLines is how much of a log is kept.
 const mostLines = 2000
 
-// How much of the screen the details of the chosen row take.
+// How much of the screen the details of the selected row take.
 const (
 	paneOff = iota
 	paneHalf
@@ -26,7 +26,7 @@ const (
 	paneLog // all of it, with the log alone
 )
 
-// pane shows all about the chosen row. Of a job it follows what it writes.
+// pane shows the details of the selected row; of a job, it follows the output.
 type pane struct {
 	size    int
 	job     string // whose why and log are there, "" for none
@@ -34,7 +34,7 @@ type pane struct {
 	log     []string
 	partial []byte
 	end     string
-	back    int // by how many lines it is scrolled back
+	back    int // how many lines it is scrolled back
 }
 
 // takeLog adds what a job wrote.
@@ -57,7 +57,7 @@ func (p *pane) takeLog(m Log) {
 		p.log = append(p.log, cleanLine(string(data[:i])))
 		data = data[i+1:]
 	}
-	if len(data) > 4*mostBytes { // a line that has no end
+	if len(data) > 4*mostBytes { // an endless line
 		data = data[len(data)-mostBytes:]
 	}
 	p.partial = append([]byte(nil), data...)
@@ -66,7 +66,7 @@ func (p *pane) takeLog(m Log) {
 	}
 }
 
-// lines are those of the log, that which has no end yet too.
+// lines are those of the log, including an unfinished one.
 func (p *pane) lines() []string {
 	out := p.log
 	if len(p.partial) > 0 {
@@ -78,7 +78,7 @@ func (p *pane) lines() []string {
 	return out
 }
 
-// chosen is the row of the jobs that the cursor is on.
+// chosen is the selected row of the jobs.
 func (s *Screen) chosen() (jobRow, bool) {
 	i := s.lists[TabJobs].row
 	if s.tab != TabJobs || i >= len(s.jobRows) {
@@ -87,7 +87,7 @@ func (s *Screen) chosen() (jobRow, bool) {
 	return s.jobRows[i], true
 }
 
-// follow asks for what the pane is to show, when that has changed.
+// follow asks for what the pane is to show if that has changed.
 func (s *Screen) follow() {
 	job := ""
 	if r, ok := s.chosen(); ok && s.pane.size != paneOff {
@@ -100,7 +100,7 @@ func (s *Screen) follow() {
 	s.ask(Look{job})
 }
 
-// paneLines draws the pane in just so many lines.
+// paneLines draws the pane in exactly height lines.
 func (s drawing) paneLines(width, height int) []string {
 	var title string
 	var out []string
@@ -137,7 +137,7 @@ func (s drawing) paneLines(width, height int) []string {
 	return fill(append([]string{s.rule(title, width)}, out...), height)
 }
 
-// rule is a line with a title in it.
+// rule is a horizontal line with a title.
 func (s drawing) rule(title string, width int) string {
 	line := s.ink.pick("──", "--")
 	head := line + " " + title + " "
@@ -179,7 +179,7 @@ func (s drawing) jobPane(r jobRow, width, height int) (title string, out []strin
 	return title, append(out, log[max(0, end-room):end]...)
 }
 
-// jobFacts is one line of what is known without asking.
+// jobFacts is one line of what is known without a request.
 func (s drawing) jobFacts(r jobRow) string {
 	j := r.job
 	facts := []string{clean(j.GetUser())}
@@ -201,7 +201,7 @@ func (s drawing) jobFacts(r jobRow) string {
 	return strings.Join(facts, s.ink.pick(" · ", ", "))
 }
 
-// jobCurves are those of the job's first card.
+// jobCurves are those of the job's first GPU.
 func (s drawing) jobCurves(j *apiv1.Job, width, height int) []string {
 	if len(j.GetGpus()) == 0 || console.Terminal(j.GetState()) {
 		return nil
@@ -213,7 +213,7 @@ func (s drawing) jobCurves(j *apiv1.Job, width, height int) []string {
 	return s.curves(c, width, height)
 }
 
-// curves are how busy a card was and how much of its memory was in use, side by side.
+// curves are how busy a GPU was and how much of its memory was in use, side by side.
 func (s drawing) curves(c *card, width, height int) []string {
 	half := (width - 3) / 2
 	busy := fmt.Sprintf("%s busy %s", clean(c.id()), percent(c.gpu.GetMeasuredUtilMilli()))

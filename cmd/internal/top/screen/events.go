@@ -15,7 +15,7 @@ import (
 // mostEvents is how many are kept.
 const mostEvents = 2000
 
-// event is something that befell a node or a GPU, or a job while the screen was up.
+// event is something that happened to a node or a GPU, or to a job while the screen was up.
 type event struct {
 	at         time.Time
 	of, detail string
@@ -55,7 +55,7 @@ func (s *Screen) jobEvent(was, j *apiv1.Job) {
 	s.event(event{at: s.now, of: "job " + client.JobLabel(j), detail: clean(j.GetName() + " " + detail), style: stateStyle(j.GetState())})
 }
 
-// nodeEvents notes what befell nodes, each thing once.
+// nodeEvents records the events of nodes, each once.
 func (s *Screen) nodeEvents() {
 	seen := map[string]struct{}{}
 	for _, n := range s.nodes {

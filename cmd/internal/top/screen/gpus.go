@@ -15,19 +15,19 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// Every is how often nodes are to be asked for, and how far samples are apart.
+// Every is how often nodes are fetched, and the time between samples.
 const Every = 2 * time.Second
 
-// kept is how many samples are: ten minutes.
+// kept is how many samples are kept: ten minutes.
 const kept = int(10 * time.Minute / Every)
 
 // series are samples in thousandths, the newest last; -1 is unknown.
 type series struct {
 	values []int16
-	last   int64 // in which interval the newest is
+	last   int64 // the interval of the newest
 }
 
-// add puts a sample at its time; what was not seen between is unknown.
+// add appends a sample at its time; intervals without one are unknown.
 func (r *series) add(at time.Time, v int16) {
 	slot := at.UnixNano() / int64(Every)
 	switch gap := slot - r.last; {
@@ -52,7 +52,7 @@ func (r *series) add(at time.Time, v int16) {
 // latest are the samples of the last ten minutes.
 func (r *series) latest() []int16 { return r.values[max(0, len(r.values)-kept):] }
 
-// card is a GPU with what was seen of it.
+// card is a GPU with its samples.
 type card struct {
 	node      *apiv1.Node
 	gpu       *apiv1.GPU
@@ -62,7 +62,7 @@ type card struct {
 
 func (c *card) id() string { return c.node.GetId() + "/" + strconv.Itoa(int(c.gpu.GetIndex())) }
 
-// takeCards notes what each card shows now, and forgets those that are gone.
+// takeCards records what each GPU shows now, and forgets those that are gone.
 func (s *Screen) takeCards() {
 	for _, n := range s.nodes {
 		for _, g := range n.GetGpus() {
@@ -172,7 +172,7 @@ func (s drawing) gpuCells(c *card) []cell {
 	}
 }
 
-// unit is "-" for what is not known.
+// unit is n with its unit, "-" if unknown.
 func unit(n int64, of string) string {
 	if n <= 0 {
 		return "-"
@@ -187,7 +187,7 @@ func percent(milli int64) string {
 	return console.PercentOf(milli)
 }
 
-// gib is MiB as GiB, with a decimal where that says something.
+// gib is MiB as GiB, with a decimal below 100.
 func gib(mib int64) string {
 	switch {
 	case mib < 0:
@@ -205,8 +205,8 @@ func (s drawing) memoryBar(k ink, g *apiv1.GPU, width int) string {
 	return k.bar(parts, stray, max(g.GetMemMib(), g.GetSellableMib()), width)
 }
 
-// parts are the shares of the jobs on a card. What is used is measured of the card as
-// a whole, and laid over the shares in proportion; stray is what is used beyond them.
+// parts are the shares of the jobs on a GPU. Usage is measured for the GPU as a whole,
+// and drawn over the shares in proportion; stray is what is used beyond them.
 func (s drawing) parts(g *apiv1.GPU) (parts []part, stray int64) {
 	known, given := int64(0), make([]int64, len(g.GetJobs()))
 	for i, id := range g.GetJobs() {
@@ -237,7 +237,7 @@ func (s drawing) parts(g *apiv1.GPU) (parts []part, stray int64) {
 	return parts, max(0, used-sum)
 }
 
-// shareOn is the memory that a job was given of a card, -1 when that is not known.
+// shareOn is the memory of a GPU that a job was given, -1 if unknown.
 func (s drawing) shareOn(id uint64, g *apiv1.GPU) int64 {
 	e := s.store.byID[id]
 	if e == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// column is one of a table. Where there is not room for all, those with the highest
-// rank are left out first; what is left over goes to those that grow.
+// column is one of a table. If there is not room for all, those with the highest rank
+// are left out first; spare width goes to those that grow.
 type column struct {
 	head  string
 	width int
@@ -17,14 +17,14 @@ type column struct {
 	rank  int
 }
 
-// cell is what stands in a row under a column: text, or what draws itself.
+// cell is one of a row: text, or what draws itself.
 type cell struct {
 	text  string
 	style style
 	draw  func(k ink, width int) string
 }
 
-// table is a list of rows, which are asked for one by one.
+// table is a list of rows, which are fetched one by one.
 type table struct {
 	cols  []column
 	n     int
@@ -100,8 +100,7 @@ func (t table) line(k ink, cells []cell, widths []int) string {
 	return b.String()
 }
 
-// lines draws as many rows as there is room for, with their heads, exactly height
-// lines in all.
+// lines draws the heads and as many rows as fit, exactly height lines in total.
 func (t table) lines(k ink, c *cursor, width, height int) []string {
 	widths := layout(t.cols, width)
 	out := []string{t.heads(k, widths)}
@@ -121,7 +120,7 @@ func (t table) lines(k ink, c *cursor, width, height int) []string {
 	return fill(out, height)
 }
 
-// undecorated are cells without styles, for a line that has one as a whole.
+// undecorated are cells without styles, for a line with one style.
 func undecorated(cells []cell) []cell {
 	for i := range cells {
 		cells[i].style = none
@@ -132,7 +131,7 @@ func undecorated(cells []cell) []cell {
 	return cells
 }
 
-// fill makes just so many lines of it.
+// fill cuts or pads lines to exactly height lines.
 func fill(lines []string, height int) []string {
 	for len(lines) < height {
 		lines = append(lines, "")

@@ -24,7 +24,7 @@ const (
 	cyan    style = "36"
 )
 
-// ink draws: in colour or not, with all characters or with ASCII alone.
+// ink draws: in colour or not, with all characters or only ASCII.
 type ink struct{ plain, ascii bool }
 
 // paint gives text a style. Without colours, red is bold and the others nothing.
@@ -41,7 +41,7 @@ func (k ink) paint(st style, text string) string {
 	return "\x1b[" + string(st) + "m" + text + "\x1b[m"
 }
 
-// pick is the first text, or the second where there is ASCII alone.
+// pick is the first text, or the second if only ASCII can be drawn.
 func (k ink) pick(text, ascii string) string {
 	if k.ascii {
 		return ascii
@@ -87,7 +87,7 @@ func cleanLines(s string) []string {
 	return out
 }
 
-// fit cuts or fills text to just so many columns.
+// fit cuts or pads text to exactly width columns.
 func (k ink) fit(text string, width int, right bool) string {
 	if width <= 0 {
 		return ""
@@ -146,8 +146,8 @@ type part struct{ given, used int64 }
 
 var partStyles = []style{cyan, magenta, green, blue, yellow}
 
-// bar draws the memory of a card: what each job was given side by side, solid as far
-// as it is used and hatched beyond. What is used past all that was given is red.
+// bar draws the memory of a GPU: what each job was given side by side, solid as far
+// as it is used and hatched beyond. Usage beyond all that was given is red.
 func (k ink) bar(parts []part, stray, total int64, width int) string {
 	if total <= 0 || width <= 0 {
 		return strings.Repeat(" ", max(0, width))
@@ -164,7 +164,7 @@ func (k ink) bar(parts []part, stray, total int64, width int) string {
 	for i, p := range parts {
 		end := max(drawn, at(sum+p.given))
 		if p.given > 0 && end == drawn && end < width {
-			end++ // whatever somebody holds is seen
+			end++ // any share is visible
 		}
 		used := min(end-drawn, at(sum+p.used)-at(sum))
 		used = max(used, 0)
@@ -207,7 +207,7 @@ func (k ink) curve(samples []int16, width, height int) []string {
 			}
 			level := (v*height*8 + 500) / 1000
 			if row == height-1 {
-				level = max(level, 1) // measured, and nothing
+				level = max(level, 1) // measured as zero
 			}
 			b.WriteRune(glyphs[max(0, min(level-floor, 8))])
 		}

@@ -14,7 +14,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// jobRow is a line of the jobs: a job, or an array with what there is of it.
+// jobRow is a line of the jobs: a job, or an array with its known tasks.
 type jobRow struct {
 	*entry
 	array uint64 // of a line for the whole array
@@ -24,7 +24,7 @@ type jobRow struct {
 
 var jobSorts = []string{"state", "id", "name", "user", "time", "gpus"}
 
-// makeJobRows are the lines for all jobs that are to be seen, in order.
+// makeJobRows are the lines for all jobs to be shown, in order.
 func (s *Screen) makeJobRows() []jobRow {
 	low := strings.ToLower(s.filters[TabJobs])
 	rows := make([]jobRow, 0, len(s.store.byID))
@@ -103,7 +103,7 @@ func (s *Screen) jobOrder() func(a, b jobRow) int {
 	return func(a, b jobRow) int { return cmp.Or(first(a, b), newest(a, b)) }
 }
 
-// ran is for how long a job has run.
+// ran is how long a job has run.
 func (s *Screen) ran(j *apiv1.Job) time.Duration {
 	if j.GetStarted() == nil || console.Waiting(j.GetState()) {
 		return 0
@@ -115,7 +115,7 @@ func (s *Screen) ran(j *apiv1.Job) time.Duration {
 	return max(0, end.Sub(j.GetStarted().AsTime()))
 }
 
-// gpus is how many a line has in all, or wants.
+// gpus is how many GPUs a line has or requests in total.
 func (r jobRow) gpus() int {
 	if r.array == 0 {
 		return int(r.job.GetGpusWanted()) * int(max(1, r.job.GetNodesWanted()))
@@ -137,8 +137,8 @@ func (r jobRow) label() string {
 	return client.JobLabel(r.job)
 }
 
-// named is how commands name what the line stands for; show and why take one job, so
-// that tasks listed as one are their array to them.
+// named is how commands name what the line stands for: all of it, and one job for show
+// and why, which is the array for tasks that are listed as one.
 func (r jobRow) named() (all, one string) {
 	all = r.label()
 	if one = all; r.array == 0 && r.job.GetArrayCount() > 1 {
@@ -188,7 +188,7 @@ func (s drawing) jobCells(r jobRow) []cell {
 	}
 }
 
-// statesText says how many tasks are in which state.
+// statesText counts the tasks by state.
 func statesText(tasks []*entry) string {
 	var codes []string
 	n := map[string]int{}
@@ -217,7 +217,7 @@ func stateStyle(state string) style {
 	return green
 }
 
-// tally counts tasks that run and wait.
+// tally counts running and waiting tasks.
 func (s *store) tally() (running, waiting int) {
 	for _, e := range s.byID {
 		switch e.rank {

@@ -10,17 +10,17 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// prompt is what the last line asks: a question that y answers, or a text.
+// prompt is what the last line asks for: y to a question, or a text.
 type prompt struct {
 	ask   string
 	text  string
 	typed bool
 	done  func(text string)
 	each  func(text string) // after each key
-	none  func()            // when it is left with Esc
+	none  func()            // when it is cancelled with Esc
 }
 
-// hand is a screen under somebody's fingers: what keys do to it.
+// hand is a screen that takes keys.
 type hand struct{ *Screen }
 
 func (s hand) key(k Key) {
@@ -72,7 +72,7 @@ func (s hand) promptKey(k Key) {
 	}
 }
 
-// scrollKey moves in what the pane shows.
+// scrollKey scrolls the pane.
 func (s hand) scrollKey(k Key) bool {
 	by := map[string]int{"up": 1, "k": 1, "down": -1, "j": -1, "pgup": s.height / 2, "pgdown": -s.height / 2, "home": mostLines * 2, "g": mostLines * 2, "end": -mostLines * 2, "G": -mostLines * 2}[k.Name]
 	if by == 0 {
@@ -110,7 +110,7 @@ func (s hand) tabKey(k Key) bool {
 	return true
 }
 
-// actKey does what a key stands for on the tab.
+// actKey does what a key means on the tab.
 func (s hand) actKey(k Key) {
 	switch k.Name {
 	case "q":
@@ -151,12 +151,12 @@ func (s hand) actKey(k Key) {
 	}
 }
 
-// sortNames are by what the tab can be sorted.
+// sortNames are the sort keys of the tab.
 func (s *Screen) sortNames() []string {
 	return [tabs][]string{jobSorts, gpuSorts, nodeSorts, userSorts, {"time"}}[s.tab]
 }
 
-// back leaves the details, then the filter.
+// back closes the details, then clears the filter.
 func (s hand) back() {
 	switch {
 	case s.pane.size != paneOff:
@@ -176,7 +176,7 @@ func (s hand) askFilter() {
 	s.prompt = &prompt{ask: "Filter: ", text: was, typed: true, done: s.setFilter, each: s.setFilter, none: func() { s.setFilter(was) }}
 }
 
-// fold opens the array of a line, or closes it.
+// fold unfolds or folds the array of a line.
 func (s hand) fold(r jobRow) {
 	array := r.array
 	if r.task {
@@ -227,8 +227,8 @@ func (s hand) jobKey(key string, r jobRow) {
 	}
 }
 
-// askDrain asks for the reason to drain the chosen node or GPU, or whether to resume
-// one that is drained.
+// askDrain asks for the reason to drain the selected node or GPU, or whether to resume a
+// drained one.
 func (s hand) askDrain() {
 	noun, name, drained := "", "", false
 	switch i := s.lists[s.tab].row; {
@@ -258,7 +258,7 @@ func (s hand) askDrain() {
 	}}
 }
 
-// usable is how many GPUs there are, and how many are held.
+// usable is how many GPUs are held, how many there are, and how busy they are.
 func (s *Screen) usable() (held, all int, busy int64) {
 	sum, n := int64(0), int64(0)
 	for _, c := range s.cards {

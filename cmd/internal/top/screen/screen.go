@@ -29,9 +29,9 @@ var tabNames = [tabs]string{"Jobs", "GPUs", "Nodes", "Users", "Events"}
 type Config struct {
 	Tab  Tab
 	Mine bool
-	// Me is who looks: a user's name or number.
+	// Me is the user of the screen, by name or number.
 	Me string
-	// Plain leaves colours out, ASCII all that is not ASCII.
+	// Plain leaves out colours, ASCII all other characters.
 	Plain, ASCII bool
 	Now          time.Time
 }
@@ -45,19 +45,19 @@ type (
 	Key struct{ Name, Text string }
 	// Tick is the time now.
 	Tick struct{ At time.Time }
-	// Jobs are jobs as they are now: all that there are, or those that changed.
+	// Jobs are jobs as they are now: all of them, or those that changed.
 	Jobs struct {
 		All  bool
 		Jobs []*apiv1.Job
 	}
-	// Nodes are all nodes; with History they have what befell them.
+	// Nodes are all nodes; with History, their events too.
 	Nodes struct {
 		Nodes   []*apiv1.Node
 		History bool
 	}
-	// Standing is who used how much, and where that puts whom.
+	// Standing is how much users used, and their rank by fair share.
 	Standing struct{ Resp *apiv1.ListStandingResponse }
-	// Cluster is its name.
+	// Cluster is the cluster's name.
 	Cluster struct{ Name string }
 	// Link says that coordinators answer, or why they do not: of jobs, or of nodes.
 	Link struct {
@@ -84,15 +84,15 @@ type (
 type (
 	// Quit ends it.
 	Quit struct{}
-	// Look wants to know all about a job, "" about none any more.
+	// Look asks for all about a job; "" ends that.
 	Look struct{ Job string }
-	// Run wants a command of berth carried out, whose words are shown as a note.
+	// Run asks to run a berth command, whose messages are shown as a note.
 	Run struct{ Args []string }
-	// Shell wants a shell beside a job, in the screen's place.
+	// Shell asks for a shell in a job, in place of the screen.
 	Shell struct{ Job string }
 )
 
-// noteTicks is for how many ticks a note stays, unless a key is pressed before.
+// noteTicks is for how many ticks a note stays, unless a key is pressed first.
 const noteTicks = 30
 
 // Screen is its state. It is for one goroutine.
@@ -103,7 +103,7 @@ type Screen struct {
 	width, height int
 	tab           Tab
 	lists         [tabs]cursor
-	stale         [tabs]bool // their rows are to be made anew before they are shown
+	stale         [tabs]bool // rows to be rebuilt before they are shown
 	cluster       string
 	lost          map[string]string
 	lostAt        time.Time
@@ -117,7 +117,7 @@ type Screen struct {
 	gotNodes bool
 	standing *apiv1.ListStandingResponse
 	events   []event
-	seen     map[string]struct{} // what befell nodes, so that it is told once
+	seen     map[string]struct{} // events of nodes, so that each is shown once
 
 	filters     [tabs]string
 	mine, ended bool
@@ -142,7 +142,7 @@ type sorting struct {
 	reverse bool
 }
 
-// New returns a screen that knows of nothing yet.
+// New returns an empty screen.
 func New(cfg Config) *Screen {
 	return &Screen{
 		cfg: cfg, ink: ink{plain: cfg.Plain, ascii: cfg.ASCII}, now: cfg.Now, width: 80, height: 24, tab: cfg.Tab, mine: cfg.Mine,
@@ -188,7 +188,7 @@ func (s *Screen) Update(msg any) []any {
 	return s.asks
 }
 
-// change notes that the rows of tabs are no longer what they were.
+// change marks the rows of tabs as stale.
 func (s *Screen) change(of ...Tab) {
 	for _, t := range of {
 		s.stale[t] = true
@@ -238,7 +238,7 @@ func (s *Screen) takeNodes(m Nodes) {
 	s.change(TabGPUs, TabNodes)
 }
 
-// rows makes the rows of the tab that is shown anew, if need be, and finds the chosen
+// rows rebuilds the rows of the current tab if they are stale, and finds the selected
 // one among them.
 func (s *Screen) rows() {
 	t := s.tab
@@ -277,8 +277,8 @@ func (s drawing) table(t Tab) table {
 	}
 }
 
-// cursor is which row of a list is chosen, and which is the first shown. The row is
-// known by its key, once the user has moved.
+// cursor is the selected row of a list, and the first that is shown. Once the user has
+// moved, the row is known by its key.
 type cursor struct {
 	row, top int
 	key      string
@@ -300,7 +300,7 @@ func (c *cursor) find(t table) {
 	}
 }
 
-// move chooses another row.
+// move selects another row.
 func (c *cursor) move(t table, by int) {
 	c.row = max(0, min(c.row+by, t.n-1))
 	if c.key = ""; t.n > 0 {
@@ -308,7 +308,7 @@ func (c *cursor) move(t table, by int) {
 	}
 }
 
-// scroll shows the chosen row among height rows.
+// scroll makes the selected row one of the height rows shown.
 func (c *cursor) scroll(n, height int) {
 	c.top = max(0, min(c.top, n-height, c.row))
 	if c.row >= c.top+height {

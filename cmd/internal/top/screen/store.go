@@ -13,14 +13,14 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// mostEnded is how many jobs that ended while the screen was up are kept.
+// mostEnded is how many jobs are kept that ended while the screen was up.
 const mostEnded = 1000
 
-// entry is a job, or tasks of an array that are alike, with what is searched for.
+// entry is a job, or identical tasks of an array, with the text that filters search.
 type entry struct {
 	job  *apiv1.Job
 	name string // clean
-	low  string // all that a filter looks at, in lower case
+	low  string // the text that filters search, in lower case
 	rank int
 }
 
@@ -35,7 +35,7 @@ func newStore() store {
 	return store{byID: map[uint64]*entry{}, arrays: map[uint64]map[uint64]*entry{}}
 }
 
-// reset forgets the jobs that have not ended: all that there are will come.
+// reset forgets the jobs that have not ended: a full list follows.
 func (s *store) reset() {
 	for id, e := range s.byID {
 		if e.rank < rankEnded {
@@ -69,7 +69,7 @@ func (s *store) put(j *apiv1.Job) *apiv1.Job {
 	var was *apiv1.Job
 	if e := s.byID[id]; e != nil {
 		if e.job.GetRevision() > j.GetRevision() {
-			return e.job // of a coordinator that is behind
+			return e.job // from a coordinator that is behind
 		}
 		was = e.job
 		s.remove(id)
@@ -106,8 +106,7 @@ func (s *store) remove(id uint64) {
 	}
 }
 
-// absorb forgets tasks that j now stands for: they were listed by themselves, or
-// with others.
+// absorb forgets tasks that j now stands for, which were listed singly or with others.
 func (s *store) absorb(j *apiv1.Job) {
 	tasks, err := cluster.ParseTasks(j.GetArrayTasks())
 	if err != nil {
@@ -157,12 +156,12 @@ func (s *store) forget() {
 // count is how many tasks an entry stands for.
 func (e *entry) count() int { return int(max(1, e.job.GetArrayCount())) }
 
-// mine reports whether the job is of whoever looks.
+// isMine reports whether the job belongs to the user of the screen.
 func (s *Screen) isMine(j *apiv1.Job) bool {
 	return s.cfg.Me != "" && (j.GetUser() == s.cfg.Me || strconv.FormatUint(uint64(j.GetUid()), 10) == s.cfg.Me)
 }
 
-// labels lists jobs as they are called elsewhere on the screen: tasks of arrays as 12_3.
+// labels lists jobs by their labels, tasks of arrays as 12_3.
 func (s *store) labels(ids []uint64) string {
 	if len(ids) == 0 {
 		return console.IDList(ids)

@@ -10,8 +10,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// userRow is a user, in one account, with what runs and waits now and where fair
-// shares put them.
+// userRow is a user in one account, with running and waiting jobs and the rank by fair
+// share.
 type userRow struct {
 	user, account          string
 	uid                    uint32
@@ -80,7 +80,7 @@ func (s *Screen) userOrder() func(a, b *userRow) int {
 		case "waiting":
 			n = b.waiting - a.waiting
 		case "rank":
-			n = cmp.Compare(a.use.GetRank()-1, b.use.GetRank()-1) // those of none are last
+			n = cmp.Compare(a.use.GetRank()-1, b.use.GetRank()-1) // users without a rank are last
 		case "gpus":
 			n = cmp.Or(b.gpus-a.gpus, b.running-a.running)
 		}

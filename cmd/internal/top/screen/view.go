@@ -11,11 +11,11 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 )
 
-// The least that the screen needs.
+// The minimum size of the screen.
 const leastWidth, leastHeight = 40, 8
 
 // View is the screen as text: as many lines as the terminal has, none wider than it,
-// with nothing in it that steers a terminal but colours.
+// and no control sequences but colours.
 func (s *Screen) View() string { return drawing{s}.view() }
 
 // drawing is a screen as it is drawn.
@@ -52,7 +52,7 @@ func (s drawing) listHeight() int {
 	return max(4, body*2/5)
 }
 
-// head names the tabs, and the cluster.
+// head names the tabs and the cluster.
 func (s drawing) head() string {
 	var b strings.Builder
 	width := 0
@@ -70,7 +70,7 @@ func (s drawing) head() string {
 	return b.String() + s.ink.paint(bold, s.ink.fit(s.cluster, max(0, s.width-width-1), true))
 }
 
-// status is how the cluster stands, or that nothing is heard of it.
+// status is the state of the cluster, or that it does not answer.
 func (s drawing) status() string {
 	if len(s.lost) > 0 {
 		why := s.lost[slices.Min(slices.Collect(maps.Keys(s.lost)))]
@@ -98,7 +98,7 @@ func (s drawing) status() string {
 	return s.ink.fit(" "+strings.Join(parts, s.ink.pick(" · ", ", ")), s.width, false)
 }
 
-// foot asks, tells what was done, or names the keys.
+// foot is a prompt, a note or the keys.
 func (s drawing) foot() string {
 	switch {
 	case s.prompt != nil && s.prompt.typed:
@@ -107,7 +107,7 @@ func (s drawing) foot() string {
 			ask = console.Cut(ask, s.width*2/3)
 		}
 		text := s.prompt.text
-		for console.TextWidth(ask+text) > room && text != "" { // its end is what is typed
+		for console.TextWidth(ask+text) > room && text != "" { // the end is where the user types
 			text = text[1:]
 		}
 		return s.ink.paint(bold, s.ink.fit(ask+clean(text)+s.ink.pick("▏", "_"), s.width, false))
