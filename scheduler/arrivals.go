@@ -8,30 +8,29 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 )
 
-// Offers decides about jobs one by one, see Arrivals.
+// Offers places jobs one at a time; see Arrivals.
 type Offers interface {
-	// Offer decides about a job at a time and an index of the log, and takes its
-	// berth when it starts. It reports false when it would have to wait.
+	// Offer tries to place j at a time and log index, and claims its berth if it
+	// starts. It reports false if j would have to wait.
 	Offer(now cluster.Time, index uint64, j *cluster.Job) (dispatch.Start, bool)
 }
 
-// Arrivals decides about jobs that come one by one onto nodes from which
-// nothing leaves: about each as Schedule would if it waited alone, in
-// microseconds rather than the time of a pass. It is not safe for concurrent
-// use.
+// Arrivals places jobs that arrive one at a time on nodes from which nothing
+// leaves. It decides about each as Schedule would if that job waited alone, but in
+// microseconds rather than the time of a pass. It is not safe for concurrent use.
 type Arrivals struct {
 	p     *pass
 	frag  *frag
 	ran   []*cluster.Job
 	step  int
-	other bool    // what is typical is not what frag knows
-	odd   bool    // nor what the tree for jobs without GPUs knows
-	moved []int32 // nodes that something started on since that tree was made
+	other bool    // the typical jobs are no longer those frag has
+	odd   bool    // nor those in the tree for jobs without GPUs
+	moved []int32 // nodes where something started since that tree was built
 }
 
-// NewArrivals begins with nodes as the ledger has them, on which nothing runs.
-// Neither is changed. Of pol, PatienceMilli is not looked at: nobody declines
-// a free card.
+// NewArrivals starts from the nodes as they are in the ledger, with nothing
+// running. It changes neither. It ignores pol's PatienceMilli: no job declines a
+// free GPU.
 func NewArrivals(nodes []*cluster.Node, led *dispatch.Ledger, pol Policy) *Arrivals {
 	pol.PatienceMilli = 0
 	p := newPass(&scene{pol: pol, nodes: nodes})
@@ -44,7 +43,7 @@ func NewArrivals(nodes []*cluster.Node, led *dispatch.Ledger, pol Policy) *Arriv
 	return a
 }
 
-// Offer implements Offers. The id of j must be higher than all before it.
+// Offer implements Offers. The id of j must be higher than all earlier ones.
 func (a *Arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (dispatch.Start, bool) {
 	p := a.p
 	p.now, p.running, p.plan = int64(now), a.ran, dispatch.Plan{BaseIndex: index}
@@ -74,8 +73,8 @@ func (a *Arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (dispat
 	return st, true
 }
 
-// learn brings what is typical up to those that run and j, and returns the
-// weight with which j counts.
+// learn updates the typical jobs with those running and j, and returns the weight
+// with which j counts.
 func (a *Arrivals) learn(j *cluster.Job) (weight int64) {
 	p, n := a.p, len(a.ran)
 	if step := every(n + 1); step != a.step {
@@ -98,7 +97,8 @@ func (a *Arrivals) learn(j *cluster.Job) (weight int64) {
 	return weight
 }
 
-// settle makes a node that something started on what a new pass would find.
+// settle brings a node where something started to the state that a new pass would
+// find.
 func (a *Arrivals) settle(host int32) {
 	f := a.p.f
 	h := &f.Hosts[host]
@@ -110,7 +110,7 @@ func (a *Arrivals) settle(host int32) {
 	}
 }
 
-// reorder brings the order of nodes for jobs without GPUs up to what started.
+// reorder updates the order of nodes for jobs without GPUs after starts.
 func (a *Arrivals) reorder() {
 	p := a.p
 	f := p.f

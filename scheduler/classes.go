@@ -11,15 +11,16 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Bounds of how many one pass makes room for, and of how many each may end.
+// Limits on how many jobs one pass makes room for, and how many each may preempt.
 const (
 	maxRoomFor = 16
 	maxVictims = 64
 )
 
-// makeRoom proposes to end jobs whose QOS makes room for that of somebody who
-// does not start: on one node, as few as will do and of those the ones that lose
-// least. It asks for nothing while somebody leaves for the same job already.
+// makeRoom proposes preemptions for jobs whose QOS entitles them to room and that
+// do not start: on one node, as few as suffice, and of those the ones that lose
+// least. It proposes nothing while another job is already being preempted for the
+// same one.
 func (p *pass) makeRoom(order []rank) {
 	if p.standing == nil {
 		return
@@ -45,14 +46,13 @@ func (p *pass) makeRoom(order []rank) {
 	}
 }
 
-// maker finds whom to end for others.
+// maker chooses which jobs to preempt for others.
 type maker struct {
 	p *pass
-	// on are the preemptible attempts on each node; nil before they are asked
-	// for.
+	// on holds the preemptible attempts on each node; nil until first needed.
 	on    map[cluster.NodeID][]*cluster.Job
 	taken map[cluster.JobID]struct{}
-	asked map[cluster.JobID]struct{} // for whom somebody leaves
+	asked map[cluster.JobID]struct{} // jobs for which another is already being preempted
 }
 
 func (m *maker) learn() {
@@ -79,7 +79,7 @@ func (m *maker) coming(id cluster.JobID) bool {
 	return ok
 }
 
-// forJob looks at every node, and takes the one where least is lost.
+// forJob considers every node and takes the one where least is lost.
 func (m *maker) forJob(it *item) {
 	var best []*cluster.Job
 	least := int64(rules.Forever)
@@ -111,9 +111,9 @@ func (m *maker) forJob(it *item) {
 	}
 }
 
-// loss is what is lost when they end, in thousandths of a GPU × microseconds;
-// each counts besides, so that few large ones do not go before many small ones
-// that ran as long.
+// loss is what ending the jobs loses, in thousandths of a GPU × microseconds. Each
+// job adds a constant, so that a few large ones are not preferred to many small
+// ones that ran as long.
 func (m *maker) loss(vs []*cluster.Job) int64 {
 	sum := int64(0)
 	for _, j := range vs {
@@ -128,10 +128,10 @@ func (m *maker) lossOf(j *cluster.Job) int64 {
 	return a.Ran(cluster.Time(m.p.now)).Milliseconds()*(gpu+core/16) + 60_000*cluster.WholeGPU
 }
 
-// onNode returns whom to end on a node so that the job fits there, nobody when
-// it would not even then. All who may be ended go in thought; then those come
-// back, the dearest first, without whom it fits all the same: what is left is
-// what is needed.
+// onNode returns the jobs to preempt on a node so that the job fits there, none if
+// it would not fit even then. It first removes all candidates in thought, then puts
+// back, the most expensive first, each without which the job still fits: those left
+// are the ones needed.
 func (m *maker) onNode(it *item, h *fleet.Host, may []*cluster.Job) []*cluster.Job {
 	slices.SortFunc(may, func(a, b *cluster.Job) int {
 		return cmp.Or(cmp.Compare(m.lossOf(b), m.lossOf(a)), cmp.Compare(a.ID, b.ID))
@@ -149,8 +149,7 @@ func (m *maker) onNode(it *item, h *fleet.Host, may []*cluster.Job) []*cluster.J
 	return out
 }
 
-// fits reports whether the job fits a node when some of those who run there are
-// gone.
+// fits reports whether the job fits a node once the jobs in gone have left.
 func (m *maker) fits(it *item, h *fleet.Host, gone []*cluster.Job) bool {
 	cpu, mem := h.Use.CPUMilli-h.Use.UsedCPU-it.cpu, h.Use.MemMiB-h.Use.UsedMem-it.mem
 	for _, j := range gone {
@@ -163,7 +162,7 @@ func (m *maker) fits(it *item, h *fleet.Host, gone []*cluster.Job) bool {
 	if it.gpus == 0 {
 		return true
 	}
-	free := map[int32]int{} // cards that would hold it, by class
+	free := map[int32]int{} // GPUs that would hold it, by class
 	for i := h.Lo; i < h.Hi; i++ {
 		c := &m.p.f.Cards[i]
 		if c.Class < 0 || it.needs[c.Class].Way == rules.WayNone || c.Use.Closed {

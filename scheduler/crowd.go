@@ -11,19 +11,19 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// mateTries bounds on how many cards with room one job is held against those
-// who lie there, so that a pass stays cheap. Who waits too long tries all.
+// mateTries bounds the GPUs with room on which a pass compares one job with the
+// residents, so that a pass stays cheap. A job that has waited too long tries all.
 const mateTries = 32
 
-// mateBudget is how many such comparisons a pass makes at that rate; then each
-// job has fewTries. Only passes over tens of thousands of jobs come so far,
-// and those who came late in their order wait in any case.
+// mateBudget is how many such comparisons a pass makes at that rate; after that
+// each job has fewTries. Only passes over tens of thousands of jobs get that far,
+// and jobs that late in the order wait in any case.
 const (
 	mateBudget = 1 << 18
 	fewTries   = 2
 )
 
-// tries is on how many more cards a job may be held against others.
+// tries returns on how many more GPUs a job may be compared with residents.
 func (ft *fitter) tries(it *item) int {
 	switch {
 	case it.kept || ft.old(it.job):
@@ -34,24 +34,25 @@ func (ft *fitter) tries(it *item) int {
 	return mateTries
 }
 
-// crowd is what a pass knows of who shares which card. It is nil when nothing
-// was learned or no limit is set, and all cards are shared among all users.
+// crowd is what a pass knows of the jobs on each GPU. It is nil if nothing was
+// learned or no limit is set, and all GPUs are shared among all users.
 type crowd struct {
-	know  *dispatch.Interference // nil when slowdowns do not count
-	owned bool                   // some card is shared among some users only
-	on    [][]company.Sharer     // by card
-	rules []*dispatch.Sharing    // by card
+	know  *dispatch.Interference // nil if slowdowns do not count
+	owned bool                   // some GPU is shared among some users only
+	on    [][]company.Sharer     // by GPU
+	rules []*dispatch.Sharing    // by GPU
 	kinds map[kind]int32
-	// limit is the slowdown that nobody may be predicted to exceed, in thousandths, most
-	// the policy's, and calm that while there are empty cards for all who wait; 0 is most.
+	// limit is the highest predicted slowdown allowed for any job, in thousandths;
+	// most is the policy's limit, and calm the one that holds while there are empty
+	// GPUs for all waiting jobs; 0 is most.
 	limit, most, calm int64
 }
 
-// calmPart is the part of what a policy lets jobs be slowed down by that they are while
-// there are empty cards for all who wait: sharing gains little then.
+// calmPart is the part of a policy's allowed slowdown that is allowed while there
+// are empty GPUs for all waiting jobs: sharing gains little then.
 const calmPart = 0.2
 
-// calmly sets which of both limits holds, and reports whether there are two.
+// calmly sets which of the two limits holds, and reports whether there are two.
 func (w *crowd) calmly(calm bool) bool {
 	if w == nil || w.calm == 0 {
 		return false
@@ -62,13 +63,13 @@ func (w *crowd) calmly(calm bool) bool {
 	return true
 }
 
-// kind is what tells jobs of the same needs apart.
+// kind distinguishes jobs with the same needs.
 type kind struct {
 	temper   dispatch.Temper
 	uid, gid uint32
 }
 
-// newCrowd reads who runs where.
+// newCrowd records which jobs run where.
 func newCrowd(know *dispatch.Interference, f *fleet.Fleet, running []*cluster.Job) *crowd {
 	if f.Pol.MaxSlowdownMilli <= 0 {
 		know = nil
@@ -95,8 +96,8 @@ func newCrowd(know *dispatch.Interference, f *fleet.Fleet, running []*cluster.Jo
 	return w
 }
 
-// kindOf numbers what was learned of a job's signature, so that jobs alike
-// share what a pass found out.
+// kindOf numbers what was learned of a job's signature, so that similar jobs share
+// what a pass found out.
 func (w *crowd) kindOf(j *cluster.Job) int32 {
 	var t kind
 	if w.know != nil {
@@ -116,7 +117,7 @@ func (w *crowd) kindOf(j *cluster.Job) int32 {
 	return k
 }
 
-// judge tells what speaks against a job on card i.
+// judge returns what speaks against placing a job on GPU i.
 func (ft *fitter) judge(it *item, n *rules.Need, i int32) company.Verdict {
 	w := ft.crowd
 	if w == nil || n.Way != rules.WayShare {
@@ -134,8 +135,8 @@ func (ft *fitter) suits(it *item, c int, i int32) bool {
 	return !v.Against()
 }
 
-// suited is the first place at or after from where a card in use has room for
-// the job and all there stay fast enough, or -1.
+// suited returns the first place at or after from where a GPU in use has room for
+// the job and all jobs there stay fast enough, or -1.
 func (ft *fitter) suited(it *item, c int, want *fleet.Room, from, hi int) int {
 	k := &ft.f.Classes[c]
 	place := k.Used.First(from, want)
@@ -145,7 +146,7 @@ func (ft *fitter) suited(it *item, c int, want *fleet.Room, from, hi int) int {
 	most := ft.tries(it)
 	for tries := 0; place >= 0 && place < hi; place = k.Used.First(place+1, want) {
 		if ft.crowd.strange(ft.f.Cards[k.Cards[place]].GPU, k.Cards[place], it) {
-			continue // costs next to nothing, and is no try
+			continue // costs next to nothing and does not count as a try
 		}
 		if ft.suits(it, c, k.Cards[place]) {
 			break
@@ -158,8 +159,8 @@ func (ft *fitter) suited(it *item, c int, want *fleet.Room, from, hi int) int {
 	return place
 }
 
-// strange reports whether a card is not shared among those on it and a job's
-// owner.
+// strange reports whether a GPU may not be shared between its residents and the
+// job's owner.
 func (w *crowd) strange(g *cluster.GPU, i int32, it *item) bool {
 	if !w.owned {
 		return false
@@ -168,8 +169,8 @@ func (w *crowd) strange(g *cluster.GPU, i int32, it *item) bool {
 	return v.Strange != nil
 }
 
-// slowed says in words whom the job would slow down on the first card of class
-// c that has all else, "" when none has.
+// slowed says in words which jobs the job would slow down on the first GPU of class
+// c that is otherwise suitable, "" if there is none.
 func (ft *fitter) slowed(it *item, c int, want *fleet.Room) string {
 	k := &ft.f.Classes[c]
 	lo, hi, ok := ft.span(it, k)
@@ -187,7 +188,7 @@ func (ft *fitter) slowed(it *item, c int, want *fleet.Room) string {
 	return ""
 }
 
-// settled notes who joined a card.
+// settled records that a job joined a GPU.
 func (w *crowd) settled(j *cluster.Job, milli int64, cards []int32) {
 	if w == nil {
 		return

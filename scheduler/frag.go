@@ -9,27 +9,27 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// frag lets a pass choose among cards on which a job fits by how little the
-// expected fragmentation of the cluster grows (Weng et al., ATC 2023). Other
-// than there the target workload is learned from what runs and waits, and only
-// Policy.FragNodes nodes are looked at for each job: those that first fit would
-// come to first, of each class as many.
+// frag lets a pass choose, among the GPUs on which a job fits, those on which the
+// expected fragmentation of the cluster grows least (Weng et al., ATC 2023). Unlike
+// there, the target workload is learned from running and waiting jobs, and only
+// Policy.FragNodes nodes are considered for each job: those that first fit would
+// reach first, equally many of each class.
 type frag struct {
 	typical []fragment.Typical // by class
 	nodes   [][]measure        // by class and group
-	vers    []int32            // of hosts: rises when something starts there
-	age     int32              // rises when the typical shapes change
+	vers    []int32            // by host: incremented when something starts there
+	age     int32              // incremented when the typical shapes change
 	sites   []site             // by class: what fit found last
 	job     *cluster.Job
 	left    int
-	each    int                 // nodes of a class that it looks at
+	each    int                 // nodes of a class that it considers
 	state   []fragment.CardLeft // scratch
 	cards   []int32             // scratch
 	was, is [maxLook]fragment.CardLeft
 }
 
-// maxLook bounds the cards of one job whose score is computed; wider jobs are
-// scored as if they took that many.
+// maxLook bounds the GPUs of one job whose score is computed; wider jobs are scored
+// as if they took that many.
 const maxLook = 16
 
 type measure struct {
@@ -37,11 +37,11 @@ type measure struct {
 	made int64 // version of the host, and age
 }
 
-// site is the best place for a job on the cards of one class.
+// site is the best place for a job on the GPUs of one class.
 type site struct {
 	cards []int32
 	score int8
-	used  bool // joins somebody
+	used  bool // it would share a GPU
 	host  int32
 }
 
@@ -55,10 +55,10 @@ func (s *site) better(o *site) bool {
 	return s.host < o.host
 }
 
-// sampled bounds how many jobs are looked at to learn what is typical.
+// sampled bounds the jobs sampled to learn what is typical.
 const sampled = 512
 
-// every is the step in which n jobs are sampled: a power of two, so that the
+// every returns the step at which n jobs are sampled: a power of two, so that the
 // sample changes little from pass to pass.
 func every(n int) int {
 	step := 1
@@ -68,11 +68,11 @@ func every(n int) int {
 	return step
 }
 
-// learn counts what jobs ask for, on each class of cards.
+// learn counts what jobs ask for, for each class of GPU.
 type learn struct {
 	mix []fragment.Mix
-	// cpu and host are what jobs for GPUs take beside them, milli how much of
-	// GPUs that is, in thousandths.
+	// cpu and host are what GPU jobs take of cores and host memory, milli how much
+	// of GPUs they take, in thousandths.
 	cpu, host, milli int64
 }
 
@@ -112,8 +112,8 @@ func shapeOn(n *rules.Need, k *fleet.Class, gpus int, cpu, host int64) fragment.
 	return s
 }
 
-// learned is what the pass knows of typical jobs, learned when first asked
-// for from a sample of those that run, then of those that wait, by id.
+// learned returns what the pass knows of typical jobs, learned on first use from a
+// sample of the running jobs, then of the waiting ones, by id.
 func (ft *fitter) learned() *learn {
 	if ft.typical != nil {
 		return ft.typical
@@ -135,9 +135,9 @@ func (ft *fitter) learned() *learn {
 	return ft.typical
 }
 
-// newFrag returns nil where fragmentation plays no part: when the site wants
-// none of it, when so many wait that the order by size does better, and when
-// nobody asks for more cores or host memory than what goes with its GPUs.
+// newFrag returns nil if fragmentation plays no part: if the site disabled it, if
+// so many jobs wait that the order by size does better, or if no job asks for more
+// cores or host memory than come with its GPUs.
 func (ft *fitter) newFrag() *frag {
 	if ft.pol.FragNodes <= 0 || len(ft.items) > ft.pol.FragJobs {
 		return nil
@@ -158,8 +158,8 @@ func (ft *fitter) makeFrag() *frag {
 	return w
 }
 
-// learn takes over what the pass has learned. It reports false when cores and
-// host memory bind nobody.
+// learn takes over what the pass has learned. It reports false if cores and host
+// memory constrain no job.
 func (w *frag) learn(ft *fitter) (tight bool) {
 	l := ft.learned()
 	w.age++
@@ -170,15 +170,15 @@ func (w *frag) learn(ft *fitter) (tight bool) {
 	return tight
 }
 
-// changed notes that something started on a node.
+// changed records that something started on a node.
 func (w *frag) changed(host int32) {
 	if w != nil {
 		w.vers[host]++
 	}
 }
 
-// begin forgets what was found on a class for another job, and says how many
-// nodes of it this one may look at.
+// begin forgets what was found on a class for another job, and sets how many of its
+// nodes this one may consider.
 func (w *frag) begin(ft *fitter, it *item, c int) {
 	if w == nil {
 		return
@@ -196,15 +196,15 @@ func (w *frag) begin(ft *fitter, it *item, c int) {
 	w.each = max(1, w.left/max(1, able))
 }
 
-// chose notes the cards that a job gets on a class where only one place was
-// looked at, so that its score can be compared with those of other classes.
+// chose records the GPUs that a job gets on a class where only one place was
+// considered, so that its score can be compared with those of other classes.
 func (w *frag) chose(ft *fitter, it *item, c int, cards []int32) {
 	if w != nil && len(cards) > 0 && len(w.sites[c].cards) == 0 {
 		w.offer(ft, it, c, ft.f.Cards[cards[0]].Group, cards)
 	}
 }
 
-// score tells how well a job lies on cards of group gi.
+// score rates how well a job fits on GPUs of group gi.
 func (w *frag) score(ft *fitter, it *item, c int, gi int32, cards []int32) int8 {
 	k := &ft.f.Classes[c]
 	g, t, m := &k.Groups[gi], &w.typical[c], &w.nodes[c][gi]
@@ -232,7 +232,7 @@ func (w *frag) score(ft *fitter, it *item, c int, gi int32, cards []int32) int8 
 	return fragment.Score(t.Growth(&m.Measure, cpu-it.cpu, host-it.mem, w.was[:n], w.is[:n]))
 }
 
-// offer keeps cards if they are the best that was found of a class.
+// offer keeps cards if they are the best found so far in a class.
 func (w *frag) offer(ft *fitter, it *item, c int, gi int32, cards []int32) {
 	best := &w.sites[c]
 	s := site{
@@ -244,9 +244,9 @@ func (w *frag) offer(ft *fitter, it *item, c int, gi int32, cards []int32) {
 	}
 }
 
-// bestShare looks for one share: first on nodes with a card in use that holds
-// it, then on others, in the order of nodes. On a node that it looks at it asks
-// about each card.
+// bestShare looks for one share: first on nodes with a GPU in use that holds it,
+// then on others, in the order of nodes. It considers every GPU of a node it
+// visits.
 func (ft *fitter) bestShare(it *item, c int, want *fleet.Room, lo, hi int, to []int32) []int32 {
 	k, w := &ft.f.Classes[c], ft.frag
 	left, tries := w.each, 0
@@ -270,9 +270,9 @@ func (ft *fitter) bestShare(it *item, c int, want *fleet.Room, lo, hi int, to []
 	return append(to, w.sites[c].cards...)
 }
 
-// offerCards offers the cards of a node that hold one share, of those in the
-// same state the first. With tries nil only empty ones are asked about; else it
-// counts those in use on which somebody would be too slow.
+// offerCards offers the GPUs of a node that hold one share, the first of those in
+// the same state. With tries nil it considers only empty ones; otherwise it counts
+// those in use on which some job would be too slow.
 func (ft *fitter) offerCards(it *item, c int, gi int32, want *fleet.Room, tries *int) (any bool) {
 	k := &ft.f.Classes[c]
 	g := &k.Groups[gi]
@@ -299,8 +299,8 @@ func (ft *fitter) offerCards(it *item, c int, gi int32, want *fleet.Room, tries 
 	return any
 }
 
-// bestWhole looks for whole cards on the nodes with the fewest empty ones that
-// are enough.
+// bestWhole looks for whole GPUs on the nodes with the fewest empty ones that
+// suffice.
 func (ft *fitter) bestWhole(k *fleet.Class, it *item, want *fleet.Room, near bool, to []int32) []int32 {
 	n, left, c := it.gpus, ft.frag.each, int(ft.f.Cards[k.Cards[0]].Class)
 	for free := n; free < len(k.Free) && left > 0; free++ {

@@ -12,22 +12,22 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// fitter finds the cards on which a job fits.
+// fitter finds the GPUs on which a job fits.
 type fitter struct {
 	*scene
 	failed  map[shape]int64
 	bulks   map[shape]bool
-	frag    *frag   // nil where fragmentation plays no part
-	typical *learn  // of what runs and waits, made when first asked for
-	judged  int     // how often a job was held against those on a card
-	careful bool    // something is kept for deadlines; see want
+	frag    *frag   // nil if fragmentation plays no part
+	typical *learn  // running and waiting jobs, computed on first use
+	judged  int     // how often a job was compared with the residents of a GPU
+	careful bool    // something is reserved for deadlines; see want
 	picked  []int32 // scratch
 	chosen  []int   // scratch
 }
 
-// shape is all of a job that decides on which cards of a class it fits, but
-// for how long it stays. What has failed once in a pass fails again, since a
-// pass only ever takes.
+// shape is everything about a job that decides on which GPUs of a class it fits,
+// except how long it stays. What failed once in a pass fails again, since a pass
+// only ever takes.
 type shape struct {
 	class      int32
 	gpus       int32
@@ -38,7 +38,7 @@ type shape struct {
 	node       cluster.NodeID
 	strict     bool
 	nodes      int32
-	few        int32 // on how few switches it still waits to be
+	few        int32 // how few switches it still insists on
 }
 
 func (ft *fitter) shapeOf(it *item, c int) shape {
@@ -48,18 +48,18 @@ func (ft *fitter) shapeOf(it *item, c int) shape {
 		it.gpus > 1 && n.Way == rules.WayWhole && ft.strict(it, &ft.f.Classes[c], n.Dur), int32(it.nodes), int32(few)}
 }
 
-// want is what each card must have left for it.
+// want returns what each GPU must have left for the job.
 func (ft *fitter) want(it *item, c int) fleet.Room {
 	n := &it.needs[c]
 	dur := n.Dur
-	if ft.careful { // deadlines are promised for nine in ten cases
+	if ft.careful { // deadlines are promised for nine cases in ten
 		e, _ := cluster.EstimateFor(it.job.Estimates, ft.f.Classes[c].GPUType)
 		dur = rules.Stretched(dur, rules.Tail, &e, it.job.Spec.TimeLimit)
 	}
 	return fleet.Room{Mem: n.Mem, Milli: n.Milli, Slots: 1, CPU: it.cpu, Host: it.mem, Until: ft.now + dur}
 }
 
-// mayFit is a cheap question: false means that it certainly does not fit.
+// mayFit is a cheap check: false means that the job certainly does not fit.
 func (ft *fitter) mayFit(it *item, c int) bool {
 	if ft.limits != nil && ft.overLimit(it, c) {
 		return false
@@ -76,10 +76,10 @@ func (ft *fitter) mayFit(it *item, c int) bool {
 	return !failed || want.Until < until
 }
 
-// fit appends the cards of class c that a job would take now, none when it
-// does not fit. One share goes to the first used card that holds it, in the
-// order of nodes and ids, then to the first empty one, so that empty cards
-// stay empty. Whole cards come from the node with the fewest empty ones.
+// fit appends the GPUs of class c that a job would take now, none if it does not
+// fit. One share goes to the first GPU in use that holds it, in the order of nodes
+// and ids, then to the first empty one, so that empty GPUs stay empty. Whole GPUs
+// come from the node with the fewest empty ones.
 func (ft *fitter) fit(it *item, c int, to []int32) []int32 {
 	ft.frag.begin(ft, it, c)
 	want, at := ft.want(it, c), len(to)
@@ -99,7 +99,7 @@ func (ft *fitter) fit(it *item, c int, to []int32) []int32 {
 	return to
 }
 
-// look is fit under the limit of slowdowns that holds now.
+// look is fit under the slowdown limit that holds now.
 func (ft *fitter) look(it *item, c int, want fleet.Room, to []int32) []int32 {
 	k := &ft.f.Classes[c]
 	lo, hi, ok := ft.span(it, k)
@@ -125,8 +125,8 @@ func (ft *fitter) look(it *item, c int, want fleet.Room, to []int32) []int32 {
 	return to
 }
 
-// fitWhole looks for empty cards on one node, the node with the fewest that
-// are enough, so that nodes stay whole for larger jobs.
+// fitWhole looks for empty GPUs on one node, the one with the fewest that suffice,
+// so that nodes stay whole for larger jobs.
 func (ft *fitter) fitWhole(k *fleet.Class, it *item, want *fleet.Room, to []int32) []int32 {
 	n := it.gpus
 	if it.node != "" {
@@ -159,7 +159,7 @@ func (ft *fitter) fitWhole(k *fleet.Class, it *item, want *fleet.Room, to []int3
 	return to
 }
 
-// takeEmpty appends n empty cards of a group, or none.
+// takeEmpty appends n empty GPUs of a group, or none.
 func (ft *fitter) takeEmpty(k *fleet.Class, it *item, g *fleet.Group, want *fleet.Room, to []int32) []int32 {
 	n := it.gpus
 	h := &ft.f.Hosts[g.Host]
@@ -185,12 +185,12 @@ func (ft *fitter) takeEmpty(k *fleet.Class, it *item, g *fleet.Group, want *flee
 	return to[:at]
 }
 
-// fitSpread looks for shares of n cards of one node: the first node that has
-// them, and there used cards before empty ones.
+// fitSpread looks for shares of n GPUs of one node: the first node that has them,
+// and there GPUs in use before empty ones.
 func (ft *fitter) fitSpread(it *item, c int, want *fleet.Room, lo, hi int, to []int32) []int32 {
 	k := &ft.f.Classes[c]
 	each := *want
-	each.CPU, each.Host = -1, -1 // of the node, spreadOn asks
+	each.CPU, each.Host = -1, -1 // of the node; spreadOn checks
 	want = &each
 	for from := lo; from < hi; {
 		place := k.Used.First(from, want)
@@ -253,12 +253,13 @@ func (ft *fitter) fitBulky(it *item, c int, want fleet.Room, lo, hi int, to []in
 	return to
 }
 
-// maxHolders is at how many nodes that hold a job's image one pass looks, for each job.
+// maxHolders is how many nodes that hold a job's image one pass considers for each
+// job.
 const maxHolders = 16
 
-// atImage returns the cards on which a job begins soonest that would get cards: those of a
-// node that holds its image already, if no more idle cards are broken into there, else
-// cards.
+// atImage returns the GPUs on which a job that would get cards starts soonest:
+// those of a node that already holds its image, if that takes no more idle GPUs,
+// otherwise cards.
 func (ft *fitter) atImage(it *item, c int, cards []int32) []int32 {
 	holders := ft.images[it.job.Spec.Image]
 	if it.node != "" || len(holders) == 0 || ft.holdsImage(it, cards[0]) {
@@ -277,13 +278,13 @@ func (ft *fitter) atImage(it *item, c int, cards []int32) []int32 {
 	return cards
 }
 
-// holdsImage reports whether the node of a card holds a job's image.
+// holdsImage reports whether the node of a GPU holds the job's image.
 func (ft *fitter) holdsImage(it *item, card int32) bool {
 	_, holds := slices.BinarySearch(ft.images[it.job.Spec.Image], ft.f.Hosts[ft.f.Cards[card].Host].Node.ID)
 	return holds
 }
 
-// opens is how many of the cards nobody has yet.
+// opens returns how many of the GPUs are empty.
 func (ft *fitter) opens(cards []int32) (n int) {
 	for _, i := range cards {
 		if ft.f.Cards[i].Use.Shares == 0 {
@@ -293,8 +294,8 @@ func (ft *fitter) opens(cards []int32) (n int) {
 	return n
 }
 
-// startPlain places a job that needs no GPU: a node without GPUs if one has
-// room, then where it takes nothing that idle GPUs need, see plainPlace.
+// startPlain places a job that needs no GPU: on a node without GPUs if one has
+// room, otherwise where it takes nothing that idle GPUs need; see plainPlace.
 func (p *pass) startPlain(it *item) bool {
 	want := fleet.Room{Mem: -1, Milli: -1, Slots: -1, CPU: it.cpu, Host: it.mem, Until: -1}
 	if !p.f.Plain.May(&want) {
@@ -316,7 +317,7 @@ func (p *pass) startPlain(it *item) bool {
 	return true
 }
 
-// place starts a job on cards of class c.
+// place starts a job on GPUs of class c.
 func (p *pass) place(it *item, c int, cards []int32) {
 	n, k := &it.needs[c], &p.f.Classes[c]
 	first := &p.f.Cards[cards[0]]
@@ -340,8 +341,8 @@ func (p *pass) place(it *item, c int, cards []int32) {
 	p.crowd.settled(it.job, n.Milli, cards)
 }
 
-// commit takes the berth in the ledger. The indexes only hold what the ledger
-// says, so that a refusal here is a fault of ours.
+// commit takes the berth in the ledger. The indexes hold only what the ledger says,
+// so a refusal here is a bug.
 func (p *pass) commit(it *item, st *dispatch.Start, host int32) {
 	if r := p.f.Led.Fits(&st.Berth); r.Code != "" {
 		panic("scheduler: index and ledger disagree on job " + st.Job.String() + ": " + r.String())
@@ -355,7 +356,7 @@ func (p *pass) commit(it *item, st *dispatch.Start, host int32) {
 	p.plains.spared(host)
 }
 
-// why says in words why a job lies where it lies.
+// why says in words why a job runs where it does.
 func (p *pass) why(it *item, n *rules.Need, k *fleet.Class, c *fleet.Card, cards int) string {
 	b := make([]byte, 0, 96)
 	at := ""
@@ -396,8 +397,8 @@ func (p *pass) why(it *item, n *rules.Need, k *fleet.Class, c *fleet.Card, cards
 	return string(b)
 }
 
-// overtakes says whom the start of a job on a card passes in its queue, ""
-// when nobody stands before it.
+// overtakes names the job that a start on a GPU overtakes in its queue, "" if none
+// waits ahead of it.
 func (p *pass) overtakes(it *item, c int, i int32) string {
 	k := &p.f.Cards[i]
 	for k.Head < len(k.Queue) {
@@ -430,8 +431,7 @@ func (p *pass) overtook(it, head *item, c int, k *fleet.Card, w dispatch.Waiter)
 	return "head j" + head.job.ID.String() + " " + why
 }
 
-// lacks says in numbers what a job misses on a card, "" when one card has it
-// all.
+// lacks says in numbers what a job misses on a GPU, "" if one GPU has it all.
 func lacks(j *cluster.Job, n *rules.Need, k *fleet.Card, h *fleet.Host, pol Policy) string {
 	cpu, mem := rules.HostOf(j, &pol)
 	num := func(v int64) string { return strconv.FormatInt(max(0, v), 10) }
@@ -456,8 +456,8 @@ func lacks(j *cluster.Job, n *rules.Need, k *fleet.Card, h *fleet.Host, pol Poli
 	return ""
 }
 
-// strict reports whether a gang still waits for GPUs of one group: for a tenth
-// of its run, at most NearAge, where some node of the class has such a group.
+// strict reports whether a gang still waits for GPUs of one group: for a tenth of
+// its run, at most NearAge, if some node of the class has such a group.
 func (ft *fitter) strict(it *item, k *fleet.Class, dur int64) bool {
 	if !k.Parted || it.gpus > k.Largest || it.kept || it.job.Spec.Deadline > 0 {
 		return false
@@ -465,10 +465,10 @@ func (ft *fitter) strict(it *item, k *fleet.Class, dur int64) bool {
 	return ft.now < int64(it.job.Eligible)+min(dur/10, ft.pol.NearAge.Microseconds())
 }
 
-// closer tells which of two classes of one family is the better place for a job
-// that fits on both: where it joins somebody, then where the fewest others may
-// go, so that cards which few ask for stay free for them and those which are
-// soon kept for others are used until then.
+// closer reports which of two classes of one family is the better place for a job
+// that fits on both: one where it shares a GPU, then the one the fewest other jobs
+// may use, so that GPUs few jobs ask for stay free for them and those soon reserved
+// for others are used until then.
 func (ft *fitter) closer(it *item, a, b int) bool {
 	if x, y := ft.joins(it, a), ft.joins(it, b); x != y {
 		return x
@@ -491,7 +491,7 @@ func (ft *fitter) closer(it *item, a, b int) bool {
 	return a < b
 }
 
-// joins reports whether the job would lie beside others on a class.
+// joins reports whether the job would share a GPU on a class.
 func (ft *fitter) joins(it *item, c int) bool {
 	cards := ft.fit(it, c, nil)
 	return len(cards) > 0 && ft.f.Cards[cards[0]].Use.Shares > 0

@@ -10,9 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// bulky reports whether a job is so large that no node of its class could hold
-// it beside idle GPUs. Such a job may strand them, else it would never start;
-// so may one that waited too long, whatever its queue's node is like.
+// bulky reports whether a job is so large that no node of its class could hold it
+// next to idle GPUs. Such a job may strand them, or it would never start; so may
+// one that waited too long, whatever its queue's node is like.
 func (ft *fitter) bulky(it *item, c int) bool {
 	k := &ft.f.Classes[c]
 	if it.cpu <= k.EasyCPU && it.mem <= k.EasyMem {
@@ -42,7 +42,7 @@ func (ft *fitter) bulky(it *item, c int) bool {
 	return b
 }
 
-// plains finds nodes for jobs without GPUs, and keeps there what idle GPUs need.
+// plains finds nodes for jobs without GPUs and keeps what idle GPUs need there.
 type plains struct {
 	*scene
 	fitter    *fitter
@@ -50,9 +50,9 @@ type plains struct {
 	keepsIdle bool // keepForIdle was called
 }
 
-// keepForIdle keeps the idle GPUs of all nodes, from jobs that need none, what
-// the most demanding of the jobs that wait for GPUs takes beside each, at most
-// the part of a GPU. When only jobs without GPUs wait, they may take it all.
+// keepForIdle keeps, for the idle GPUs of all nodes, what the most demanding of the
+// jobs waiting for GPUs takes with each, at most the GPU's part of the node. Jobs
+// without GPUs cannot take that. If only such jobs wait, they may take it all.
 func (pl *plains) keepForIdle() {
 	pl.keepsIdle = true
 	if pl.pol.KeepCPUMilli <= 0 && pl.pol.KeepMemMiB <= 0 {
@@ -65,7 +65,7 @@ func (pl *plains) keepForIdle() {
 			cpu, mem = max(cpu, (it.cpu+n-1)/n), max(mem, (it.mem+n-1)/n)
 		}
 	}
-	if pl.unseen { // somebody waits whose needs the pass does not know
+	if pl.unseen { // a job waits whose needs the pass does not know
 		cpu, mem = rules.Forever, rules.Forever
 	}
 	if cpu == 0 && mem == 0 {
@@ -89,12 +89,12 @@ func (pl *plains) keepForIdle() {
 	}
 }
 
-// beside is what typical jobs take with a GPU: cpu and host for each milli
-// thousandths of one. milli is 0 where nothing is known.
+// beside is what typical jobs take with GPUs: cpu and host for milli thousandths of
+// a GPU. milli is 0 if nothing is known.
 type beside struct{ cpu, host, milli int64 }
 
-// usable is how much of idle GPUs, in thousandths of one, finds beside it what
-// typical jobs take, with so much left of a node.
+// usable returns how much of idle GPUs, in thousandths of one, typical jobs could
+// use with that much cpu and host left on the node.
 func (b *beside) usable(idle, cpu, host int64) int64 {
 	if b.milli == 0 {
 		return 0
@@ -108,16 +108,15 @@ func (b *beside) usable(idle, cpu, host int64) int64 {
 	return idle
 }
 
-// mild is where jobs without GPUs take nothing that typical jobs need beside
-// GPUs that are idle: a tree of what is left beyond that, over the same places
-// as fleet.plain.
+// mild knows where jobs without GPUs take nothing that typical jobs need with the
+// idle GPUs: a tree of what is left beyond that, over the same places as
+// fleet.plain.
 type mild struct {
 	beside
 	tree *fleet.Tree
 }
 
-// needMild makes the tree when first asked for; nil where the site wants
-// nothing to be kept.
+// needMild builds the tree on first use; it is nil if the site wants nothing kept.
 func (pl *plains) needMild() *mild {
 	if pl.mild != nil || pl.pol.KeepCPUMilli <= 0 && pl.pol.KeepMemMiB <= 0 {
 		return pl.mild
@@ -151,7 +150,7 @@ func (pl *plains) mildRoom(h *fleet.Host) fleet.Room {
 	return r
 }
 
-// spared brings what is known of a node's idle GPUs up to its ledger.
+// spared updates what is known of a node's idle GPUs from the ledger.
 func (pl *plains) spared(host int32) {
 	h := &pl.f.Hosts[host]
 	h.Idle = pl.f.IdleOf(h)
@@ -160,9 +159,9 @@ func (pl *plains) spared(host int32) {
 	}
 }
 
-// plainPlace finds a place in fleet.order for a job without GPUs: the first
-// where it takes nothing from idle GPUs, nodes without GPUs first, then those
-// with the fewest idle; else where it takes the cores of the fewest.
+// plainPlace finds a place in fleet.order for a job without GPUs: the first where
+// it takes nothing from idle GPUs, nodes without GPUs first, then those with the
+// fewest idle ones; otherwise where it takes the cores of the fewest.
 func (pl *plains) plainPlace(it *item, want *fleet.Room) (int, string) {
 	t := pl.f.Plain
 	if it.node != "" {
@@ -198,10 +197,9 @@ func (pl *plains) plainPlace(it *item, want *fleet.Room) (int, string) {
 	return best, "the node where it takes the cores and memory of the fewest idle GPUs"
 }
 
-// startOnCores starts a job that wants GPUs on cores, where one would serve its
-// objective better than the GPUs on which it fits now, or, if there is none,
-// than those for which it would wait, the wait included. It takes nothing that
-// idle GPUs need.
+// startOnCores starts a job that prefers GPUs on cores, if they serve its objective
+// better than the GPUs on which it fits now or, if there are none, than those it
+// would wait for, the wait included. It takes nothing that idle GPUs need.
 func (p *pass) startOnCores(it *item, fits []int) bool {
 	c := it.cores
 	if c == nil || c.Choosable(it.job, p.now) != "" {
@@ -237,8 +235,8 @@ func (p *pass) startOnCores(it *item, fits []int) bool {
 	return true
 }
 
-// awaited are the classes that could ever run a job, and how long it would wait
-// for a card of each.
+// awaited returns the classes that could ever run a job, and how long it would wait
+// for a GPU of each.
 func (ls *lines) awaited(it *item) (able []int, wait []int64) {
 	wait = []int64{}
 	for c := range it.needs {
@@ -256,7 +254,7 @@ func (ls *lines) awaited(it *item) (able []int, wait []int64) {
 	return able, wait
 }
 
-// coresPlace is where the job would run without GPUs, -1 for nowhere.
+// coresPlace returns where the job would run without GPUs, -1 for nowhere.
 func (pl *plains) coresPlace(it *item) (int, string) {
 	c := it.cores
 	want := fleet.Room{Mem: -1, Milli: -1, Slots: -1, CPU: c.CPU, Host: c.Mem, Until: -1}
@@ -271,7 +269,7 @@ func (pl *plains) coresPlace(it *item) (int, string) {
 	return place, why
 }
 
-// coresWhy says why cores were chosen, beside the best that GPUs promise.
+// coresWhy says why cores were chosen, compared with the best that GPUs promise.
 func (p *pass) coresWhy(it *item, among []int, goals []rules.GoalOf, waited bool) string {
 	c, o := it.cores, it.job.Spec.Objective
 	w := fmt.Sprintf("%s in place of %s, the best for %s (%s)", say.Cores(c.CPU), say.GPUs(it.gpus), o, c.Words(&p.pol))
@@ -288,9 +286,8 @@ func (p *pass) coresWhy(it *item, among []int, goals []rules.GoalOf, waited bool
 	return w + "; "
 }
 
-// chooses returns the best of the classes by the job's objective: the least
-// score, and of equals the sooner end and the first. ok is false for a job
-// without an objective.
+// chooses returns the best of the classes by the job's objective: the lowest score,
+// then the earlier end, then the first. ok is false for a job without an objective.
 func (s *scene) chooses(it *item, among []int) (best int, ok bool) {
 	if len(among) == 0 || !it.aims {
 		return 0, false
@@ -298,7 +295,7 @@ func (s *scene) chooses(it *item, among []int) (best int, ok bool) {
 	return among[rules.Rate(it.job.Spec.Objective, s.goalsOf(it, among))], true
 }
 
-// goalsOf is what a job would take on each of the classes.
+// goalsOf returns what a job would take on each of the classes.
 func (s *scene) goalsOf(it *item, among []int) []rules.GoalOf {
 	goals := make([]rules.GoalOf, len(among), len(among)+1)
 	for i, c := range among {

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// promise is where Admit's plan has a job with a deadline, and from when on.
+// promise is where and from when Admit's plan places a job with a deadline.
 type promise struct {
 	it    *item
 	class int
@@ -18,10 +18,10 @@ type promise struct {
 	start int64
 }
 
-// keepPromises starts the jobs with deadlines whose time has come by the plan
-// that Admit makes, where that plan has them, and keeps the GPUs of the others:
-// who comes later lies there only if nine in ten like it end before. Without it
-// small jobs that hold one GPU of each node make a gang late.
+// keepPromises starts the jobs with deadlines whose time has come by Admit's plan,
+// where that plan places them, and reserves the GPUs of the others: a later job
+// runs there only if nine in ten like it end before. Otherwise small jobs that hold
+// one GPU of each node make a gang late.
 func (p *pass) keepPromises(order []rank, snap *dispatch.Snapshot) {
 	var jobs []*cluster.Job
 	for _, r := range order {
@@ -53,7 +53,7 @@ func (p *pass) keepPromises(order []rank, snap *dispatch.Snapshot) {
 	}
 }
 
-// promised finds the cards of a plan, all of one class that can run the job.
+// promised finds the GPUs of a plan, all of one class that can run the job.
 func (p *pass) promised(j *cluster.Job, c deadline.Check) (pr promise, ok bool) {
 	pr = promise{it: p.find(j.ID), start: c.Start}
 	for _, id := range c.On {
@@ -75,7 +75,7 @@ func (p *pass) isFree(pr *promise) bool {
 	})
 }
 
-// keepPromise keeps the cards of a promise, and cores and host memory for the
+// keepPromise reserves the GPUs of a promise, and cores and host memory for the
 // first on its node. The job waits in the queue of one of them.
 func (p *pass) keepPromise(pr *promise) {
 	it, first := pr.it, &p.f.Cards[pr.cards[0]]
@@ -97,7 +97,7 @@ func (p *pass) keepPromise(pr *promise) {
 	p.lines.promisedTo(it, pr.cards[0], pr.start)
 }
 
-// promisedTo lets a job wait at a card of its promise.
+// promisedTo queues a job at a GPU of its promise.
 func (ls *lines) promisedTo(it *item, at int32, start int64) {
 	if ls.moves < ls.pol.MaxMoves {
 		ls.moves++

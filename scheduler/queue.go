@@ -10,34 +10,35 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// The load of a card is how many microseconds of the whole card are spoken
-// for: of each job that lies there what remains of it, of each that waits
-// there all of it, each times the fraction of the card it takes. For jobs
-// that take cards alone this is SchedTune's queueing time (equation 1); with
-// sharing it is what a card would need if work were a fluid.
+// The load of a GPU is how many microseconds of the whole GPU are spoken for: the
+// remaining time of each job there and the whole time of each that waits there,
+// each times the fraction of the GPU it takes. For jobs that run alone this is
+// SchedTune's queueing time (equation 1); with sharing it is what a GPU would need
+// if work were a fluid.
 
-// lines are the queues of cards: how long they are, who joins them, leaves them and
-// goes from one to another.
+// lines are the queues of GPUs: their lengths, and which jobs join, leave and move
+// between them.
 type lines struct {
 	*scene
 	turns  *turns
 	teller *teller
 	loaded bool
 	moves  int
-	// residents holds who lies on each card and until when, made when first
-	// asked for; started are those that this pass laid there.
+	// residents holds the jobs on each GPU and their ends, built on first use;
+	// started holds those that this pass placed there.
 	residents [][]resident
 	started   []newcomer
 	able      []int // scratch
 }
 
-// weigh is what a job adds to the load of a card of class c for each GPU.
+// weigh returns what a job adds to the load of a GPU of class c for each GPU it
+// takes.
 func (ls *lines) weigh(it *item, c int) int64 {
 	n := &it.needs[c]
 	return n.Dur / cluster.WholeGPU * n.Dominant(ls.f.Classes[c].Sellable)
 }
 
-// needLoads makes the loads of all cards, once in a pass.
+// needLoads computes the loads of all GPUs, once in a pass.
 func (ls *lines) needLoads() {
 	if ls.loaded {
 		return
@@ -65,7 +66,7 @@ func (ls *lines) needLoads() {
 	}
 }
 
-// loadRunning adds what runs, and learns how long runs take on each class.
+// loadRunning adds running jobs, and learns how long runs take on each class.
 func (ls *lines) loadRunning() {
 	sum, count := make([]int64, len(ls.f.Classes)), make([]int64, len(ls.f.Classes))
 	for _, j := range ls.running {
@@ -99,9 +100,9 @@ func (ls *lines) loadRunning() {
 	}
 }
 
-// addQueued adds what a waiter adds to the load of its queue, or takes it
-// away. A job for several GPUs loads all of the class on its node evenly,
-// since nobody knows yet which it will get.
+// addQueued adds a waiting job's load to its queue, or removes it. A job for
+// several GPUs loads all GPUs of the class on its node evenly, since it is not
+// known yet which it will get.
 func (ls *lines) addQueued(it *item, sign int64) {
 	cd := &ls.f.Cards[it.queue]
 	if cd.Class < 0 || it.needs[cd.Class].Way == rules.WayNone {
@@ -116,7 +117,7 @@ func (ls *lines) addQueued(it *item, sign int64) {
 	k := &ls.f.Classes[cd.Class]
 	g := &k.Groups[cd.Group]
 	each := w * n / int64(g.Hi-g.Lo)
-	if k.Loads == nil { // needLoads gives it to all cards at once
+	if k.Loads == nil { // needLoads sets all GPUs at once
 		g.Load += each
 		return
 	}
@@ -133,7 +134,7 @@ func (ls *lines) addLoad(i int32, w int64) {
 	}
 }
 
-// settle moves the load of a job that starts from its queue to its cards.
+// settle moves the load of a starting job from its queue to its GPUs.
 func (ls *lines) settle(it *item, c int, cards []int32) {
 	end := ls.now + it.needs[c].Dur
 	limit := end
@@ -155,8 +156,8 @@ func (ls *lines) settle(it *item, c int, cards []int32) {
 	}
 }
 
-// leastLoaded returns the card of class c on which the job would wait least,
-// and for how long; -1 when no node could ever hold it.
+// leastLoaded returns the GPU of class c on which the job would wait least, and for
+// how long; -1 if no node could ever hold it.
 func (ls *lines) leastLoaded(it *item, c int) (int32, int64) {
 	ls.needLoads()
 	k := &ls.f.Classes[c]
@@ -179,8 +180,8 @@ func (ls *lines) leastLoaded(it *item, c int) (int32, int64) {
 	return i, ls.waitAt(it, i)
 }
 
-// waitAt is how long a job that joins the queue of a card waits: until so
-// many cards of the node are through with what they have.
+// waitAt returns how long a job that joins the queue of a GPU waits: until enough
+// GPUs of the node have finished what they have.
 func (s *scene) waitAt(it *item, i int32) int64 {
 	cd := &s.f.Cards[i]
 	n := it.gpus
@@ -197,7 +198,7 @@ func (s *scene) waitAt(it *item, i int32) int64 {
 	return fleet.Nth(loads, min(n, len(loads))-1)
 }
 
-// bestQueue is the queue in which the job is expected to end first, -1 when
+// bestQueue returns the queue in which the job is expected to end first, -1 if
 // there is none.
 func (ls *lines) bestQueue(it *item) (at int32, wait, done int64) {
 	at, done = -1, rules.Forever
@@ -225,7 +226,7 @@ func (ls *lines) bestQueue(it *item) (at int32, wait, done int64) {
 	return at, wait, done
 }
 
-// wait gives a job that cannot start a queue, if it has none that is good.
+// wait gives a job that cannot start a queue, unless it has a good one.
 func (ls *lines) wait(it *item) {
 	if it.spans() {
 		ls.tellSpan(it)
@@ -248,7 +249,7 @@ func (ls *lines) wait(it *item) {
 	}
 }
 
-// queueHolds reports whether the job stands in a queue that can still serve it.
+// queueHolds reports whether the job is in a queue that can still serve it.
 func (ls *lines) queueHolds(it *item) bool {
 	if it.queue < 0 {
 		return false
@@ -274,15 +275,15 @@ func (ls *lines) join(it *item, to int32, wait int64) {
 	ls.addQueued(it, 1)
 }
 
-// Queues are ordered like passes: the rank of a waiter is its tier and then its
-// place there. Who is old has the time since when it waits, and no tier. So had
-// everybody in queues that were written before queues had an order.
+// Queues are ordered like passes: the rank of a waiting job is its tier, then its
+// place there. An old job's rank is the time since which it waits, without a tier;
+// so are all ranks in queues written before queues had an order.
 const (
 	rankTier = 1 << 58
-	rankSize = 1 << 32 // larger than the size of any job, in thousandths of a card
+	rankSize = 1 << 32 // greater than the size of any job, in thousandths of a GPU
 )
 
-// queueRank is the rank of a job in whatever queue.
+// queueRank returns the rank of a job in any queue.
 func (ts *turns) queueRank(it *item) int64 {
 	if by := it.job.Spec.Deadline; by > 0 && it.fast >= 0 {
 		return int64(by) / 1e6 // before all ages
@@ -290,7 +291,7 @@ func (ts *turns) queueRank(it *item) int64 {
 	return inClass(ts.placeRank(it), it.class)
 }
 
-// placeRank is the rank among those of one priority.
+// placeRank returns the rank within one priority.
 func (ts *turns) placeRank(it *item) int64 {
 	if it.old || it.fast < 0 {
 		return int64(it.job.Eligible)
@@ -302,16 +303,16 @@ func (ts *turns) placeRank(it *item) int64 {
 	return int64(tier-tierOld)*rankTier + first*rankSize + rankSize + second - 1
 }
 
-// RankIsOld tells of the rank of a waiter in a queue that whoever has it is old
-// or has a deadline, so that nobody passes it there. Such ranks are times: since
-// when they wait, in microseconds, or by when they must end, in seconds.
+// RankIsOld reports whether a job with this rank is old or has a deadline, so that
+// no other job overtakes it in its queue. Such ranks are times: since when it
+// waits, in microseconds, or by when it must end, in seconds.
 func RankIsOld(rank int64) bool { return classless(rank) < rankTier }
 
-// rankedShort tells of a rank that whoever has it was short when it came.
+// rankedShort reports whether a job with this rank was short when it arrived.
 func rankedShort(rank int64) bool { return classless(rank)/rankTier == int64(tierShort-tierOld) }
 
-// rerank gives those a new place in their queue who became old, or who are no
-// longer as short beside the others as their rank says; the fast path goes by it.
+// rerank moves jobs within their queues that became old, or that are no longer as
+// short relative to the others as their rank says; the fast path goes by it.
 func (ls *lines) rerank() {
 	left := ls.pol.MaxRebalance
 	for i := range ls.f.Cards {
@@ -333,16 +334,15 @@ func (ls *lines) rerank() {
 	}
 }
 
-// first reports whether nobody passes a job in its queue.
+// first reports whether no other job may overtake this one in its queue.
 func first(it *item) bool { return it.old || it.job.Spec.Deadline > 0 }
 
-// tailDepth is how many of the last waiters of a long queue are asked whether
-// they would end sooner elsewhere.
+// tailDepth is how many of the last jobs in a long queue are checked for an earlier
+// end elsewhere.
 const tailDepth = 4
 
-// rebalance moves jobs from the ends of the longest queues to shorter ones.
-// Whoever stands further in front stays: most of a backlog is never looked at
-// again.
+// rebalance moves jobs from the ends of the longest queues to shorter ones. Jobs
+// further ahead stay: most of a backlog is never looked at again.
 func (ls *lines) rebalance() {
 	left := ls.pol.MaxRebalance
 	if left <= 0 || ls.unseen {
@@ -365,21 +365,21 @@ func (ls *lines) rebalance() {
 		c := &ls.f.Cards[long[0]]
 		moved := false
 		for i := len(c.Queue) - 1; i >= max(0, len(c.Queue)-tailDepth) && left > 0; i-- {
-			// Who has cards kept for it stays, or what is kept would hop about and
-			// never come free.
+			// A job with reserved GPUs stays, or the reservation would move about
+			// and never come free.
 			if it := ls.find(c.Queue[i].Job); it != nil && !it.gone && !it.kept && it.queue == long[0] && ls.better(it) {
 				moved = true
 				left--
 			}
 		}
 		if !moved && tries > tailDepth*tailDepth {
-			return // the longest queues are all as good as others
+			return // no queue is better than the longest ones
 		}
 		long = long[1:]
 	}
 }
 
-// better moves a queued job elsewhere if that ends it much sooner.
+// better moves a queued job elsewhere if it ends much sooner there.
 func (ls *lines) better(it *item) bool {
 	cd := &ls.f.Cards[it.queue]
 	c := int(cd.Class)
@@ -402,9 +402,9 @@ func (ls *lines) better(it *item) bool {
 	return true
 }
 
-// tellWhere puts into the state that a job waits for a reservation, or asks for
-// nodes of which none will do: it stands in no queue, with whose moves the
-// reasons of others come.
+// tellWhere records in the state that a job waits for a reservation, or that none
+// of the nodes it asks for will do: it is in no queue, and the reasons of other
+// jobs come with their moves.
 func (ls *lines) tellWhere(it *item) {
 	if ls.realms == nil || it.job.State != cluster.JobPending || it.moved {
 		return

@@ -41,7 +41,7 @@ func (p *pass) tellUnplaced() {
 	}
 }
 
-// reason says why a job does not start. Jobs of one shape share the words.
+// reason returns why a job does not start. Jobs of one shape share the words.
 func (tl *teller) reason(it *item) cluster.Reason {
 	if r, ok := tl.limited[it.job.ID]; ok {
 		return r
@@ -67,8 +67,8 @@ func (tl *teller) reason(it *item) cluster.Reason {
 	return r
 }
 
-// likeliest is the class whose lack is told: that of its queue, or else the
-// fastest.
+// likeliest is the class whose shortage is reported: that of the job's queue,
+// otherwise the fastest.
 func (tl *teller) likeliest(it *item) int {
 	if it.queue >= 0 {
 		if c := tl.f.Cards[it.queue].Class; c >= 0 && it.needs[c].Way != rules.WayNone {
@@ -84,8 +84,8 @@ func (tl *teller) likeliest(it *item) int {
 	return best
 }
 
-// missing says what the job misses on class c; the words cost, so that they
-// are made only when asked for.
+// missing says what the job misses on class c; words are costly and made only on
+// request.
 func (tl *teller) missing(it *item, c int, inWords bool) cluster.Reason {
 	k, n := &tl.f.Classes[c], &it.needs[c]
 	want := tl.fitter.want(it, c)
@@ -96,7 +96,7 @@ func (tl *teller) missing(it *item, c int, inWords bool) cluster.Reason {
 		code = cluster.ReasonGPUs
 	case n.Way == rules.WayWhole && empty == 0:
 		code = cluster.ReasonExclusive
-	case most.Mem < 0: // closed by waiters that an arrival pass cannot see
+	case most.Mem < 0: // closed by waiting jobs that an arrival pass cannot see
 		code = cluster.ReasonQueueOrder
 	case most.Mem < want.Mem:
 		code = cluster.ReasonGPUMem
@@ -129,7 +129,7 @@ func (tl *teller) missing(it *item, c int, inWords bool) cluster.Reason {
 	return cluster.Reason{Code: code, Detail: k.GPUType + ": " + tl.words(it, c, code, &most, empty) + tl.f.ClosedWords(k.GPUType)}
 }
 
-// farWords tell of a gang for which enough GPUs are free, but in several NUMA
+// farWords describe a gang for which enough GPUs are free, but in several NUMA
 // groups.
 func (tl *teller) farWords(it *item, n *rules.Need) string {
 	left := int64(it.job.Eligible) + min(n.Dur/10, tl.pol.NearAge.Microseconds()) - tl.now
@@ -160,8 +160,8 @@ func (tl *teller) words(it *item, c int, code cluster.ReasonCode, most *fleet.Ro
 		cluster.MemText(n.Mem), say.Percent(n.Milli), say.Cores(it.cpu), cluster.MemText(it.mem))
 }
 
-// mostRoom is the most of each resource that any card has on which the job
-// may lie, and the most empty cards on one node.
+// mostRoom returns the most of each resource on any GPU that the job may use, and
+// the most empty GPUs on one node.
 func (tl *teller) mostRoom(it *item, k *fleet.Class, w rules.Way) (most fleet.Room, empty int) {
 	if node := it.node; node != "" {
 		most = fleet.Nowhere()
@@ -203,7 +203,7 @@ func (tl *teller) plainReason(it *item) cluster.Reason {
 	return cluster.Reason{Code: cluster.ReasonResources, Detail: fmt.Sprintf("no node has %s and %s of host memory at once", say.Cores(it.cpu), cluster.MemText(it.mem))}
 }
 
-// neverReason tells why no class at all can run the job.
+// neverReason returns why no class at all can run the job.
 func (tl *teller) neverReason(it *item) cluster.Reason {
 	if len(tl.f.Hosts) == 0 {
 		return cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered"}
@@ -231,7 +231,7 @@ func (tl *teller) neverReason(it *item) cluster.Reason {
 	return worst
 }
 
-// whereReason says why a job may lie on no class, or with c < 0 on no node's
+// whereReason returns why a job may run on no class or, with c < 0, on no node's
 // cores.
 func (tl *teller) whereReason(it *item, c int) cluster.Reason {
 	if r := tl.reservations.Outside(it.job, cluster.Time(tl.now)); r.Code != "" {
@@ -260,8 +260,7 @@ func (tl *teller) whereReason(it *item, c int) cluster.Reason {
 	return cluster.Reason{Code: cluster.ReasonWhere, Detail: "no node that takes jobs is one that it asks for (--nodelist, --exclude, --constraint)"}
 }
 
-// isWhere tells of a reason that it is about reservations, or the nodes that are
-// asked for.
+// isWhere reports whether a reason is about reservations or requested nodes.
 func isWhere(c cluster.ReasonCode) bool {
 	switch c {
 	case cluster.ReasonReservation, cluster.ReasonReservationGone, cluster.ReasonReservationDenied, cluster.ReasonWhere:

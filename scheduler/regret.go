@@ -10,22 +10,22 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Regret closes a card to newcomers while somebody there is slower than the
-// limit (Gandiva's unpacking). Agents measure what an attempt used when it
-// ends, but not how fast it runs, so that there are two signs: the predicted
-// slowdown of those there, which judge counts for residents as well, and time:
-// who shared its GPU and runs for longer than the limit times what a confident
-// prediction said, and longer than nine in ten such predictions err, has been
-// slowed down or was mispredicted. Either way nobody is laid beside it.
+// Regret closes a GPU to newcomers while some job there is slower than the limit
+// (Gandiva's unpacking). Agents measure what an attempt used when it ends, but not
+// how fast it runs, so there are two signs. One is the predicted slowdown of the
+// residents, which judge counts as well. The other is time: a job that shared its
+// GPU and runs longer than the limit times a confident prediction, and longer than
+// nine in ten such predictions err, was slowed down or mispredicted. Either way no
+// job is placed next to it.
 
-// regret closes the cards of those who overran, and proposes to end the newest
-// there that may be ended and is not the only one.
+// regret closes the GPUs of jobs that overran, and proposes to preempt the newest
+// job there that may be preempted and is not alone.
 func (p *pass) regret(terms map[cluster.JobID]dispatch.Terms) {
 	closed := map[int32]*cluster.Job{}
 	for _, j := range p.running {
 		a := j.Live()
 		if a == nil || p.now-int64(a.Started) <= a.Estimate.Duration.Microseconds() {
-			continue // most of them: nothing else is looked at
+			continue // most jobs: nothing else is checked
 		}
 		for _, gs := range a.HeldGPUs() {
 			i, ok := p.f.CardAt[gs.GPU]
@@ -50,7 +50,7 @@ func (p *pass) regret(terms map[cluster.JobID]dispatch.Terms) {
 	}
 }
 
-// part proposes whom to end on each closed card.
+// part proposes which job to preempt on each closed GPU.
 func (p *pass) part(closed map[int32]*cluster.Job, terms map[cluster.JobID]dispatch.Terms) {
 	newest := map[int32]*cluster.Job{}
 	for _, j := range p.running {
@@ -60,7 +60,7 @@ func (p *pass) part(closed map[int32]*cluster.Job, terms map[cluster.JobID]dispa
 		}
 		for _, gs := range a.HeldGPUs() {
 			i, ok := p.f.CardAt[gs.GPU]
-			if ok && a.Preempt != nil { // somebody leaves it already
+			if ok && a.Preempt != nil { // a job is already being preempted there
 				delete(closed, i)
 				delete(newest, i)
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// View is the live state that the fast path reads. What it hands out is not
-// changed and not kept.
+// View is the live state that the fast path reads. The fast path neither changes
+// nor keeps what it returns.
 type View interface {
 	Now() cluster.Time
 	Index() uint64
@@ -22,22 +22,22 @@ type View interface {
 	Queue(cluster.GPUID) []dispatch.Waiter
 }
 
-// CompanyView is a View that also knows who lies on a card and how they slow
-// each other down. With a plain View nobody is kept apart for that.
+// CompanyView is a View that also knows which jobs run on a GPU and how they slow
+// each other down. With a plain View no jobs are kept apart for that.
 type CompanyView interface {
 	View
 	OnGPU(cluster.GPUID) []cluster.JobID
 	Interference() *dispatch.Interference
 }
 
-// OnRelease starts those who wait in the queues of gpus, on which something
-// ended: of each queue the old and the short that fit, in order, down to
-// Policy.ReleaseDepth. Who is longer waits for the next full pass, which knows
-// whether somebody in another queue comes first: to a short job the time until
-// then is much, to a long one nothing. It looks at nothing but these queues,
-// the nodes of these GPUs, and the heads of the other queues there: a head that
-// is old is not overtaken, neither on its GPU nor, when it wants several, on
-// any of its node. It moves nobody and gives no reasons; the next full pass does.
+// OnRelease starts jobs waiting in the queues of gpus, on which something ended:
+// from each queue the old and the short ones that fit, in order, down to
+// Policy.ReleaseDepth. Longer jobs wait for the next full pass, which knows whether
+// a job in another queue comes first: that time is much to a short job and nothing
+// to a long one. OnRelease reads only these queues, the nodes of these GPUs, and
+// the heads of the other queues there: a head that is old is not overtaken, neither
+// on its GPU nor, if it wants several, anywhere on its node. It moves no job and
+// gives no reasons; the next full pass does.
 func OnRelease(v View, gpus []cluster.GPUID, pol Policy) dispatch.Plan {
 	r := release{v: v, pol: &pol, now: int64(v.Now()), led: v.Ledger()}
 	r.plan.BaseIndex = v.Index()
@@ -61,23 +61,22 @@ type release struct {
 	now  int64
 	led  *dispatch.Ledger
 	plan dispatch.Plan
-	// What this plan takes; the ledger is not ours to change. A release
-	// concerns a few GPUs, so that a scan beats a map; gpuAt is there when it
-	// concerns more than fewGPUs.
+	// What this plan takes; the ledger must not change. A release concerns a few
+	// GPUs, so a scan beats a map; gpuAt is used for more than fewGPUs.
 	gpus  []dispatch.GPUUse
 	gpuAt map[cluster.GPUID]int
 	nodes []dispatch.NodeUse
 	gone  []cluster.JobID
 	cards []*dispatch.GPUUse // scratch
 	know  *dispatch.Interference
-	on    func(cluster.GPUID) []cluster.JobID // nil when the view does not know
-	// limited: slowdowns count.
+	on    func(cluster.GPUID) []cluster.JobID // nil if the view does not know
+	// limited means that slowdowns count.
 	limited  bool
 	reserved dispatch.Reservations
 }
 
-// gpu returns our account of a GPU, nil for an unknown one. Pointers are good
-// until the next call.
+// gpu returns the release's account of a GPU, nil for an unknown one. Pointers are
+// valid until the next call.
 func (r *release) gpu(id cluster.GPUID) *dispatch.GPUUse {
 	if i := r.indexOf(id); i >= 0 {
 		return &r.gpus[i]
@@ -93,7 +92,7 @@ func (r *release) gpu(id cluster.GPUID) *dispatch.GPUUse {
 	return &r.gpus[len(r.gpus)-1]
 }
 
-// fewGPUs is how many are found faster by a scan.
+// fewGPUs is up to how many GPUs a scan is faster.
 const fewGPUs = 16
 
 func (r *release) indexOf(id cluster.GPUID) int {
@@ -126,7 +125,7 @@ func (r *release) node(id cluster.NodeID) *dispatch.NodeUse {
 	return &r.nodes[len(r.nodes)-1]
 }
 
-// queue starts whoever fits of those who wait for a GPU.
+// queue starts the jobs that fit from a GPU's queue.
 func (r *release) queue(id cluster.GPUID) {
 	q := r.v.Queue(id)
 	u := r.gpu(id)
@@ -158,7 +157,7 @@ func (r *release) queue(id cluster.GPUID) {
 			continue
 		}
 		if RankIsOld(w.Rank) {
-			return // whoever may pass it, the next full pass knows
+			return // the next full pass knows which jobs may overtake it
 		}
 		if passed == nil {
 			passed = j
@@ -166,8 +165,8 @@ func (r *release) queue(id cluster.GPUID) {
 	}
 }
 
-// try starts j on c, and on others of its node if it wants several. passed is
-// who stands before it and does not fit.
+// try starts j on c, and on others of its node if it wants several. passed is the
+// job ahead of it that does not fit.
 func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *cluster.Job) bool {
 	if j.Spec.GPUs < 1 || !j.Spec.Allows(n) || j.Spec.WholeNodes() || r.reserved.Outside(j, cluster.Time(r.now)).Code != "" {
 		return false
@@ -206,9 +205,9 @@ func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *c
 	return true
 }
 
-// strands reports whether the job that pick chose cards for would leave too
-// little to the idle GPUs of the node, but not on the empty node: who is too
-// large even for that need not wait for it.
+// strands reports whether the job for which pick chose GPUs would leave too little
+// to the node's idle GPUs, but would not on the empty node: a job too large even
+// for that need not wait for it.
 func (r *release) strands(n *cluster.Node, s *rules.Spare, cpu, mem int64) bool {
 	idle, takes := 0, 0
 	for i := range n.GPUs {
@@ -225,7 +224,7 @@ func (r *release) strands(n *cluster.Node, s *rules.Spare, cpu, mem int64) bool 
 	return s.Strands(r.node(n.ID), idle, takes, cpu, mem) && !s.Strands(&empty, len(n.GPUs), len(r.cards), cpu, mem)
 }
 
-// shares is how many lie on a GPU; unlike gpu it moves nothing in memory.
+// shares returns how many shares a GPU has; unlike gpu it moves nothing in memory.
 func (r *release) shares(id cluster.GPUID) int {
 	if i := r.indexOf(id); i >= 0 {
 		return r.gpus[i].Shares
@@ -234,8 +233,8 @@ func (r *release) shares(id cluster.GPUID) int {
 	return u.Shares
 }
 
-// pick chooses c and as many more of the node's GPUs like it as j wants; the
-// choice is in r.cards, sorted by id.
+// pick chooses c and as many more of the node's GPUs like it as j wants; the choice
+// is in r.cards, sorted by id.
 func (r *release) pick(j *cluster.Job, n *cluster.Node, c *cluster.GPU, nd *rules.Need) bool {
 	r.cards = r.cards[:0]
 	for i := range n.GPUs { // so that no pointer into r.gpus moves
@@ -268,13 +267,13 @@ func (r *release) holds(u *dispatch.GPUUse, nd *rules.Need) bool {
 	return u.FreeShares() > 0 && u.Shares < max(1, r.pol.MaxShares) && nd.Mem <= u.FreeMiB() && nd.Milli <= u.FreeMilli()
 }
 
-// suits reports whether all on a card stay fast enough when j joins them.
+// suits reports whether all jobs on a GPU stay fast enough if j joins them.
 func (r *release) suits(j *cluster.Job, c *cluster.GPU, nd *rules.Need) bool {
 	v := r.judge(j, c, nd)
 	return !v.Against() && !r.regretted(c.ID)
 }
 
-// regretted reports whether somebody on a GPU is slower than the limit.
+// regretted reports whether some job on a GPU is slower than the limit.
 func (r *release) regretted(id cluster.GPUID) bool {
 	if r.on == nil || !r.limited {
 		return false
@@ -291,7 +290,7 @@ func (r *release) judge(j *cluster.Job, c *cluster.GPU, nd *rules.Need) company.
 	switch {
 	case nd.Way != rules.WayShare, s == nil && c.Scope == cluster.ScopeAnyone:
 		return company.Verdict{}
-	case r.on == nil && r.shares(c.ID) > 0: // the next full pass knows who is there
+	case r.on == nil && r.shares(c.ID) > 0: // the next full pass knows which job runs there
 		return company.Verdict{Strange: c}
 	case r.on == nil:
 		return company.Verdict{}
@@ -322,7 +321,7 @@ func (r *release) mates(on []company.Sharer, j *cluster.Job, shares []cluster.GP
 	return on
 }
 
-// earlier is who stands before j in the queue of one of the other GPUs.
+// earlier returns the job ahead of j in the queue of one of the other GPUs.
 func (r *release) earlier(j *cluster.Job, on []cluster.GPUShare, at cluster.GPUID) *cluster.Job {
 	for _, gs := range on {
 		if gs.GPU == at {
@@ -335,8 +334,8 @@ func (r *release) earlier(j *cluster.Job, on []cluster.GPUShare, at cluster.GPUI
 	return nil
 }
 
-// head is the first of a queue whom this plan has not started, and the rank
-// of its place.
+// head returns the first job of a queue that this plan has not started, and the
+// rank of its place.
 func (r *release) head(id cluster.GPUID) (*cluster.Job, int64) {
 	for _, w := range r.v.Queue(id) {
 		if slices.Contains(r.gone, w.Job) {
@@ -348,10 +347,10 @@ func (r *release) head(id cluster.GPUID) (*cluster.Job, int64) {
 	return nil, 0
 }
 
-// blocked reports whether the start of j would take from an older head that
-// waited too long: on one of its GPUs, or anywhere on its node when that head
-// wants several. A head with a deadline has its promise on that node, the next
-// pass knows on which GPU.
+// blocked reports whether starting j would take from an older head that waited too
+// long: on one of its GPUs, or anywhere on its node if that head wants several. A
+// head with a deadline has its promise on that node; only the next pass knows on
+// which GPU.
 func (r *release) blocked(j *cluster.Job, n *cluster.Node, on []cluster.GPUShare) bool {
 	for i := range n.GPUs {
 		o, rank := r.head(n.GPUs[i].ID)
@@ -370,8 +369,8 @@ func (r *release) blocked(j *cluster.Job, n *cluster.Node, on []cluster.GPUShare
 	return false
 }
 
-// comesBefore tells of two of whom neither may be passed which is first: by
-// deadline, and then by age.
+// comesBefore reports which of two jobs that may not be overtaken is first: by
+// deadline, then by age.
 func comesBefore(a, b *cluster.Job) bool {
 	x, y := a.Spec.Deadline, b.Spec.Deadline
 	if x != y && (x == 0 || y == 0) {

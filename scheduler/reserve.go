@@ -10,13 +10,13 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// resident is a share of a card and when it ends at the latest.
+// resident is a share of a GPU and the latest time it ends.
 type resident struct {
 	end   int64
 	share cluster.Share
 }
 
-// newcomer is a share that this pass gave away.
+// newcomer is a share that this pass allocated.
 type newcomer struct {
 	card int32
 	load int64
@@ -45,29 +45,30 @@ func (ls *lines) needResidents() {
 	}
 }
 
-// keeper keeps cards and nodes for jobs that wait.
+// keeper reserves GPUs and nodes for waiting jobs.
 type keeper struct {
 	*scene
 	turns     *turns
 	fitter    *fitter
 	lines     *lines
 	keptPlain bool
-	reserved  int // how many cards are kept for who is not old
+	reserved  int // GPUs reserved for jobs that are not old
 	vacated   map[cluster.JobID]struct{}
 	aheads    []ahead
-	leaves    [][]leaving // of each node, who ends first first; nil until it is asked
-	// looked is set once nodes were kept ahead of turns, lookedAt of which class.
+	leaves    [][]leaving // by node, the earliest end first; nil until first needed
+	// looked is set once nodes were reserved ahead of turns, lookedAt is the class
+	// for which.
 	looked   bool
 	lookedAt int8
 }
 
-// cardsAKeep is for how many cards of the fleet one job that is not old has
-// cards kept for it.
+// cardsAKeep is how many GPUs of the fleet there must be for each job that is not
+// old and has a reservation.
 const cardsAKeep = 64
 
-// reserve keeps cards for a job that did not start: for each that is old, and
-// for the first in the pass that do not fit, as EASY backfill does (Lifka,
-// JSSPP 1995). Those are few: what is kept for one, others go without.
+// reserve reserves GPUs for a job that did not start: for each old one, and for the
+// first in the pass that do not fit, as EASY backfill does (Lifka, JSSPP 1995). The
+// latter are few: what is reserved for one, others go without.
 func (kp *keeper) reserve(it *item) {
 	switch {
 	case it.kept && !it.old: // by a promise
@@ -81,8 +82,9 @@ func (kp *keeper) reserve(it *item) {
 	}
 }
 
-// isVacated reports whether somebody saves its state and makes room for a job. One on
-// several nodes needs all of them at once, and what is free of them is nobody else's.
+// isVacated reports whether other jobs are saving their state to make room for a
+// job. A job on several nodes needs all of them at once, and what is already free
+// there is reserved for it.
 func (kp *keeper) isVacated(id cluster.JobID) bool {
 	if kp.vacated == nil {
 		kp.vacated = map[cluster.JobID]struct{}{}
@@ -96,12 +98,11 @@ func (kp *keeper) isVacated(id cluster.JobID) bool {
 	return ok
 }
 
-// keep keeps cards for a job until it starts: whoever comes later in this pass
-// may lie on them only if it is predicted to end before the job could start
-// there, and leaves it the cores and the memory of the node. This is EASY
-// backfill for each queue: the job's start counts by the time limits of those
-// before it, the others by prediction. It reports whether it kept any: one job
-// for each queue is enough.
+// keep reserves GPUs for a job until it starts: jobs later in this pass may run on
+// them only if they are predicted to end before the job could start there, and
+// leave it the node's cores and memory. This is EASY backfill for each queue: the
+// job's start counts by the time limits of those before it, the others by
+// prediction. It reports whether it reserved any: one job for each queue is enough.
 func (kp *keeper) keep(it *item) bool {
 	if it.spans() {
 		return kp.keepSpan(it)
@@ -118,7 +119,7 @@ func (kp *keeper) keep(it *item) bool {
 	kp.lines.needResidents()
 	cards, shadow := kp.shadow(it, it.queue, int(cd.Class))
 	if it.old && kp.now-int64(it.job.Eligible)-kp.turns.oldAge(it) >= kp.pol.HoldAge.Microseconds() {
-		// Predictions have misled us long enough: nobody passes any more.
+		// Predictions have misled it long enough: no job overtakes it any more.
 		shadow = kp.now
 	}
 	for _, i := range cards {
@@ -132,8 +133,8 @@ func (kp *keeper) keep(it *item) bool {
 	return true
 }
 
-// shadow returns the cards that a job waits for and when it could start
-// there at the latest, if nobody new came.
+// shadow returns the GPUs that a job waits for and when it could start there at the
+// latest if no new job arrived.
 func (kp *keeper) shadow(it *item, at int32, c int) ([]int32, int64) {
 	k := &kp.f.Classes[c]
 	g := &k.Groups[kp.f.Cards[at].Group]
@@ -149,8 +150,8 @@ func (kp *keeper) shadow(it *item, at int32, c int) ([]int32, int64) {
 	return cards, all[n-1].At
 }
 
-// clearsOn lists the cards of a group by when they have room for a need. For
-// whole cards it does not depend on who asks, and is kept until the next start.
+// clearsOn lists the GPUs of a group by when they have room for a need. For whole
+// GPUs this does not depend on the job, and is cached until the next start.
 func (kp *keeper) clearsOn(k *fleet.Class, g *fleet.Group, n *rules.Need) []fleet.Freeing {
 	if n.Way == rules.WayWhole && g.Clears != nil {
 		return g.Clears
@@ -166,7 +167,7 @@ func (kp *keeper) clearsOn(k *fleet.Class, g *fleet.Group, n *rules.Need) []flee
 	return all
 }
 
-// clears is when so many of those on a card have ended that n fits.
+// clears returns when enough jobs on a GPU have ended for n to fit.
 func (kp *keeper) clears(i int32, n *rules.Need) int64 {
 	use := kp.f.Cards[i].Use
 	rs := slices.Clone(kp.lines.residents[i])
@@ -185,9 +186,9 @@ func (kp *keeper) clears(i int32, n *rules.Need) int64 {
 	return at
 }
 
-// keepNode keeps what is free of one node for the oldest job without GPUs
-// that waited too long: the node that has most of what it needs, so that what
-// is kept only grows from pass to pass.
+// keepNode reserves what is free on one node for the oldest job without GPUs that
+// waited too long: the node that has most of what it needs, so that what is
+// reserved only grows from pass to pass.
 func (kp *keeper) keepNode(it *item) {
 	if kp.keptPlain {
 		return
@@ -218,29 +219,29 @@ func (kp *keeper) keepNode(it *item) {
 	kp.f.Refresh(best)
 }
 
-// ahead is what is kept for a job that needs several nodes until its turn comes.
+// ahead is what is reserved for a job that needs several nodes until its turn.
 type ahead struct {
 	it    *item
 	parts []rules.Part
-	was   []int64 // of each card until when it was free before
+	was   []int64 // by GPU, until when it was free before
 	bound int64
 }
 
-// keepAhead keeps nodes for the first of those that need several and have waited for
-// ReserveAge, from those that come before them in the pass: nodes seldom come free
-// together where shorter jobs take each by itself, whenever it is free. Who comes before
-// such a job may still lie there if that delays it by no more than it would run itself,
-// less what it has waited; so it waits for at most about that long beside what it would
-// wait if nobody passed it. Deadlines, the old and those of a higher class are not held
-// up by it. The order is what is left of the pass's; nothing is done but at the first job
-// of a class that is not old.
+// keepAhead reserves nodes for the first of the jobs that need several and have
+// waited for ReserveAge, against jobs that come before them in the pass: nodes
+// seldom come free together if shorter jobs take each as soon as it is free. Jobs
+// ahead of it may still run there if that delays it by no more than its own run,
+// less what it has waited; so it waits for at most about that long beyond what it
+// would wait if no job overtook it. Deadlines, old jobs and those of a higher class
+// are not held up by it. The order is what is left of the pass's; it acts only at
+// the first job of a class that is not old.
 func (kp *keeper) keepAhead(order []rank, items []item) {
 	class := order[0].class
 	if !kp.spanning || items[order[0].item].old || kp.looked && class == kp.lookedAt {
 		return
 	}
 	kp.looked, kp.lookedAt = true, class
-	tries := 0 // each looks at all nodes
+	tries := 0 // each tries all nodes
 	for _, r := range order {
 		it := &items[r.item]
 		if r.class != class || tries > len(kp.f.Cards)/cardsAKeep {
@@ -268,7 +269,7 @@ func (kp *keeper) keepAhead(order []rank, items []item) {
 	}
 }
 
-// keepsAny reports whether something is kept on one of these nodes already.
+// keepsAny reports whether anything is already reserved on one of these nodes.
 func (kp *keeper) keepsAny(parts []rules.Part) bool {
 	for i := range parts {
 		if kp.f.Hosts[parts[i].Host].KeptFor != 0 {
@@ -278,7 +279,7 @@ func (kp *keeper) keepsAny(parts []rules.Part) bool {
 	return false
 }
 
-// turnOf ends what was kept for a job until its turn.
+// turnOf ends what was reserved for a job until its turn.
 func (kp *keeper) turnOf(it *item) {
 	for k := range kp.aheads {
 		a := &kp.aheads[k]
@@ -288,7 +289,7 @@ func (kp *keeper) turnOf(it *item) {
 		n := 0
 		for i := range a.parts {
 			for _, c := range a.parts[i].Cards {
-				if kp.f.Cards[c].Until == a.bound { // nobody wanted it kept for longer
+				if kp.f.Cards[c].Until == a.bound { // no job wanted it reserved for longer
 					kp.f.Cards[c].Until = a.was[n]
 				}
 				n++
@@ -301,13 +302,14 @@ func (kp *keeper) turnOf(it *item) {
 	}
 }
 
-// behindMost is how far ahead the end of a reservation may be for nodes to be kept for who
-// waits for it: as far as Slurm's backfill looks (bf_window).
+// behindMost is how far ahead the end of a reservation may be for nodes to be kept
+// for a job that waits for it: as far as Slurm's backfill looks (bf_window).
 const behindMost = 24 * time.Hour
 
-// soonest is clearest, and for a job that reservations bar from all nodes at once what is
-// first clear when they are over, as Slurm's backfill plans it: nobody is to begin on the
-// other nodes meanwhile who would be there longer. behind tells of that.
+// soonest is clearest, or, for a job that reservations bar from all nodes at once,
+// what is clear first when they are over, as Slurm's backfill plans it: no job that
+// would run longer should start on the other nodes meanwhile. behind reports that
+// case.
 func (kp *keeper) soonest(it *item) (best []rules.Part, shadow int64, class int, behind bool) {
 	best, shadow, class = kp.clearest(it)
 	if class >= 0 || kp.realms == nil {
@@ -332,8 +334,8 @@ func (kp *keeper) soonest(it *item) (best []rules.Part, shadow int64, class int,
 	return best, shadow, class, true
 }
 
-// keepBehind keeps cards for a job until reservations are over. Cores and memory stay
-// everybody's: that may be a day.
+// keepBehind reserves GPUs for a job until reservations are over. Cores and memory
+// stay available to all: it may take a day.
 func (kp *keeper) keepBehind(it *item, best []rules.Part, shadow int64) {
 	for i := range best {
 		for _, card := range best[i].Cards {

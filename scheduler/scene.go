@@ -11,9 +11,9 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// scene is what all parts of a pass look at: the fleet as it is after the starts so far,
-// who waits and who runs. Of it the fleet, the items, the company on cards, the quotas
-// and the plan change while the pass goes on.
+// scene is what all parts of a pass read: the fleet after the starts so far, the
+// waiting and the running jobs. The fleet, the items, the company on GPUs, the
+// quotas and the plan change during the pass.
 type scene struct {
 	pol     Policy
 	now     int64
@@ -28,18 +28,18 @@ type scene struct {
 	crowd   *crowd
 	// reservations are those of the snapshot.
 	reservations dispatch.Reservations
-	realms       *fleet.Realms // nil where every job may lie everywhere
+	realms       *fleet.Realms // nil if every job may run everywhere
 	standing     *accounting.Standing
-	niced        bool                // somebody steps back or forward
-	spanning     bool                // somebody needs several nodes, or all of one
-	unseen       bool                // somebody stands in a queue whom the snapshot does not hold
-	limits       *accounting.Limiter // ours, nil without quotas
+	niced        bool                // some job has a nice value
+	spanning     bool                // some job needs several nodes, or all of one
+	unseen       bool                // some queued job is not in the snapshot
+	limits       *accounting.Limiter // the pass's own, nil without quotas
 	plan         dispatch.Plan
 }
 
-// markUnseen counts those in queues whom the snapshot does not hold, and
-// closes the nodes where one of them heads a queue and is old. It
-// looks at no queue beyond its head.
+// markUnseen counts the queued jobs that the snapshot does not hold, and closes the
+// nodes where one of them heads a queue and is old. It looks at no queue beyond its
+// head.
 func (s *scene) markUnseen() {
 	for i := range s.f.Cards {
 		s.f.Cards[i].Unseen = len(s.f.Cards[i].Queue)
@@ -116,8 +116,8 @@ func (s *scene) fillNeeds(it *item) {
 	}
 }
 
-// indexItems makes item lookups by job cheap: ids of waiting jobs lie close
-// together, so that a table over their range does it.
+// indexItems makes looking up items by job cheap: ids of waiting jobs are close
+// together, so a table over their range suffices.
 func (s *scene) indexItems() {
 	n := len(s.items)
 	if n == 0 {
@@ -134,7 +134,7 @@ func (s *scene) indexItems() {
 	}
 }
 
-// find returns the item of a job, nil when the pass does not know it.
+// find returns the item of a job, nil if the pass does not know it.
 func (s *scene) find(id cluster.JobID) *item {
 	if s.byID != nil {
 		if id < s.firstID || uint64(id-s.firstID) >= uint64(len(s.byID)) || s.byID[id-s.firstID] == 0 {
@@ -149,16 +149,16 @@ func (s *scene) find(id cluster.JobID) *item {
 	return &s.items[i]
 }
 
-// old reports whether a job waited so long that its length no longer counts.
+// old reports whether a job has waited so long that its length no longer counts.
 func (s *scene) old(j *cluster.Job) bool {
 	it := s.find(j.ID)
 	return it != nil && it.old
 }
 
-// spareTooSmall leaves out the classes on which the job ran out of memory, or
-// may by the upper quantile of a confident prediction, if there is one that is
-// large enough and could ever run it: SchedTune's veto (section IV-C) on the
-// side of caution. A job that dies alone on a card has taken it for nothing.
+// spareTooSmall excludes the classes on which the job ran out of memory, or may by
+// the upper quantile of a confident prediction, if some class is large enough and
+// could ever run it: SchedTune's veto (section IV-C) on the side of caution. A job
+// that dies alone on a GPU took it for nothing.
 func (s *scene) spareTooSmall(it *item, why rules.Veto, large func(c int) bool) {
 	for c := range it.needs {
 		if it.needs[c].Way == rules.WayNone || !large(c) || !s.everOn(it, c) {
@@ -173,7 +173,7 @@ func (s *scene) spareTooSmall(it *item, why rules.Veto, large func(c int) bool) 
 	}
 }
 
-// everOn reports whether some node with cards of class c could ever run a job.
+// everOn reports whether some node with GPUs of class c could ever run a job.
 func (s *scene) everOn(it *item, c int) bool {
 	return slices.ContainsFunc(s.f.Classes[c].Groups, func(g fleet.Group) bool {
 		h := &s.f.Hosts[g.Host]
@@ -181,7 +181,8 @@ func (s *scene) everOn(it *item, c int) bool {
 	})
 }
 
-// mostAsked is the most cores and host memory that any waiting job asks of a node.
+// mostAsked returns the most cores and host memory that any waiting job asks of a
+// node.
 func (s *scene) mostAsked() (cpu, mem int64) {
 	for i := range s.items {
 		cpu, mem = max(cpu, s.items[i].cpu), max(mem, s.items[i].mem)
@@ -196,21 +197,21 @@ type item struct {
 	cpu, mem int64
 	node     cluster.NodeID // copies of what the job asks for: the passes'
 	gpus     int            // inner loops should not follow its pointers
-	nodes    int            // on how many at once, 0 for one
-	queue    int32          // the card in whose queue it stands, -1 for none
+	nodes    int            // how many at once, 0 for one
+	queue    int32          // the GPU in whose queue it is, -1 for none
 	aims     bool           // it has an objective
 	gone     bool           // started in this pass
-	old      bool           // waited so long that its length no longer counts
-	kept     bool           // cards are kept for it; the old ask for that at once
-	moved    bool           // in this pass, which a plan may do once
+	old      bool           // has waited so long that its length no longer counts
+	kept     bool           // GPUs are reserved for it; old jobs ask for that at once
+	moved    bool           // in this pass, once per plan
 	tier     int8
-	class    int8             // its priority; the greater go first
+	class    int8             // its priority; greater goes first
 	fast     int32            // the class on which it is predicted to run shortest, -1 for none
-	kind     int32            // what is known of its manners; 0 is nothing
-	cores    *rules.CoresNeed // in place of its GPUs; nil for most
+	kind     int32            // what is known of its behaviour; 0 is nothing
+	cores    *rules.CoresNeed // instead of its GPUs; nil for most
 	whole    bool             // it takes all of each of its nodes
-	bounds   fleet.Bounds     // where it may lie; see realms
-	behind   bool             // it is asked where it may lie when reservations are over
+	bounds   fleet.Bounds     // where it may run; see realms
+	behind   bool             // asked where it may run once reservations are over
 }
 
 // newItem makes the item of a job in a pass, with its needs in needs.
@@ -243,8 +244,8 @@ func newItem(s *scene, j *cluster.Job, needs []rules.Need) item {
 
 func byJob(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) }
 
-// doWithout makes items of jobs that no GPU could ever run, were all nodes back
-// and empty, ones without GPUs, where cores will do.
+// doWithout turns items of jobs that no GPU could ever run, even with all nodes
+// back and empty, into ones without GPUs if cores will do.
 func (s *scene) doWithout(it *item) {
 	c := rules.CoresOf(it.job, &s.pol)
 	if c == nil {
@@ -265,8 +266,7 @@ func (s *scene) doWithout(it *item) {
 	}
 }
 
-// bind gives an item its bounds, and takes from it the classes on which it may
-// not lie.
+// bind gives an item its bounds, and excludes the classes on which it may not run.
 func (s *scene) bind(it *item) {
 	it.bounds = s.realms.BoundsOf(it.job, s.now, s.reservations)
 	for c := range it.needs {
@@ -285,8 +285,8 @@ func (s *scene) bind(it *item) {
 	}
 }
 
-// pin gives a job whose set of nodes makes no realm one of them: that with the
-// most empty cards on which it may lie.
+// pin assigns a job whose set of nodes is no realm to one of them: the one with the
+// most empty GPUs on which it may run.
 func (s *scene) pin(it *item) {
 	best, most := int32(-1), int64(-1)
 	for i := range s.f.Hosts {
@@ -318,7 +318,7 @@ func (s *scene) pin(it *item) {
 	}
 }
 
-// refused reports whether a job may not lie on a node's cores.
+// refused reports whether a job may not run on a node's cores.
 func (s *scene) refused(it *item, host int32) bool {
 	if s.realms == nil {
 		return false
@@ -327,7 +327,7 @@ func (s *scene) refused(it *item, host int32) bool {
 	return s.realms.Bars(&it.bounds, h.Realm) != rules.VetoNone || it.bounds.Asked < 0 && !it.job.Spec.Allows(h.Node)
 }
 
-// fastest is the class on which a job is predicted to run shortest, -1 when it
+// fastest returns the class on which a job is predicted to run shortest, -1 if it
 // can run on none.
 func (s *scene) fastest(it *item) int32 {
 	best := int32(-1)
@@ -339,7 +339,7 @@ func (s *scene) fastest(it *item) int32 {
 	return best
 }
 
-// span is the places of class k that the job may lie on.
+// span returns the places of class k on which the job may run.
 func (s *scene) span(it *item, k *fleet.Class) (lo, hi int, ok bool) {
 	if it.node == "" {
 		return 0, len(k.Cards), true

@@ -8,12 +8,12 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// What a site may choose stands in package rules; here are its names for callers of
+// What a site may choose is in package rules; these are its names for callers of
 // passes.
 type (
 	// Policy is what a site may choose.
 	Policy = rules.Policy
-	// Mode is how GPUs are given away.
+	// Mode is how GPUs are allocated.
 	Mode = rules.Mode
 	// Prices is what an hour of a GPU or of a core costs.
 	Prices = rules.Prices
@@ -28,8 +28,8 @@ const (
 // Default returns the policy of a site that chose nothing.
 func Default() Policy { return rules.Default() }
 
-// pass is one run of Schedule: it takes the jobs in turn, starts who fits, and hands
-// the others on.
+// pass is one run of Schedule: it takes the jobs in turn, starts those that fit,
+// and passes the others on.
 type pass struct {
 	*scene
 	turns  *turns
@@ -40,7 +40,7 @@ type pass struct {
 	keeper *keeper
 }
 
-// newPass is a pass over a scene of which nothing was looked at yet.
+// newPass returns a pass over a scene that has not been looked at yet.
 func newPass(s *scene) *pass {
 	p := &pass{scene: s, turns: &turns{scene: s}}
 	p.fitter = &fitter{scene: s, failed: map[shape]int64{}, bulks: map[shape]bool{}}
@@ -51,35 +51,35 @@ func newPass(s *scene) *pass {
 	return p
 }
 
-// Schedule decides where the waiting jobs of snap go. It changes nothing of
-// snap. Starts are in the order in which they must be applied, then moves.
+// Schedule decides where the waiting jobs of snap go. It does not modify snap.
+// Starts are in the order in which they must be applied, then moves.
 //
-// snap.Waiting holds every PENDING job; those in queues may be left out (an
-// arrival pass). Heads of queues that are left out may be overtaken unless
-// they are old; then nobody starts on their node, since the pass cannot see
-// what they need. Such a pass balances no queues.
+// snap.Waiting holds every PENDING job; those in queues may be left out (an arrival
+// pass). Heads of queues that are left out may be overtaken unless they are old;
+// then nothing starts on their node, since the pass cannot see what they need. Such
+// a pass balances no queues.
 //
-// The cost is that of sorting what waits plus a logarithm of the GPUs for
-// each job that moves. Every waiting job that does not start has an entry in
-// Unplaced; the first Policy.MaxReasons shapes of them have it in words.
+// It costs sorting the waiting jobs plus a logarithm of the GPUs for each job that
+// moves. Every waiting job that does not start has an entry in Unplaced; the first
+// Policy.MaxReasons shapes of them have it in words.
 func Schedule(snap *dispatch.Snapshot, pol Policy) dispatch.Plan { return schedule(snap, pol).plan }
 
 var passes = explain.Passes{Schedule: Schedule, Before: spanBefore, Kept: keptFrom}
 
 // Explain says why job waits, worst first, from every GPU of the snapshot. It
-// is for a user who asks about one job; Schedule never calls it.
+// serves users who ask about one job; Schedule never calls it.
 func Explain(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) []explain.Explanation {
 	return explain.Why(snap, job, pol, passes)
 }
 
-// ForecastStart finds the place where job is likely to start, and when: that of
-// its queue, or the place that is free first. ok is false when no node that
-// takes jobs could ever run it. Like Explain it is for a user who asks.
+// ForecastStart finds where and when job is likely to start: at its queue, or the
+// place that is free first. ok is false if no node that takes jobs could ever run
+// it. Like Explain it serves users who ask.
 func ForecastStart(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) (f explain.Forecast, ok bool) {
 	return explain.When(snap, job, pol, passes)
 }
 
-// schedule makes a pass, and returns it with its plan.
+// schedule runs a pass, and returns it with its plan.
 func schedule(snap *dispatch.Snapshot, pol Policy) *pass {
 	p := newPass(&scene{
 		pol: pol, now: int64(snap.Now), nodes: snap.Nodes, running: snap.Running, more: snap.More, images: snap.Images, plan: dispatch.Plan{BaseIndex: snap.Index},
@@ -156,8 +156,8 @@ func (p *pass) start(it *item) bool {
 	return true
 }
 
-// slack is how much longer than the fastest a run may take that leaves the
-// fastest cards free.
+// slack returns how much longer than the fastest a run may take to leave the
+// fastest GPUs free.
 func (p *pass) slack(fastest int64) int64 {
 	return int64(float64(fastest) / 1000 * float64(max(0, p.pol.FastGainMilli-1000)))
 }
@@ -177,11 +177,10 @@ func (ft *fitter) fits(it *item) []int {
 	return ft.chosen
 }
 
-// prefer reports whether class a is the better place for a job than b, both
-// being free and about as fast: the slower, so that the faster stays free; of
-// equals that where it fragments less, then the smaller, or the larger for a
-// job that nobody can predict (SchedTune, section IV-C, gives those the most
-// memory).
+// prefer reports whether class a is the better place for a job than b, both being
+// free and about as fast: the slower, so that the faster stays free; of equals the
+// one where it fragments less, then the smaller, or the larger for a job without a
+// prediction (SchedTune, section IV-C, gives those the most memory).
 func (p *pass) prefer(it *item, a, b int) bool {
 	na, nb := &it.needs[a], &it.needs[b]
 	ka, kb := &p.f.Classes[a], &p.f.Classes[b]
@@ -207,8 +206,8 @@ func (p *pass) sure(it *item, gpuType string) bool {
 	return ok && e.ConfidenceMilli >= p.pol.MinConfidenceMilli
 }
 
-// declines reports whether a job that could start on class on should rather
-// wait for a much faster one.
+// declines reports whether a job that could start on class on should rather wait
+// for a much faster one.
 func (p *pass) declines(it *item, on int, fits []int) bool {
 	if p.pol.PatienceMilli <= 0 || it.kept || p.old(it.job) {
 		return false
@@ -230,7 +229,7 @@ func (p *pass) declines(it *item, on int, fits []int) bool {
 	return false
 }
 
-// waitOn is how long a job would wait for a card of class c.
+// waitOn returns how long a job would wait for a GPU of class c.
 func (ls *lines) waitOn(it *item, c int) (int64, bool) {
 	if it.queue >= 0 && ls.f.Cards[it.queue].Class == int32(c) {
 		est := int64(it.job.EstStart)

@@ -13,19 +13,19 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// A job that spans several nodes takes the same of each, of one class of cards,
-// on all at once or on none. It stands in no queue, since a queue is of one card:
-// every pass looks at it in its turn, and keeps nodes for it as it keeps cards
-// for others who waited long.
+// A job that spans several nodes takes the same of each, of one class of GPU, on
+// all at once or on none. It is in no queue, since a queue belongs to one GPU:
+// every pass considers it in its turn, and reserves nodes for it as it reserves
+// GPUs for other jobs that waited long.
 
-// spans tells of an item that it needs several nodes, or all of one.
+// spans reports whether an item needs several nodes, or all of one.
 func (it *item) spans() bool { return it.nodes > 1 || it.whole }
 
-// allGPUs is how many GPUs a job takes on all of its nodes.
+// allGPUs returns how many GPUs a job takes on all of its nodes.
 func (it *item) allGPUs() int { return it.gpus * max(1, it.nodes) }
 
-// startSpan starts a job on several nodes if as many have what it needs now. Of
-// the classes that do it takes one as other jobs do.
+// startSpan starts a job on several nodes if enough have what it needs now. Among
+// the classes that do it chooses as for other jobs.
 func (p *pass) startSpan(it *item) bool {
 	if it.gpus == 0 {
 		parts, ok := rules.NearParts(it.job, p.fitter.plainParts(it), cluster.Time(p.now))
@@ -75,8 +75,8 @@ func (p *pass) startSpan(it *item) bool {
 	return true
 }
 
-// inTime leaves of the classes that fit those whose nodes were all ready in the
-// job's earlier attempts, if there are such.
+// inTime filters the classes that fit to those whose nodes were all ready in the
+// job's earlier attempts, if there are any.
 func inTime(fits []int, parts map[int][]rules.Part) []int {
 	late := func(c int) bool { return slices.ContainsFunc(parts[c], func(s rules.Part) bool { return s.Late }) }
 	if good := slices.DeleteFunc(slices.Clone(fits), late); len(good) > 0 {
@@ -85,9 +85,9 @@ func inTime(fits []int, parts map[int][]rules.Part) []int {
 	return fits
 }
 
-// fitSpan lists the nodes on which the job fits, on cards of class c: those with
-// the fewest empty cards first, so that nodes stay whole for others, and last
-// those for which it was given up before.
+// fitSpan lists the nodes on which the job fits, on GPUs of class c: those with the
+// fewest empty GPUs first, so that nodes stay whole for others, and last those on
+// which it was given up before.
 func (ft *fitter) fitSpan(it *item, c int) []rules.Part {
 	var out []rules.Part
 	want := ft.want(it, c)
@@ -103,7 +103,8 @@ func (ft *fitter) fitSpan(it *item, c int) []rules.Part {
 	return out
 }
 
-// noteFailed remembers that no job of the shape fits on cards of class c, for as long.
+// noteFailed remembers that no job of the shape that runs as long fits on GPUs of
+// class c.
 func (ft *fitter) noteFailed(it *item, c int) {
 	s, until := ft.shapeOf(it, c), ft.want(it, c).Until
 	if u, ok := ft.failed[s]; !ok || until < u {
@@ -124,8 +125,8 @@ func (ft *fitter) plainParts(it *item) []rules.Part {
 	return out
 }
 
-// placeSpan starts a job on the parts. Nodes have their ranks in the order of
-// their ids. c is the class of the cards, -1 for none.
+// placeSpan starts a job on the parts. Nodes are ranked by id. c is the class of
+// the GPUs, -1 for none.
 func (p *pass) placeSpan(it *item, c int, parts []rules.Part, e cluster.Estimate, why string) {
 	slices.SortFunc(parts, func(a, b rules.Part) int { return cmp.Compare(a.Host, b.Host) })
 	st := dispatch.Start{Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: why}
@@ -158,7 +159,8 @@ func (p *pass) placeSpan(it *item, c int, parts []rules.Part, e cluster.Estimate
 	}
 }
 
-// berthOn is what the job takes of one node, and notes whom it overtakes there.
+// berthOn returns what the job takes of one node, and records which jobs it
+// overtakes there.
 func (p *pass) berthOn(it *item, c int, s *rules.Part, st *dispatch.Start) cluster.Berth {
 	h := &p.f.Hosts[s.Host]
 	b := cluster.Berth{Node: h.Node.ID, CPUMilli: it.cpu, MemMiB: it.mem}
@@ -182,13 +184,13 @@ func (p *pass) berthOn(it *item, c int, s *rules.Part, st *dispatch.Start) clust
 	return b
 }
 
-// keepSpan keeps as many nodes as the job needs, those that clear first, until
-// it starts: who comes later in this pass may lie there only if it is predicted
-// to end before the last of them is clear. As nothing longer is laid on them,
-// that time only comes nearer from pass to pass. It reports whether it kept any.
+// keepSpan reserves as many nodes as the job needs, those that clear first, until
+// it starts: jobs later in this pass may run there only if they are predicted to
+// end before the last of them is clear. As nothing longer is placed on them, that
+// time only gets closer from pass to pass. It reports whether it reserved any.
 func (kp *keeper) keepSpan(it *item) bool {
 	if it.gpus == 0 {
-		return false // cores come free all the time; the old go first
+		return false // cores come free all the time; old jobs go first
 	}
 	best, shadow, class, behind := kp.soonest(it)
 	switch {
@@ -205,9 +207,8 @@ func (kp *keeper) keepSpan(it *item) bool {
 	return true
 }
 
-// clearest finds the nodes that are first clear for a job that needs several, until
-// when that takes, and the class of their cards; the class is below 0 where there are
-// none.
+// clearest finds the nodes that clear first for a job that needs several, when that
+// is, and the class of their GPUs; the class is below 0 if there are none.
 func (kp *keeper) clearest(it *item) (best []rules.Part, shadow int64, class int) {
 	kp.lines.needResidents()
 	shadow, class = rules.Forever, -1
@@ -222,7 +223,7 @@ func (kp *keeper) clearest(it *item) (best []rules.Part, shadow int64, class int
 	return best, shadow, class
 }
 
-// keepParts keeps what a job is to have of several nodes until a time.
+// keepParts reserves a job's parts of several nodes until a time.
 func (kp *keeper) keepParts(it *item, best []rules.Part, shadow int64) {
 	for i := range best {
 		for _, card := range best[i].Cards {
@@ -236,8 +237,8 @@ func (kp *keeper) keepParts(it *item, best []rules.Part, shadow int64) {
 	}
 }
 
-// clearing lists the nodes that could ever hold the job on cards of class c by
-// when enough of them have room, with those cards.
+// clearing lists the nodes that could ever hold the job on GPUs of class c by when
+// enough of them have room, with those GPUs.
 func (kp *keeper) clearing(it *item, c int) []rules.Part {
 	var out []rules.Part
 	for k, g := range kp.fitter.spanGroups(it, c) {
@@ -268,11 +269,12 @@ func (kp *keeper) clearing(it *item, c int) []rules.Part {
 	return out
 }
 
-// leaving is what a job leaves of a node's cores and host memory, and when at the latest.
+// leaving is what a job frees of a node's cores and host memory, and when at the
+// latest.
 type leaving struct{ end, cpu, mem int64 }
 
-// roomy is when a node has the cores and the host memory of a job, by the latest ends of
-// those there; ok is false where others have them kept.
+// roomy returns when a node has the cores and host memory for a job, by the latest
+// ends of those there; ok is false if they are reserved for others.
 func (kp *keeper) roomy(it *item, host int32) (at int64, ok bool) {
 	h := &kp.f.Hosts[host]
 	cpu, mem := kp.coresOn(it, h), it.memOn(h)
@@ -331,9 +333,9 @@ func (tl *teller) spanReason(it *item, c int) (r cluster.Reason) {
 	return r
 }
 
-// spanBefore finds out who has the nodes on which a job would start, were it alone
-// in waiting, by a pass over all who wait: for whom they are kept, or who starts there; 0
-// when it starts itself.
+// spanBefore finds out which job holds the nodes on which a job would start if it
+// waited alone, by a pass over all waiting jobs: the one they are reserved for, or
+// that starts there; 0 if the job starts itself.
 func spanBefore(snap *dispatch.Snapshot, job *cluster.Job, alone *dispatch.Plan, pol Policy) (before cluster.JobID, kept bool) {
 	if len(alone.Starts) == 0 || len(snap.Waiting) < 2 {
 		return 0, false
@@ -358,8 +360,8 @@ func spanBefore(snap *dispatch.Snapshot, job *cluster.Job, alone *dispatch.Plan,
 	return before, false
 }
 
-// keptFrom makes a pass and returns for whom each card is kept from a job, 0 for nobody
-// or where the job starts.
+// keptFrom runs a pass and returns for which job each GPU is kept from the given
+// one, 0 for none or where the job starts.
 func keptFrom(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) func(cluster.GPUID) cluster.JobID {
 	p := schedule(snap, pol)
 	if slices.ContainsFunc(p.plan.Starts, func(st dispatch.Start) bool { return st.Job == job.ID }) {
@@ -374,9 +376,9 @@ func keptFrom(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) func(cluste
 	}
 }
 
-// tellSpan puts the reason why a job waits into the state, when it is another
-// than is there: it stands in no queue, with whose moves the reasons of others
-// come. Why an attempt of it was given up is of more use to its owner.
+// tellSpan writes a job's reason into the state when it changed: the job is in no
+// queue, and the reasons of other jobs come with their moves. Why an attempt of it
+// was given up is of more use to its owner.
 func (ls *lines) tellSpan(it *item) {
 	now := it.job.Reason.Code
 	if ls.moves >= ls.pol.MaxMoves || now == cluster.ReasonRequeued {
@@ -389,9 +391,8 @@ func (ls *lines) tellSpan(it *item) {
 	}
 }
 
-// SpanWaits reports whether some job of those that wait has nodes kept for it by
-// full passes. The fast path sees nothing of that and must leave what comes free
-// to them.
+// SpanWaits reports whether full passes reserve nodes for some waiting job. The
+// fast path cannot see that and must leave what comes free to them.
 func SpanWaits(waiting []*cluster.Job, now cluster.Time, pol Policy) bool {
 	least := pol.ReserveAge
 	if pol.YieldAfter > 0 {
@@ -402,8 +403,8 @@ func SpanWaits(waiting []*cluster.Job, now cluster.Time, pol Policy) bool {
 	})
 }
 
-// spanGroups are the nodes with cards like those of class c on which a job may
-// lie, wherever they are, each once.
+// spanGroups are the nodes with GPUs like those of class c on which a job may run,
+// wherever they are, each once.
 func (ft *fitter) spanGroups(it *item, c int) iter.Seq2[*fleet.Class, *fleet.Group] {
 	return func(yield func(*fleet.Class, *fleet.Group) bool) {
 		lo, hi := ft.f.Family(c)
@@ -432,8 +433,8 @@ func (ft *fitter) spanGroups(it *item, c int) iter.Seq2[*fleet.Class, *fleet.Gro
 	}
 }
 
-// leads tells of a class that it is the first of its family on which the job
-// may lie, so that each family is looked at once.
+// leads reports whether a class is the first of its family on which the job may
+// run, so that each family is considered once.
 func (ft *fitter) leads(it *item, c int) bool {
 	lo, _ := ft.f.Family(c)
 	for ; lo < c; lo++ {
@@ -444,8 +445,8 @@ func (ft *fitter) leads(it *item, c int) bool {
 	return it.needs[c].Way != rules.WayNone
 }
 
-// partCards are the cards that a job would take of a node now, none when it has
-// not enough. A job that wants whole nodes takes them all, of one that is empty.
+// partCards returns the GPUs that a job would take of a node now, none if it has
+// not enough. A job that wants whole nodes takes them all, of an empty one.
 func (ft *fitter) partCards(it *item, c int, k *fleet.Class, g *fleet.Group, want *fleet.Room) []int32 {
 	h := &ft.f.Hosts[g.Host]
 	if it.whole {
@@ -463,11 +464,11 @@ func (ft *fitter) partCards(it *item, c int, k *fleet.Class, g *fleet.Group, wan
 		return ft.takeEmpty(k, it, g, want, nil)
 	}
 	each := *want
-	each.CPU, each.Host = -1, -1 // of the node, which is asked itself
+	each.CPU, each.Host = -1, -1 // of the node, which is checked itself
 	return ft.spreadOn(it, int(ft.f.Cards[k.Cards[g.Lo]].Class), g, &each, nil)
 }
 
-// coresOn is how many cores of a node a job takes, in thousandths.
+// coresOn returns how many cores of a node a job takes, in thousandths.
 func (kp *keeper) coresOn(it *item, h *fleet.Host) int64 {
 	if it.whole {
 		return h.Use.CPUMilli
@@ -475,7 +476,7 @@ func (kp *keeper) coresOn(it *item, h *fleet.Host) int64 {
 	return it.cpu
 }
 
-// memOn is how much memory of a node a job takes, in MiB.
+// memOn returns how much memory of a node a job takes, in MiB.
 func (it *item) memOn(h *fleet.Host) int64 {
 	if it.job.Spec.TakesAllMem() {
 		return h.Use.MemMiB

@@ -10,18 +10,18 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// classDue is the class of jobs with a deadline: what was promised is kept
-// before all priorities.
+// classDue is the class of jobs with a deadline: promises are kept before all
+// priorities.
 const classDue = accounting.MaxPriority + 1
 
-// Ranks of those who have a priority are below 0, a stretch for each priority,
-// the greatest first: in it the ranks of the others, 64 to one.
+// Ranks of jobs with a priority are below 0, a range for each priority, the
+// greatest first, with the others' ranks in it, 64 to one.
 const (
 	rankClass = 1 << 56
 	rankShift = 6
 )
 
-// inClass is a rank among those of a priority.
+// inClass is a rank within one priority.
 func inClass(rank int64, class int8) int64 {
 	if class <= 0 {
 		return rank
@@ -29,7 +29,7 @@ func inClass(rank int64, class int8) int64 {
 	return min(max(0, rank)>>rankShift, rankClass-1) - int64(class)*rankClass
 }
 
-// priorityOf is the priority of whoever has a rank.
+// priorityOf returns the priority of a rank.
 func priorityOf(rank int64) int8 {
 	if rank >= 0 {
 		return 0
@@ -37,7 +37,7 @@ func priorityOf(rank int64) int8 {
 	return int8((-rank + rankClass - 1) / rankClass)
 }
 
-// classless is a rank as it is without a priority.
+// classless returns a rank without its priority.
 func classless(rank int64) int64 {
 	if rank >= 0 {
 		return rank
@@ -45,12 +45,11 @@ func classless(rank int64) int64 {
 	return (rank + int64(priorityOf(rank))*rankClass) << rankShift
 }
 
-// mix puts fair shares and the places that jobs step back into an order. Both
-// are places: of all who wait, the least served first, each user's jobs among
-// themselves as they were; and as many places back as a job's nice value says.
-// So weights mean the same whatever waits. Deadlines and the old stay where
-// they are, so that nobody starves, and so does everybody where there are empty
-// cards for all.
+// mix adds fair shares and nice values to an order. Both are places: all waiting
+// jobs by least served user, each user's jobs in their existing order; and as many
+// places back as a job's nice value says. So weights mean the same whatever waits.
+// Deadlines and old jobs keep their places, so that none starves, and so do all if
+// there are empty GPUs for everything.
 func (ts *turns) mix(order []rank) {
 	fair := ts.pol.FairMilli > 0 && ts.standing != nil && ts.standing.Fair != nil
 	if !fair && !ts.niced || len(order) < 2 {
@@ -104,15 +103,14 @@ func assocOf(j *cluster.Job) accounting.Assoc {
 	return accounting.Assoc{Account: j.Spec.Account, UID: j.Owner.UID}
 }
 
-// takesOn is how much of GPUs a job takes on class c, in thousandths.
+// takesOn returns how much of GPUs a job takes on class c, in thousandths.
 func (s *scene) takesOn(it *item, c int) int64 {
 	k := &s.f.Classes[c]
 	return int64(it.allGPUs()) * cluster.ShareMilli(it.needs[c].Share(k.Sellable), k.Sellable)
 }
 
-// atLimit reports whether a quota keeps a job from starting, whatever is free. It
-// leaves the queue that it stands in: others go on, and what comes free there is
-// not kept for it.
+// atLimit reports whether a quota keeps a job from starting, whatever is free. The
+// job leaves its queue: others go on, and what comes free there is not kept for it.
 func (ls *lines) atLimit(it *item) bool {
 	if ls.limits == nil {
 		return false
@@ -126,7 +124,7 @@ func (ls *lines) atLimit(it *item) bool {
 			}
 		}
 		if least == rules.Forever {
-			return false // it starts nowhere, and is told why
+			return false // it starts nowhere, and gets that reason
 		}
 	}
 	if it.cores != nil {
@@ -147,7 +145,7 @@ func (ls *lines) atLimit(it *item) bool {
 	return true
 }
 
-// leave takes a job out of its queue, if it stands in one, with another reason.
+// leave takes a job out of its queue, if it is in one, with another reason.
 func (ls *lines) leave(it *item, why cluster.ReasonCode) {
 	if it.queue >= 0 {
 		if ls.loaded {
@@ -159,8 +157,8 @@ func (ls *lines) leave(it *item, why cluster.ReasonCode) {
 	ls.plan.Moves = append(ls.plan.Moves, dispatch.QueueMove{Job: it.job.ID, Reason: why})
 }
 
-// offLimit gives a job another reason that waited for a quota, does not any
-// more, and stands in no queue.
+// offLimit gives another reason to a job that waited for a quota, no longer does,
+// and is in no queue.
 func (ls *lines) offLimit(it *item) {
 	if it.queue >= 0 || it.moved || it.job.State != cluster.JobPending || ls.moves >= ls.pol.MaxMoves || !accounting.LimitReason(it.job.Reason.Code) {
 		return
@@ -171,12 +169,12 @@ func (ls *lines) offLimit(it *item) {
 	}
 }
 
-// overLimit reports whether a job would break a quota by what it takes on class c.
+// overLimit reports whether a job would exceed a quota by what it takes on class c.
 func (s *scene) overLimit(it *item, c int) bool {
 	return s.limits.MayStart(accounting.HolderOf(it.job), s.takesOn(it, c)).Code != ""
 }
 
-// countStart takes a start from the quotas.
+// countStart charges a start to the quotas.
 func (s *scene) countStart(it *item, st *dispatch.Start) {
 	if s.limits == nil {
 		return

@@ -12,21 +12,21 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// The drain of a class of cards is how long it takes until all that runs and
-// waits is done, if nobody came any more and work were a fluid: each waiter is
-// spread over the cards that could run it, in proportion to how fast they are,
-// and takes of a card the larger fraction of memory and compute. It is what
-// makes lengths comparable: a job of an hour is long when all is done in two,
-// and short under a backlog of days.
+// The drain of a class of GPUs is how long everything running and waiting would
+// take if no job arrived any more and work were a fluid: each waiting job is spread
+// over the GPUs that could run it, in proportion to their speed, and takes the
+// larger of its fractions of memory and compute. It makes lengths comparable: a job
+// of an hour is long if all is done in two, and short under a backlog of days.
 
-// turns says who comes when: by age, by length beside all there is to do, by shares.
+// turns orders the waiting jobs: by age, by length relative to all the work, by
+// shares.
 type turns struct {
 	*scene
-	lasted int64 // how long jobs have kept coming, see streamAge
-	plenty bool  // each who waits could have empty cards; see rankOf
+	lasted int64 // how long jobs have kept arriving; see streamAge
+	plenty bool  // there are empty GPUs for every waiting job; see rankOf
 }
 
-// measure works out the drain of each class.
+// measure computes the drain of each class.
 func (ts *turns) measure() {
 	ts.lasted = ts.streamAge()
 	for i := range ts.items {
@@ -35,14 +35,14 @@ func (ts *turns) measure() {
 		if it.fast < 0 || it.gpus == 0 {
 			continue
 		}
-		rate := 0.0 // how many such jobs all cards together end in a microsecond
+		rate := 0.0 // how many such jobs all GPUs together finish in a microsecond
 		for c := range it.needs {
 			if n, k := &it.needs[c], &ts.f.Classes[c]; n.Way != rules.WayNone {
 				rate += float64(len(k.Cards)) * cluster.WholeGPU / (float64(n.Dominant(k.Sellable)+1) * float64(n.Dur))
 			}
 		}
-		// Whole microseconds, so that the sum does not depend on the order.
-		// Tasks of its array that are not shown wait, too.
+		// Whole microseconds, so that the sum does not depend on the order. Tasks
+		// of its array that are not in the snapshot wait too.
 		alike := 1 + ts.more[it.job.ID]
 		t := int64(math.Min(float64(it.allGPUs()*alike)/rate, rules.MaxSpread))
 		for c := range it.needs {
@@ -59,8 +59,8 @@ func (ts *turns) measure() {
 	}
 }
 
-// measureRunning adds what runs, and those in queues whom the pass cannot see
-// as if they were like it.
+// measureRunning adds running jobs, and counts queued jobs that the pass cannot see
+// as if they were like them.
 func (ts *turns) measureRunning() {
 	type sums struct{ left, all, count, unseen int64 }
 	by := make([]sums, len(ts.f.Classes))
@@ -99,12 +99,12 @@ func (ts *turns) measureRunning() {
 	}
 }
 
-// length is how long a job is beside all there is to do.
+// length is how long a job is relative to all the work.
 type length uint8
 
 const (
-	lengthShort  length = iota // whoever waits for it loses next to nothing
-	lengthLong                 // it may be what everybody waits for in the end
+	lengthShort  length = iota // a job that waits for it loses next to nothing
+	lengthLong                 // everything may end up waiting for it
 	lengthMiddle               // neither
 )
 
@@ -119,24 +119,24 @@ func (ts *turns) lengthOf(it *item) length {
 	return lengthMiddle
 }
 
-// How a stream of jobs is told from a batch: by the newest streamSize times at
-// which somebody came, of those whom the pass sees, streamLeast at least. It
-// has ended when nobody came for streamGaps times their mean distance; at
-// random times that happens by chance once in three thousand gaps.
+// How a stream of jobs is distinguished from a batch: by the newest streamSize
+// arrival times of the jobs in the pass, at least streamLeast. It has ended when
+// nothing arrived for streamGaps times their mean distance; at random times that
+// happens by chance once in three thousand gaps.
 const (
 	streamSize  = 16
 	streamLeast = 4
 	streamGaps  = 8
 )
 
-// streamAge is for how long jobs have kept coming, in microseconds: the age of
-// the oldest whom the pass sees, and 0 when they came at one time or nobody comes any
-// more. With nothing else known, what has lasted so long lasts as long again
-// (Gott, Nature 1993): a stream younger than the drain is a batch that has not
-// all arrived, in an older one all that is here is never done, and what is started
-// late is not what everybody waits for in the end.
+// streamAge returns how long jobs have kept arriving, in microseconds: the age of
+// the oldest in the pass, 0 if they arrived at one time or arrivals have ended.
+// With nothing else known, what has lasted so long lasts as long again (Gott,
+// Nature 1993): a stream younger than the drain is a batch that has not all
+// arrived; in an older one the backlog is never finished, and what starts late is
+// not what everything waits for in the end.
 func (ts *turns) streamAge() int64 {
-	var newest [streamSize + 1]int64 // the latest first, those who came together once
+	var newest [streamSize + 1]int64 // the latest first, simultaneous arrivals once
 	n, oldest := 0, ts.now
 	see := func(j *cluster.Job) {
 		t := int64(j.Submitted)
@@ -167,14 +167,14 @@ func (ts *turns) streamAge() int64 {
 	return ts.now - oldest
 }
 
-// gpuTime is what a job that runs for so many microseconds takes of all cards, in
+// gpuTime returns what a job that runs for dur microseconds takes of all GPUs, in
 // milliseconds of a whole one.
 func (ts *turns) gpuTime(it *item, dur int64) int64 {
 	n := &it.needs[it.fast]
 	return min(dur, rules.MaxSpread) / 1000 * n.Dominant(ts.f.Classes[it.fast].Sellable) / cluster.WholeGPU * int64(it.allGPUs())
 }
 
-// rank decides the order of a pass: less goes first.
+// rank decides the order of a pass: lower goes first.
 type rank struct {
 	class         int8 // less the priority
 	tier          int8
@@ -187,10 +187,10 @@ type rank struct {
 const (
 	tierDue    int8 = iota // with a deadline: the earliest first, as Admit promised
 	tierOld                // waited too long: first come, first served
-	tierShort              // short beside all there is to do: the least GPU time first
-	tierLong               // long beside it: the longest first
-	tierMiddle             // the least GPU time first
-	tierPlain              // no GPU: the most cores first
+	tierShort              // short relative to all the work: least GPU time first
+	tierLong               // long relative to it: longest first
+	tierMiddle             // least GPU time first
+	tierPlain              // no GPU: most cores first
 )
 
 // order returns the items in the order in which the pass tries them.
@@ -220,10 +220,10 @@ func (a rank) compare(b rank) int {
 	return cmp.Compare(a.id, b.id)
 }
 
-// rankOf gives an item its place in the order. Where there are empty cards for
-// all who wait, nobody need wait for anybody and the order decides nothing but
-// how many cards are taken: then the largest go first, as in first fit
-// decreasing (at most 11/9 of the fewest bins; Johnson 1973).
+// rankOf returns an item's place in the order. If there are empty GPUs for all
+// waiting jobs, no job need wait and the order decides only how many GPUs are
+// taken: then the largest go first, as in first fit decreasing (at most 11/9 of the
+// fewest bins; Johnson 1973).
 func (ts *turns) rankOf(it *item) rank {
 	r := rank{id: it.job.ID, class: -it.class}
 	it.old = ts.now-int64(it.job.Eligible) >= ts.oldAge(it)
@@ -248,21 +248,20 @@ func (ts *turns) rankOf(it *item) rank {
 	return r
 }
 
-// ranked tells of an item that its length decides when its turn comes.
+// ranked reports whether an item's length decides its turn.
 func (it *item) ranked() bool {
 	return it.tier == tierShort || it.tier == tierLong || it.tier == tierMiddle
 }
 
-// byLength is the place of a job that is not old.
+// byLength returns the place of a job that is not old.
 //
-// The short go first, by predicted GPU time: QSSF of Hu et al. (SC 2021),
-// section 4.2. They are most of the jobs and little of the work, so that all
-// others lose next to nothing, and mean completion time is made here. Then the
-// long, the longest first (Graham 1969): whatever is started late may be what
-// everybody waits for in the end, and what is shorter fills the gaps beside.
-// Then the rest by GPU time again. GPU times that are about equal, within a
-// factor of two, are told apart by size, the largest first, so that first fit
-// stays first fit decreasing.
+// The short go first, by predicted GPU time: QSSF of Hu et al. (SC 2021), section
+// 4.2. They are most of the jobs and little of the work, so all others lose next to
+// nothing, and the mean completion time is decided here. Then the long, the longest
+// first (Graham 1969): what starts late may be what everything waits for in the
+// end, and shorter jobs fill the gaps next to it. Then the rest by GPU time again.
+// GPU times within a factor of two are ordered by size, the largest first, so that
+// first fit stays first fit decreasing.
 func (ts *turns) byLength(it *item) (tier int8, first, second int64) {
 	size, _ := ts.size(it)
 	size *= int64(it.allGPUs())
@@ -279,7 +278,7 @@ func (ts *turns) timeClass(it *item) int64 {
 	return int64(bits.Len64(uint64(ts.gpuTime(it, it.needs[it.fast].Dur))))
 }
 
-// size is the least dominant fraction of a card over the classes that can run
+// size returns the least dominant fraction of a GPU over the classes that can run
 // the job, in thousandths, and whether all of them run it alone.
 func (ts *turns) size(it *item) (milli int64, whole bool) {
 	milli, whole = cluster.WholeGPU, true
@@ -293,10 +292,9 @@ func (ts *turns) size(it *item) (milli int64, whole bool) {
 	return milli, whole
 }
 
-// oldAge is how long a job waits before its length no longer counts: FIFOAge,
-// or a few times as long as all takes that there is to do, since under a
-// backlog of days everybody waits for days and nobody is passed over; but
-// never longer than MaxAge.
+// oldAge returns how long a job waits before its length no longer counts: FIFOAge,
+// or a few times the time of all the work, since under a backlog of days every job
+// waits for days and none is passed over; but never longer than MaxAge.
 func (ts *turns) oldAge(it *item) int64 {
 	age := ts.pol.FIFOAge.Microseconds()
 	if age <= 0 {
@@ -329,7 +327,7 @@ func (ts *turns) before(a, b *item) string {
 	return say.Percent(x) + " of a GPU before " + say.Percent(y) + " for about as long"
 }
 
-// words is what the tier of an item is called.
+// words names the tier of an item.
 func (it *item) words() string {
 	switch it.tier {
 	case tierDue:

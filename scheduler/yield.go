@@ -11,27 +11,27 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// Bounds of how many one pass has make room by attained service: for how many who
-// wait, on how many nodes it looks for each, and how many each may displace.
+// Limits on preemption by attained service in one pass: for how many waiting jobs,
+// on how many nodes it looks for each, and how many jobs each may preempt.
 const (
 	yieldHeads  = 16
 	yieldHosts  = 16
 	yieldersMax = 64
 )
 
-// yielder has running jobs make room for those who wait that come before them by
-// the order of the pass and have much less left to do; see DESIGN.md.
+// yielder preempts running jobs for waiting ones that come before them in the order
+// of the pass and have much less left to do; see DESIGN.md.
 type yielder struct {
 	p *pass
-	// on are the nodes where somebody may make room, those with the most left of a
-	// job first; nil before it is asked for.
+	// on holds the nodes where a job may be preempted, those with the most left of
+	// a job first; nil until first needed.
 	on    []*yielding
 	at    map[int32]*yielding        // by node
-	asked map[cluster.JobID]struct{} // for whom somebody leaves already
+	asked map[cluster.JobID]struct{} // jobs for which another is already being preempted
 	tried int
 }
 
-// learn looks at what runs.
+// learn reads the running jobs.
 func (y *yielder) learn() {
 	p := y.p
 	y.on, y.at, y.asked = []*yielding{}, map[int32]*yielding{}, map[cluster.JobID]struct{}{}
@@ -65,7 +65,7 @@ func (y *yielder) learn() {
 	slices.SortFunc(y.on, func(a, b *yielding) int { return cmp.Or(cmp.Compare(b.most, a.most), cmp.Compare(a.host, b.host)) })
 }
 
-// node is what is thought of a node.
+// node returns the assumed state of a node.
 func (y *yielder) node(host int32) *yielding {
 	c := y.at[host]
 	if c == nil {
@@ -75,8 +75,8 @@ func (y *yielder) node(host int32) *yielding {
 	return c
 }
 
-// giverOf returns what a running job would give up, of all its nodes or of none; nil
-// for one that makes no room for others.
+// giverOf returns what a running job would free, on all its nodes or none; nil for
+// one that may not be preempted.
 func (y *yielder) giverOf(j *cluster.Job, a *cluster.Attempt) *giver {
 	p := y.p
 	if j.Spec.Deadline > 0 || len(a.Berth.GPUs) == 0 || j.Unpreemptible(cluster.Time(p.now)) != "" {
@@ -88,7 +88,7 @@ func (y *yielder) giverOf(j *cluster.Job, a *cluster.Attempt) *giver {
 	g := &giver{job: j, left: rules.LeftOf(j, &a.Estimate, p.now, &p.pol), cost: rules.YieldCost(j)}
 	for rank, b := range a.Berths() {
 		host, there := p.f.HostAt[b.Node]
-		if !there || !a.PartLive(rank) { // it is ending, or some of it is not ours to end
+		if !there || !a.PartLive(rank) { // it is ending, or part of it may not be ended here
 			return nil
 		}
 		g.hosts = append(g.hosts, host)
@@ -106,14 +106,14 @@ func (y *yielder) giverOf(j *cluster.Job, a *cluster.Attempt) *giver {
 	return g
 }
 
-// takeTurn proposes to end others for a job that did not start, on the nodes where
+// takeTurn proposes preemptions for a job that did not start, on the nodes where
 // the fewest leave.
 func (y *yielder) takeTurn(r rank) {
 	p := y.p
 	it := &p.items[r.item]
 	if p.pol.YieldAfter <= 0 || y.tried >= yieldHeads || it.gpus == 0 || it.fast < 0 || it.job.Spec.Deadline > 0 ||
 		p.now < int64(it.job.Eligible.Add(p.pol.YieldAfter)) || p.standing.Preempts(it.job) {
-		return // room is made for it by its QOS
+		return // its QOS makes room for it
 	}
 	if y.on == nil {
 		y.learn()
@@ -135,11 +135,11 @@ func (y *yielder) takeTurn(r rank) {
 	cards := at.claim(w, p)
 	if len(best) > 0 && !it.moved && p.lines.moves < p.pol.MaxMoves && (it.queue < 0 || p.f.Cards[it.queue].Host != at.host) {
 		p.lines.moves++
-		p.lines.join(it, cards[0], best[0].cost) // where it is looked at as soon as they left
+		p.lines.join(it, cards[0], best[0].cost) // considered there as soon as they left
 	}
 }
 
-// ask proposes to end those who make room for a job.
+// ask proposes to preempt jobs for another.
 func (y *yielder) ask(w *wish, who []*giver) {
 	for _, g := range who {
 		y.p.plan.Preempt = append(y.p.plan.Preempt, dispatch.Preemption{Job: g.job.ID, Attempt: g.job.Live().No, For: w.job.ID, Why: y.words(w.item, g)})
@@ -152,7 +152,7 @@ func (y *yielder) ask(w *wish, who []*giver) {
 	}
 }
 
-// best is who would leave for a job, and where; nil for nowhere.
+// best returns which jobs would be preempted for a job, and where; nil for nowhere.
 func (y *yielder) best(w *wish) (best []*giver, at *yielding) {
 	looked := 0
 	for _, c := range y.on {
@@ -169,23 +169,23 @@ func (y *yielder) best(w *wish) (best []*giver, at *yielding) {
 	return best, at
 }
 
-// mayLie reports whether a job may start on a node at all, as far as what it asks for
-// and those go who wait there unseen.
+// mayLie reports whether a job may start on a node at all, given the nodes it asks
+// for and the jobs waiting there unseen.
 func (y *yielder) mayLie(w *wish, host int32) bool {
 	h := &y.p.f.Hosts[host]
 	return !h.ForeignQueue && (w.node == "" || w.node == h.Node.ID) && w.job.Spec.Allows(h.Node)
 }
 
-// vacated is what others would leave to a job on several nodes.
+// vacated is what other jobs would free for a job on several nodes.
 type vacated struct {
 	who   []*giver
 	nodes []*yielding
-	loss  int64 // what they hold of cards, and a card for each of them, in thousandths
+	loss  int64 // what they hold of GPUs, plus one GPU for each, in thousandths
 }
 
-// forSpan proposes to end others for a job on several nodes: so many that it starts on
-// all of them, or nobody. The nodes are kept for it from now on, those that are free
-// already, too.
+// forSpan proposes preemptions for a job on several nodes: enough for it to start
+// on all of them, or none. From then on the nodes are reserved for it, including
+// those already free.
 func (y *yielder) forSpan(w *wish) {
 	p := y.p
 	var best vacated
@@ -199,7 +199,7 @@ func (y *yielder) forSpan(w *wish) {
 		}
 	}
 	if best.nodes == nil || len(p.plan.Preempt)+len(best.who) > yieldersMax {
-		return // a part of them would be ended for nothing
+		return // some of them would be ended for nothing
 	}
 	y.ask(w, best.who)
 	until := p.now
@@ -214,8 +214,8 @@ func (y *yielder) forSpan(w *wish) {
 	w.kept = true
 }
 
-// onFamily chooses of the cards like those of class c the nodes of which the least must
-// be left for the job to start; ok is false where there are too few of them.
+// onFamily chooses, among the GPUs like those of class c, the nodes on which the
+// least must be freed for the job to start; ok is false if there are too few.
 func (y *yielder) onFamily(w *wish, c int) (v vacated, ok bool) {
 	who, on := map[int32][]*giver{}, map[*giver]int64{} // by node; on how many nodes each would leave
 	all := y.candidates(w, c)
@@ -258,8 +258,8 @@ func (y *yielder) part(w *wish, n *yielding) rules.Part {
 	return rules.NewPart(w.job, y.p.f.Hosts[n.host].Node, rules.Part{Host: n.host})
 }
 
-// candidates are the nodes that a job may get a part of: those where somebody may leave
-// and those where it has room.
+// candidates returns the nodes that a job may get a part of: those where another
+// may be preempted and those where it has room.
 func (y *yielder) candidates(w *wish, c int) []*yielding {
 	var out []*yielding
 	seen := map[int32]struct{}{}
@@ -280,9 +280,9 @@ func (y *yielder) candidates(w *wish, c int) []*yielding {
 	return out
 }
 
-// spare takes those out of whoever would leave without whom the job finds as many nodes,
-// too: a job on several may free more than the one for which it was chosen. It says
-// which nodes those are.
+// spare drops the preemptions without which the job still finds as many nodes:
+// preempting a job on several may free more than the node it was chosen for. It
+// records which nodes those are.
 func (y *yielder) spare(w *wish, v *vacated, all []*yielding) {
 	lift := func(g *giver, sign int64) {
 		for _, host := range g.hosts {
@@ -320,15 +320,15 @@ func (y *yielder) spare(w *wish, v *vacated, all []*yielding) {
 	}
 }
 
-// words say why a job makes room for another.
+// words says why a job makes room for another.
 func (y *yielder) words(it *item, g *giver) string {
 	return fmt.Sprintf("it has %s left, and that one %s and has waited for %s", say.About(g.left), say.About(y.lasts(it)), say.About(y.p.now-int64(it.job.Eligible)))
 }
 
-// lasts is how long a job that waits is taken to run when others are to make room for
-// it, in microseconds. What its user declared moves nobody by itself: unless a run or
-// the model says otherwise, the job counts as long as it is allowed to run, or as a job
-// that nobody predicted.
+// lasts returns how long a waiting job is assumed to run when others are to make
+// room for it, in microseconds. A declared duration alone preempts nothing: unless
+// a run or the model says otherwise, the job counts as long as it is allowed to
+// run, or as a job without a prediction.
 func (y *yielder) lasts(it *item) int64 {
 	p, n := y.p, &it.needs[it.fast]
 	if e, _ := cluster.EstimateFor(it.job.Estimates, p.f.Classes[it.fast].GPUType); it.job.Spec.Duration <= 0 || e.Duration > 0 {
@@ -337,22 +337,22 @@ func (y *yielder) lasts(it *item) int64 {
 	return max(n.Dur, cmp.Or(it.job.Spec.TimeLimit, p.pol.AssumedDuration).Microseconds())
 }
 
-// gains reports whether a job may take the place of one that runs: it comes before
-// it in the order, and what it waits less is more than what the other waits longer
-// by the margin, in time and, of a job on one node, in time of cards; those on several
-// are looked at together, by pays.
+// gains reports whether a job may take the place of a running one: it comes before
+// it in the order, and its shorter wait exceeds the other's longer wait by the
+// margin, in time and, for a job on one node, in GPU time; pays considers those on
+// several together.
 func (y *yielder) gains(w *wish, g *giver) bool {
 	p, m := y.p, max(1000, y.p.pol.YieldMilli)
 	dur := y.lasts(w.item)
 	if g.job.Spec.Partition != w.job.Spec.Partition || g.left < (dur+g.cost)/1000*m {
-		return false // others are not its to end
+		return false // it may not end others
 	}
 	work := p.turns.gpuTime(w.item, dur) * 1000
 	return (w.spans() || g.work() >= (work+g.cost/cluster.WholeGPU*g.size)/1000*m) && y.precedes(w, g)
 }
 
-// precedes reports whether a job would come before one that runs if that waited,
-// and, where fair shares count, its user was not served more.
+// precedes reports whether a job would come before a running one if that waited
+// and, if fair shares count, its user was not served more.
 func (y *yielder) precedes(w *wish, g *giver) bool {
 	p := y.p
 	if p.pol.FairMilli > 0 && p.standing != nil && p.standing.Fair != nil && p.standing.Fair.Place(assocOf(w.job)) > p.standing.Fair.Place(assocOf(g.job)) {
@@ -370,8 +370,8 @@ func (y *yielder) precedes(w *wish, g *giver) bool {
 	return w.rank.compare(*g.rank) < 0
 }
 
-// fewest returns who would leave a node so that a job fits there, and nobody without
-// need. ok is false when it would not fit even then.
+// fewest returns the jobs to preempt on a node so that a job fits there, none
+// needlessly. ok is false if it would not fit even then.
 func (y *yielder) fewest(w *wish, c *yielding) (out []*giver, ok bool) {
 	p := y.p
 	c.open(p)
@@ -402,10 +402,10 @@ func (y *yielder) fewest(w *wish, c *yielding) (out []*giver, ok bool) {
 	return out, true
 }
 
-// pays reports whether a job waits less by the margin than all those wait longer
-// together who make room for it. Where one of them is on several nodes, waits count as
-// many times as the job has cards, too; and who waits for several nodes need only gain
-// no less than they lose where each counts once.
+// pays reports whether a job's wait shrinks by the margin more than the waits of
+// all jobs preempted for it grow. If one of those is on several nodes, waits also
+// count once per GPU of the job; a job that waits for several nodes need only gain
+// no less than they lose if each counts once.
 func (y *yielder) pays(it *item, who []*giver) bool {
 	m := max(1000, y.p.pol.YieldMilli)
 	gain, loss, cards, spans := int64(rules.Forever), int64(0), int64(0), it.spans()

@@ -10,43 +10,44 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// yielding is a node as it would be if those who were asked had left and those
-// for whom they were had come.
+// yielding is a node as it would be if the preempted jobs had left and those they
+// made room for had started.
 type yielding struct {
 	host     int32
 	opened   bool     // the rest is filled in
-	most     int64    // left of a job, on a whole card
-	may      []*giver // who may still make room, in the order in which they are tried
+	most     int64    // left of a job, on a whole GPU
+	may      []*giver // jobs that may still be preempted, in the order in which they are tried
 	cpu, mem int64
 	cards    []dispatch.GPUUse
-	on       [][]company.Sharer // nil where nothing was learned of sharing
+	on       [][]company.Sharer // nil if nothing was learned of sharing
 }
 
-// giver is a running job that may make room, on all of its nodes at once.
+// giver is a running job that may be preempted, on all of its nodes at once.
 type giver struct {
 	job   *cluster.Job
 	left  int64   // how much longer it runs, in microseconds
-	cost  int64   // of making room, in microseconds
-	size  int64   // what it takes of cards, in thousandths of one
+	cost  int64   // of its preemption, in microseconds
+	size  int64   // what it takes of GPUs, in thousandths of one
 	hosts []int32 // its nodes
-	rank  *rank   // its place in the order if it waited; nil before that is asked for
+	rank  *rank   // its place in the order if it waited; nil until first needed
 }
 
-// work is what is left of it on a whole card, in microseconds.
+// work returns what is left of it on a whole GPU, in microseconds.
 func (g *giver) work() int64 { return min(g.left, rules.MaxSpread) / cluster.WholeGPU * g.size }
 
-// spans tells that it frees more nodes than one.
+// spans reports whether it frees more than one node.
 func (g *giver) spans() bool { return len(g.hosts) > 1 }
 
-// wish is a job that others may make room for, on cards of a range of classes.
+// wish is a job that others may be preempted for, on GPUs of a range of classes.
 type wish struct {
 	*item
 	rank   rank
 	lo, hi int
 }
 
-// open sorts who may make room on a node and reads what it has, once: those with the
-// most left first, and last who would free other nodes that the job does not need.
+// open sorts the jobs that may be preempted on a node and reads its resources,
+// once: those with the most left first, last those that would free other nodes,
+// which the job does not need.
 func (c *yielding) open(p *pass) {
 	if c.opened {
 		return
@@ -65,7 +66,7 @@ func (c *yielding) open(p *pass) {
 	}
 }
 
-// lift takes a job from a node in thought, or with sign 1 puts it back.
+// lift removes a job from a node in thought or, with sign 1, puts it back.
 func (c *yielding) lift(g *giver, p *pass, sign int64) {
 	b := g.berth(c.host)
 	c.cpu -= sign * b.CPUMilli
@@ -88,7 +89,7 @@ func (c *yielding) lift(g *giver, p *pass, sign int64) {
 	}
 }
 
-// berth is what it holds of one of its nodes.
+// berth returns what it holds of one of its nodes.
 func (g *giver) berth(host int32) *cluster.Berth {
 	at := slices.Index(g.hosts, host)
 	for rank, b := range g.job.Live().Berths() {
@@ -99,11 +100,11 @@ func (g *giver) berth(host int32) *cluster.Berth {
 	panic("scheduler: job " + g.job.ID.String() + " makes room on a node where it is not")
 }
 
-// holds reports whether a job fits a node as it would be.
+// holds reports whether a job fits a node in its assumed state.
 func (c *yielding) holds(w *wish, p *pass) bool { return c.class(w, p, nil) >= 0 }
 
-// class is the class of cards on which a job fits a node as it would be, -1 for none;
-// it appends which those are to at, unless that is nil.
+// class returns the class of GPUs on which a job fits a node in its assumed state,
+// -1 for none; it appends those GPUs to at, unless at is nil.
 func (c *yielding) class(w *wish, p *pass, at *[]int32) int32 {
 	if c.cpu < w.cpu || c.mem < w.mem || w.whole && !c.bare(w, p) {
 		return -1
@@ -139,16 +140,16 @@ func (c *yielding) class(w *wish, p *pass, at *[]int32) int32 {
 	return -1
 }
 
-// bare reports whether nobody is on a node any more, nor anything of it kept, so that
-// a job can have all of it.
+// bare reports whether a node would be empty with nothing of it reserved, so that a
+// job can have all of it.
 func (c *yielding) bare(w *wish, p *pass) bool {
 	h := &p.f.Hosts[c.host]
 	return c.cpu == h.Use.CPUMilli && c.mem == h.Use.MemMiB && len(c.cards) <= cluster.MaxGPUsPerJob &&
 		!slices.ContainsFunc(c.cards, func(u dispatch.GPUUse) bool { return u.Shares > 0 })
 }
 
-// room reports whether card k of a node would have room for a job, for as long as
-// that is kept for nobody else.
+// room reports whether GPU k of a node would have room for a job, for as long as it
+// is reserved for no other.
 func (c *yielding) room(it *item, p *pass, k int) bool {
 	i := p.f.Hosts[c.host].Lo + int32(k)
 	card, u := &p.f.Cards[i], &c.cards[k]
@@ -172,14 +173,14 @@ func (c *yielding) room(it *item, p *pass, k int) bool {
 	return !v.Against()
 }
 
-// claim gives a job its room on a node, so that nobody else counts on it, and
-// returns the cards.
+// claim gives a job its room on a node, so that no other counts on it, and returns
+// the GPUs.
 func (c *yielding) claim(w *wish, p *pass) (at []int32) {
 	class, it := c.class(w, p, &at), w.item
 	c.cpu -= it.cpu
 	c.mem -= it.mem
 	if it.whole {
-		c.cpu, c.mem = 0, 0 // also where it asks for less memory: nobody else may be there
+		c.cpu, c.mem = 0, 0 // even if it asks for less memory: no other job may run there
 	}
 	n := &it.needs[class]
 	s := n.Share(p.f.Classes[class].Sellable)
