@@ -1,5 +1,5 @@
-// Package company tells how much jobs that share a card slow each other down, and whether
-// one more may join those who are there.
+// Package company predicts how much jobs that share a GPU slow each other down, and
+// decides whether one more may join them.
 package company
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// Sharer is one of those who share a card, as far as they slow each other down.
+// Sharer is a job on a shared GPU, as far as co-located jobs slow each other down.
 type Sharer struct {
-	Job    cluster.JobID // 0 for one that does not lie there yet
-	util   float64       // alone, of the card
+	Job    cluster.JobID // 0 for one that is not there yet
+	util   float64       // alone, of the GPU
 	temper dispatch.Temper
 	owner  *cluster.Owner
 }
 
-// maxMates is the largest set that is reckoned with; nobody joins a larger one.
+// maxMates is the largest set considered; no job joins a larger one.
 const maxMates = 8
 
 // slowdowns appends how many times longer each of a set takes than alone. See
@@ -54,14 +54,14 @@ func bend(x, most float64) float64 {
 	return (2 + x) / (2 - x)
 }
 
-// Verdict is what speaks against one more job on a card. The zero verdict is
+// Verdict is what speaks against one more job on a GPU. The zero verdict is
 // nothing.
 type Verdict struct {
 	never    bool
 	crowded  bool
-	slowdown float64       // of whom it hits worst
+	slowdown float64       // of the job hit worst
 	of       cluster.JobID // 0 for the newcomer
-	Strange  *cluster.GPU  // it is not shared with the owner of job of
+	Strange  *cluster.GPU  // set if it is not shared with the owner of job of
 }
 
 // Against reports whether anything does.
@@ -69,7 +69,7 @@ func (v *Verdict) Against() bool {
 	return v.never || v.slowdown > 0 || v.crowded || v.Strange != nil
 }
 
-// Words say why, with the numbers that decided. s is nil for a crowd.
+// Words says why, with the numbers that decided. s is nil for a crowd.
 func (v *Verdict) Words(s *dispatch.Sharing, limitMilli int64) string {
 	switch {
 	case v.Strange != nil:
@@ -84,10 +84,10 @@ func (v *Verdict) Words(s *dispatch.Sharing, limitMilli int64) string {
 	return fmt.Sprintf("would slow job %d down %.1f×, the limit is %s×", v.of, v.slowdown, say.Times(limitMilli))
 }
 
-// Judge tells what speaks against a newcomer on a card where others lie; set
-// is scratch.
+// Judge returns what speaks against a newcomer on a GPU where others run; set is
+// scratch.
 func Judge(x *dispatch.Interference, s *dispatch.Sharing, on []Sharer, newcomer Sharer, limitMilli int64) Verdict {
-	switch { // strangers are sent away before, see strangers
+	switch { // strangers were already rejected; see strangers
 	case len(on) == 0 || s == nil || limitMilli <= 0:
 		return Verdict{}
 	case s.Never:
@@ -108,8 +108,8 @@ func Judge(x *dispatch.Interference, s *dispatch.Sharing, on []Sharer, newcomer 
 	return worst
 }
 
-// SharerOf is a job as one of those who share a card of which it takes so much of the
-// compute; id is 0 while it does not lie there.
+// SharerOf returns a job as a sharer of a GPU of whose compute it takes so much; id
+// is 0 until it runs there.
 func SharerOf(x *dispatch.Interference, j *cluster.Job, id cluster.JobID, milli int64) Sharer {
 	m := Sharer{Job: id, util: float64(min(max(milli, 0), cluster.WholeGPU)) / cluster.WholeGPU, owner: &j.Owner}
 	if x != nil {
@@ -118,14 +118,15 @@ func SharerOf(x *dispatch.Interference, j *cluster.Job, id cluster.JobID, milli 
 	return m
 }
 
-// Insert keeps mates in order of their ids, so that sums do not depend on the
-// order in which they came.
+// Insert keeps mates in order of their ids, so that sums do not depend on the order
+// in which they came.
 func Insert(on []Sharer, m Sharer) []Sharer {
 	i, _ := slices.BinarySearchFunc(on, m, func(a, b Sharer) int { return cmp.Compare(a.Job, b.Job) })
 	return slices.Insert(on, i, m)
 }
 
-// Strangers reports whether a card is not shared among those on it and an owner.
+// Strangers reports whether a GPU may not be shared between its residents and an
+// owner.
 func Strangers(g *cluster.GPU, on []Sharer, owner *cluster.Owner) Verdict {
 	if g.Scope == cluster.ScopeAnyone {
 		return Verdict{}

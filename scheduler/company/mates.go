@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Mate is one of those who share a GPU, as far as they slow each other down.
+// Mate is a job on a shared GPU, as far as co-located jobs slow each other down.
 type Mate struct {
 	Job       cluster.JobID
 	Signature string
@@ -16,8 +16,8 @@ type Mate struct {
 }
 
 // Slowdowns appends to out how many times longer each of a set is predicted to
-// take, were it to share a GPU like gpu, than alone. It returns false when
-// nothing is known of sharing such a GPU, and for sets of more than eight.
+// take, if it shared a GPU like gpu, than alone. It returns false if nothing is
+// known of sharing such a GPU, and for sets of more than eight.
 func Slowdowns(know *dispatch.Interference, gpu *cluster.GPU, set []Mate, out []float64) ([]float64, bool) {
 	s := know.SharingOn(gpu)
 	if s == nil || len(set) > maxMates {
@@ -31,11 +31,10 @@ func Slowdowns(know *dispatch.Interference, gpu *cluster.GPU, set []Mate, out []
 	return slowdowns(know, s, ms, out), true
 }
 
-// Bears reports whether newcomer may lie on a GPU like gpu beside others: their
-// owners may share it, and by what was learned of sharing nobody is predicted
-// to be slowed down beyond Policy.MaxSlowdownMilli. Where nothing was learned,
-// or no limit is set, only the first counts. It is the rule of Schedule, for
-// other policies.
+// Bears reports whether newcomer may run on a GPU like gpu next to others: their
+// owners may share it, and by what was learned of sharing no job is predicted to be
+// slowed down beyond Policy.MaxSlowdownMilli. If nothing was learned, or no limit
+// is set, only the first counts. It is Schedule's rule, for other policies.
 func Bears(know *dispatch.Interference, gpu *cluster.GPU, on []Mate, newcomer Mate, pol *rules.Policy) bool {
 	for i := range on {
 		if gpu.Scope != cluster.ScopeAnyone && !gpu.Scope.Allows(on[i].Owner, newcomer.Owner) {
