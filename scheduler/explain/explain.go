@@ -16,18 +16,17 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// Explanation is one reason why a job waits, in the numbers of the place that
-// comes nearest, and how many GPUs (for a job without GPUs, nodes) it is true
-// of.
+// Explanation is one reason why a job waits, in the numbers of the place that comes
+// nearest, and the number of GPUs (for a job without GPUs, nodes) it applies to.
 type Explanation struct {
 	Reason cluster.Reason
 	Count  int
-	// GPUType is the type of these GPUs, "" for what is true of whole nodes.
+	// GPUType is the type of these GPUs, "" for reasons about whole nodes.
 	GPUType string
 }
 
-// Why says why job waits, worst first, from every GPU of the snapshot. It
-// is for a user who asks about one job; passes never call it.
+// Why says why job waits, worst first, from every GPU of the snapshot. It serves
+// users who ask about one job; passes never call it.
 func Why(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) []Explanation {
 	if len(snap.Nodes) == 0 {
 		return []Explanation{{Reason: cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered; the job starts when a suitable one joins"}}}
@@ -60,7 +59,7 @@ func Why(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes)
 	}
 	for _, f := range x.out {
 		if several && (f.code == cluster.ReasonUnconfirmed || f.code == cluster.ReasonQueueOrder) {
-			continue // one node decides nothing, and such a job stands in no queue
+			continue // one node decides nothing, and such a job is in no queue
 		}
 		out = append(out, Explanation{Reason: cluster.Reason{Code: f.code, Detail: f.words()}, Count: f.count, GPUType: f.gpuType})
 	}
@@ -80,7 +79,8 @@ func newExplainer(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, b
 	return x
 }
 
-// need is what a job takes of a card, with all that a pass would hold against it.
+// need returns what a job takes of a GPU, with everything that a pass would hold
+// against it.
 func (x *explainer) need(j *cluster.Job, g *cluster.GPU) (rules.Need, *cluster.Estimate) {
 	e, _ := cluster.EstimateFor(j.Estimates, g.Type)
 	nd := rules.NeedOn(j, g, &e, &x.pol)
@@ -108,8 +108,8 @@ func (x *explainer) sparing(j *cluster.Job) *rules.Sparing {
 	return &s
 }
 
-// severity orders reasons from the one that will never pass to the one that
-// passes by itself. Other codes come last.
+// severity orders reasons from the one that will never pass to the one that passes
+// by itself. Other codes come last.
 func severity(c cluster.ReasonCode) int {
 	order := [...]cluster.ReasonCode{
 		cluster.ReasonNeverFits, cluster.ReasonNoNodes, cluster.ReasonReservation, cluster.ReasonWhere, cluster.ReasonNodeDown, cluster.ReasonGPUType,
@@ -123,7 +123,7 @@ func severity(c cluster.ReasonCode) int {
 	return len(order)
 }
 
-// finding gathers the places of one GPU type that lack the same thing.
+// finding collects the places of one GPU type that lack the same thing.
 type finding struct {
 	code    cluster.ReasonCode
 	gpuType string
@@ -140,15 +140,15 @@ type explainer struct {
 	cpu, mem int64
 	on       map[cluster.GPUID][]*cluster.Job
 	down     []*cluster.Node
-	closed   []string // cards that take no jobs, and why
+	closed   []string // GPUs that take no jobs, and why
 	places   []rules.Place
 	spares   map[cluster.JobID]*rules.Sparing
-	kept     func(cluster.GPUID) cluster.JobID // see keptFor; nil until it is asked
+	kept     func(cluster.GPUID) cluster.JobID // see keptFor; nil until first needed
 	out      []finding
 }
 
-// tally counts a place that lacks short of something; the words of the
-// nearest place are kept.
+// tally counts a place that lacks short of something, and keeps the words of the
+// nearest place.
 func (x *explainer) tally(code cluster.ReasonCode, count int, short int64, words func() string) {
 	x.tallyOn("", code, count, short, words)
 }
@@ -256,8 +256,8 @@ func (x *explainer) namesOfDown() string {
 	return b.String()
 }
 
-// never says it when nothing could ever run the job. It is true of every
-// place, also of those that were counted for what they lack today.
+// never reports the case that nothing could ever run the job. It applies to every
+// place, also those counted for what they lack today.
 func (x *explainer) never() {
 	e := rules.NeverFits(x.snap.Nodes, x.job, x.pol)
 	if e == nil {
@@ -275,7 +275,7 @@ func (x *explainer) never() {
 	x.tally(cluster.ReasonNeverFits, count, math.MinInt64, func() string { return e.Msg })
 }
 
-// gpu tallies what the job lacks on one GPU; true means nothing.
+// gpu tallies what the job lacks on one GPU and reports whether it lacks nothing.
 func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
 	nd, _ := x.need(x.job, g)
 	if nd.Way == rules.WayNone {
@@ -328,7 +328,7 @@ func (x *explainer) lack(g *cluster.GPU, nd *rules.Need, u *dispatch.GPUUse) (co
 	return "", 0, ""
 }
 
-// judge tells what those on a card speak against the job.
+// judge returns what speaks against the job joining those on a GPU.
 func (x *explainer) judge(g *cluster.GPU, nd *rules.Need) (company.Verdict, *dispatch.Sharing) {
 	know := x.snap.Interference
 	s := know.SharingOn(g)
@@ -375,7 +375,7 @@ func cardName(n *cluster.Node, g *cluster.GPU) string {
 	return fmt.Sprintf("GPU %d of %s (%s)", g.Index, n.ID, g.Type)
 }
 
-// company says who lies on a card and when the first of them ends.
+// company says which jobs run on a GPU and when the first of them ends.
 func (x *explainer) company(g *cluster.GPU) string {
 	on := x.on[g.ID]
 	if len(on) == 0 {
@@ -399,7 +399,7 @@ func (x *explainer) company(g *cluster.GPU) string {
 	return "; " + say.Jobs(len(on)) + " there, " + verb + say.About(next-int64(x.snap.Now)) + how
 }
 
-// longest is how long the last of those on a card is expected to stay.
+// longest returns how long the last of those on a GPU is expected to stay.
 func (x *explainer) longest(g *cluster.GPU) int64 {
 	last := int64(0)
 	for _, j := range x.on[g.ID] {
@@ -409,7 +409,7 @@ func (x *explainer) longest(g *cluster.GPU) int64 {
 	return last
 }
 
-// queue tells where the job stands.
+// queue says where the job is in its queue.
 func (x *explainer) queue() {
 	if x.job.Queue == "" {
 		return
@@ -430,19 +430,19 @@ func (x *explainer) queue() {
 		code = cluster.ReasonResources
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s in the queue of %s", say.Ordinal(at+1), where) // when it starts the forecast says
+	fmt.Fprintf(&b, "%s in the queue of %s", say.Ordinal(at+1), where) // the forecast says when it starts
 	x.tally(code, 1, math.MinInt64, b.String)
 }
 
-// Passes is what is asked of passes.
+// Passes are the functions of passes that explain needs.
 type Passes struct {
-	// Schedule makes one.
+	// Schedule runs one.
 	Schedule func(*dispatch.Snapshot, rules.Policy) dispatch.Plan
-	// Before finds out who has the nodes on which a job would start, were it alone in
-	// waiting, by a pass over all who wait: for whom they are kept, or who starts there; 0
-	// when it starts itself.
+	// Before finds out which job holds the nodes on which a job would start if it
+	// waited alone, by a pass over all waiting jobs: the one they are reserved for,
+	// or that starts there; 0 if the job starts itself.
 	Before func(snap *dispatch.Snapshot, job *cluster.Job, alone *dispatch.Plan, pol rules.Policy) (before cluster.JobID, kept bool)
-	// Kept makes a pass over all who wait, and returns for whom each card is kept from
-	// a job, 0 for nobody or where the job starts.
+	// Kept runs a pass over all waiting jobs, and returns for which job each GPU is
+	// kept from the given one, 0 for none or where the job starts.
 	Kept func(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy) func(cluster.GPUID) cluster.JobID
 }

@@ -15,32 +15,33 @@ import (
 // there, and when the job is expected to start.
 type Forecast struct {
 	Node cluster.NodeID
-	// GPU is nil for a job without GPUs, or for several GPUs.
+	// GPU is nil for a job without GPUs or with several.
 	GPU *cluster.GPU
-	// Missing says in numbers what lacks there and what must end first.
+	// Missing says in numbers what is missing there and what must end first.
 	Missing string
-	// P50 is when it is expected to start if jobs take as long as predicted;
-	// P90 if they take as long as nine in ten do at most by the confidence of
-	// their predictions, but never longer than their time limits. Who comes
-	// later and is placed before it is not in these numbers.
+	// P50 is when it is expected to start if jobs take as long as predicted; P90 if
+	// they take as long as at most nine in ten do by the confidence of their
+	// predictions, but never longer than their time limits. Neither includes later
+	// jobs that are placed before it.
 	P50, P90 cluster.Time
 	// Ahead is how many wait there before it.
 	Ahead int
 }
 
-// mostAhead bounds how many waiters before a job are played through; the time
-// of the rest is taken in proportion.
+// mostAhead bounds how many waiting jobs ahead of a job are simulated; the time of
+// the rest is extrapolated in proportion.
 const mostAhead = 256
 
-// mostReplayed is up to how many waiters a forecast makes a pass over all of them to know
-// for whom cards are kept; with more it would cost too much for a list of forecasts.
+// mostReplayed is up to how many waiting jobs a forecast runs a pass over all of
+// them to learn for which jobs GPUs are kept; more would cost too much for a list
+// of forecasts.
 const mostReplayed = 2000
 
-// When finds the place where job is likely to start, and when: that of
-// its queue, or the place that is free first. ok is false when no node that
-// takes jobs could ever run it. Like Why it is for a user who asks.
+// When finds where and when job is likely to start: at its queue, or the place that
+// is free first. ok is false if no node that takes jobs could ever run it. Like Why
+// it serves users who ask.
 func When(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) (f Forecast, ok bool) {
-	if job.Spec.WholeNodes() { // a share's forecast would come too soon
+	if job.Spec.WholeNodes() { // a share's forecast would be too early
 		return f, false
 	}
 	x := newExplainer(snap, job, pol, by)
@@ -95,30 +96,30 @@ func When(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes
 	return f, true
 }
 
-// clearing plays through how a node becomes free for a job.
+// clearing simulates how a node becomes free for a job.
 type clearing struct {
 	x       *explainer
 	node    *cluster.Node
 	running []*cluster.Job
-	at      int64 // when the job would fit, were nobody before it
+	at      int64 // when the job would fit if none were ahead of it
 	cards   []int // of the node, where it then fits
 	ends    int   // how many must end for that
 	length  int64 // how long the job may last there
-	bound   int64 // who would end later does not go before the job; 0 is no bound
+	bound   int64 // jobs that would end later do not go before the job; 0 is no bound
 }
 
-// leave is a release in the play.
+// leave is a release in the simulation.
 type leave struct {
 	at    int64
 	job   cluster.JobID
 	berth *cluster.Berth
 }
 
-// stage is what a node has free at one instant of the play.
+// stage is what a node has free at one instant of the simulation.
 type stage struct {
 	cpu, mem int64
 	cards    []dispatch.GPUUse
-	blocked  []bool // somebody who stands earlier waits for the card
+	blocked  []bool // a job ahead waits for the GPU
 }
 
 func (c *clearing) stage() stage {
@@ -147,8 +148,8 @@ func (s *stage) change(b *cluster.Berth, sign int64) {
 	}
 }
 
-// fit returns the cards on which a job fits on the stage. at is the only card
-// that will do for one GPU, -1 for any.
+// fit returns the GPUs on which a job fits on the stage. at is the only GPU that
+// will do for one GPU, -1 for any.
 func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, bool) {
 	cpu, mem := rules.HostOf(j, &c.x.pol)
 	if s.cpu < cpu || s.mem < mem {
@@ -162,7 +163,7 @@ func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, b
 			continue
 		}
 		on := c.alike(s, j, i, at, alone)
-		if j.Spec.GPUs > 1 { // a pass takes those in use first, and no others then
+		if j.Spec.GPUs > 1 { // a pass takes those in use first, and then no others
 			slices.SortStableFunc(on, func(a, b int) int { return cmp.Compare(min(1, s.cards[b].Shares), min(1, s.cards[a].Shares)) })
 		}
 		if len(on) < j.Spec.GPUs {
@@ -175,7 +176,7 @@ func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, b
 	return nil, false
 }
 
-// alike are the cards from i on, of its type and kind, that hold a job.
+// alike returns the GPUs from i on, of its type and kind, that hold a job.
 func (c *clearing) alike(s *stage, j *cluster.Job, i, at int, alone []bool) (on []int) {
 	first := &c.node.GPUs[i]
 	for k := i; k < len(c.node.GPUs); k++ {
@@ -218,7 +219,7 @@ func (c *clearing) holds(u *dispatch.GPUUse, g *cluster.GPU, j *cluster.Job, alo
 	return u.Shares < max(1, c.x.pol.MaxShares) && nd.Mem <= u.FreeMiB() && nd.Milli <= u.FreeMilli()
 }
 
-// find plays without queues until the job fits; false when it never does.
+// find simulates without queues until the job fits; false if it never does.
 func (c *clearing) find() bool {
 	s, now := c.stage(), int64(c.x.snap.Now)
 	alone := make([]bool, len(c.node.GPUs))
@@ -247,8 +248,8 @@ func (c *clearing) find() bool {
 	}
 }
 
-// mustEnd counts those who leave a card of the job, or all who leave when it
-// lacks what the whole node shares.
+// mustEnd counts the jobs that leave a GPU of the job, or all that leave if the job
+// lacks a resource of the whole node.
 func (c *clearing) mustEnd(leaves []leave) int {
 	s := c.stage()
 	cpu, mem := rules.HostOf(c.x.job, &c.x.pol)
@@ -278,7 +279,7 @@ func (c *clearing) leaves(q rules.Quantile) []leave {
 
 func byLeave(a, b leave) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.job, b.job)) }
 
-// ahead are the waiters of the node's queues that stand before the job, in
+// ahead returns the waiting jobs in the node's queues that are before the job, in
 // order of their places, and how many there are in all.
 func (c *clearing) ahead() (out []*cluster.Job, all int) {
 	type place struct {
@@ -307,8 +308,8 @@ func (c *clearing) ahead() (out []*cluster.Job, all int) {
 	return out, all
 }
 
-// passes reports whether a job that stands in the queue of a card goes before one that
-// the node is kept for.
+// passes reports whether a job in the queue of a GPU goes before one that the node
+// is reserved for.
 func (c *clearing) passes(j *cluster.Job, g *cluster.GPU) bool {
 	if c.bound == 0 || j.Spec.Deadline > 0 || c.x.snap.Standing.Priority(j) > c.x.snap.Standing.Priority(c.x.job) {
 		return true
@@ -317,8 +318,8 @@ func (c *clearing) passes(j *cluster.Job, g *cluster.GPU) bool {
 	return int64(c.x.snap.Now)+nd.Dur <= c.bound
 }
 
-// play returns when the job starts once those before it had their turn: a
-// card goes to the first in its queue, and nobody passes.
+// play returns when the job starts once those before it had their turn: a GPU goes
+// to the first in its queue, without overtaking.
 func (c *clearing) play(q rules.Quantile) int64 {
 	now := int64(c.x.snap.Now)
 	s, leaves := c.stage(), c.leaves(q)
@@ -354,8 +355,8 @@ func (c *clearing) play(q rules.Quantile) int64 {
 	return at
 }
 
-// floor is the least time the play may give: a job that may not share with
-// who is there waits until they left, which play does not look at.
+// floor returns the earliest time play may give: a job that may not share with the
+// residents waits until they left, which play ignores.
 func (c *clearing) floor(q rules.Quantile) int64 {
 	if q == rules.Middle {
 		return c.at
@@ -363,8 +364,7 @@ func (c *clearing) floor(q rules.Quantile) int64 {
 	return int64(c.x.snap.Now)
 }
 
-// begin starts a waiter on the stage, or closes its card for who stands
-// behind it.
+// begin starts a waiting job on the stage, or closes its GPU to those behind it.
 func (c *clearing) begin(s *stage, j *cluster.Job, now int64, q rules.Quantile) (leave, bool) {
 	at := slices.IndexFunc(c.node.GPUs, func(g cluster.GPU) bool { return g.ID == j.Queue })
 	on, ok := c.fit(s, j, at, nil)
@@ -385,7 +385,7 @@ func (c *clearing) begin(s *stage, j *cluster.Job, now int64, q rules.Quantile) 
 	return leave{now + rules.Stretched(nd.Dur, q, e, j.Spec.TimeLimit), j.ID, b}, true
 }
 
-// missing says in words what lacks at the place now, and what must end.
+// missing says in words what is missing at the place now, and what must end.
 func (c *clearing) missing() string {
 	what := c.lacks()
 	if r := c.reserved(); r != "" && c.ends == 0 {
@@ -401,7 +401,7 @@ func (c *clearing) missing() string {
 	return what + "; " + say.Jobs(c.ends) + verb + say.About(c.at-int64(c.x.snap.Now))
 }
 
-// reserved says which reservation keeps the job from its cards now, "" for none.
+// reserved says which reservation keeps the job from its GPUs now, "" for none.
 func (c *clearing) reserved() string {
 	b := cluster.Berth{Node: c.node.ID}
 	for _, k := range c.cards {

@@ -16,19 +16,19 @@ import (
 
 // Room is when quotas are expected to have room for a job.
 type Room struct {
-	// P50 is when if jobs take as long as predicted, P90 if as long as nine in ten
-	// do at most, bounded by their time limits. Who waits for the same quota and
-	// goes first is not in these numbers.
+	// P50 is when that is if jobs take as long as predicted, P90 if as long as at
+	// most nine in ten do, bounded by their time limits. Neither includes jobs that
+	// wait for the same quota and go first.
 	P50, P90 cluster.Time
-	// Words says what must happen for that.
+	// Words says what must happen first.
 	Words string
 }
 
-// LimitRoom says when the quotas that hold for a job are expected to let it
-// start, by when the jobs that count for them end and by when budgets are filled
-// again or use has decayed, which halves every half (0: never). gpuMilli is what
-// the job takes of GPUs, in thousandths. ok is false when nothing that is
-// expected makes room. Like Explain it is for a user who asks.
+// LimitRoom says when the quotas that apply to a job are expected to let it start,
+// by when the jobs that count against them end and by when budgets are refilled or
+// use has decayed, which halves every half (0: never). gpuMilli is what the job
+// takes of GPUs, in thousandths. ok is false if nothing expected makes room. Like
+// Explain it serves users who ask.
 func LimitRoom(snap *dispatch.Snapshot, job *cluster.Job, gpuMilli int64, half time.Duration, pol rules.Policy) (r Room, ok bool) {
 	if snap.Limits == nil {
 		return Room{P50: snap.Now, P90: snap.Now}, true
@@ -56,14 +56,14 @@ type limitRoom struct {
 	words  []string
 }
 
-// counted is a job that runs and counts for a quota, and when it ends.
+// counted is a running job that counts against a quota, and when it ends.
 type counted struct {
 	at    int64
 	job   *cluster.Job
 	milli int64 // of GPUs
 }
 
-// counting returns the running jobs that count for a quota that holds for the
+// counting returns the running jobs that count against a quota that applies to the
 // job, by when they end.
 func (x *limitRoom) counting(q rules.Quantile) []counted {
 	var out []counted
@@ -77,7 +77,8 @@ func (x *limitRoom) counting(q rules.Quantile) []counted {
 	return out
 }
 
-// ends is when enough of those who run have ended for what is held at once.
+// ends returns when enough running jobs have ended to satisfy the limits on what is
+// held at once.
 func (x *limitRoom) ends(q rules.Quantile) (int64, bool) {
 	lim := x.snap.Limits.Clone()
 	lim.Spend(nil)
@@ -100,7 +101,7 @@ func (x *limitRoom) ends(q rules.Quantile) (int64, bool) {
 	return at, true
 }
 
-// budgets is when no budget that holds for the job is spent any more.
+// budgets returns when no budget that applies to the job is exhausted any more.
 func (x *limitRoom) budgets(q rules.Quantile) (int64, bool) {
 	now, ok := int64(x.snap.Now), true
 	at := now
@@ -111,7 +112,7 @@ func (x *limitRoom) budgets(q rules.Quantile) (int64, bool) {
 			at = max(at, int64(end))
 			x.words = append(x.words, fmt.Sprintf("the budget is filled again when the next %s begins, at %s", l.Period, end.Std().Format("2006-01-02 15:04 MST")))
 		case x.half <= 0:
-			ok = false // what was used counts for ever
+			ok = false // past use counts forever
 		default:
 			more := int64(0)
 			for _, r := range x.counting(q) {

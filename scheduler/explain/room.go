@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// gpus looks at each GPU of a node with cores and memory enough.
+// gpus checks each GPU of a node with enough cores and memory.
 func (x *explainer) gpus(n *cluster.Node) {
 	var free []int
 	for i := range n.GPUs {
@@ -19,14 +19,15 @@ func (x *explainer) gpus(n *cluster.Node) {
 			free = append(free, i)
 		}
 	}
-	for len(free) > 0 { // of a node with several kinds of card a job gets one
+	for len(free) > 0 { // of a node with several kinds of GPU a job gets one kind
 		first := &n.GPUs[free[0]]
 		x.room(n, slices.DeleteFunc(slices.Clone(free), func(i int) bool { return !rules.Twins(&n.GPUs[i], first) }))
 		free = slices.DeleteFunc(free, func(i int) bool { return rules.Twins(&n.GPUs[i], first) })
 	}
 }
 
-// room looks at cards of one kind of a node that have all that the job needs of each.
+// room checks the GPUs of one kind on a node that have everything the job needs of
+// each.
 func (x *explainer) room(n *cluster.Node, free []int) {
 	if len(free) < x.job.Spec.GPUs {
 		all := 0
@@ -73,7 +74,7 @@ func (x *explainer) room(n *cluster.Node, free []int) {
 	}
 }
 
-// free looks at cards that nothing keeps from the job but who stands before it.
+// free checks GPUs that nothing keeps from the job but the jobs ahead of it.
 func (x *explainer) free(n *cluster.Node, open []int) {
 	g := &n.GPUs[open[0]]
 	if q := x.snap.Queues[g.ID]; len(q) > 0 && q[0].Job != x.job.ID {
@@ -87,7 +88,8 @@ func (x *explainer) free(n *cluster.Node, open []int) {
 	})
 }
 
-// keptFor is for whom a pass keeps a card from a job on one node, 0 for nobody.
+// keptFor returns for which job a pass keeps a GPU from a job on one node, 0 for
+// none.
 func (x *explainer) keptFor(g *cluster.GPU) cluster.JobID {
 	if len(x.snap.Waiting) < 2 || inNoQueue(x.job) || x.by.Kept == nil {
 		return 0
@@ -107,7 +109,7 @@ func (x *explainer) strands(n *cluster.Node, u *dispatch.NodeUse, free []int) bo
 			takes++
 		}
 	}
-	if k := x.job.Spec.GPUs; k > 1 { // a pass takes those in use first, and no others then
+	if k := x.job.Spec.GPUs; k > 1 { // a pass takes those in use first, and then no others
 		takes = max(0, k-(len(free)-takes))
 	}
 	s := rules.SpareOf(u, len(n.GPUs), &x.pol)

@@ -10,15 +10,15 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// spanPlace is a node, and when it has room for its part.
+// spanPlace is a node and when it has room for its part.
 type spanPlace struct {
 	*clearing
 	early, late int64
 }
 
-// together is the first time, from one on, at which so many nodes are open to the
-// job at once: have room, and no reservation that it would run into. last is the one of
-// them that is open last.
+// together returns the first time, from at on, at which so many nodes are open to
+// the job at once: they have room, and no reservation that it would run into. last
+// is the one that opens last.
 func together(ps []spanPlace, want int, at int64, room func(*spanPlace) int64) (when int64, last *spanPlace, ok bool) {
 	const mostSteps = 1000
 	for range mostSteps {
@@ -48,8 +48,8 @@ func together(ps []spanPlace, want int, at int64, room func(*spanPlace) int64) (
 	return at, last, false
 }
 
-// afterOthers moves a forecast of nodes that have room and are kept for somebody who
-// comes before the job to when that one has ended.
+// afterOthers postpones a forecast on nodes that have room but are reserved for a
+// job ahead to when that one has ended.
 func (x *explainer) afterOthers(f *Forecast) {
 	alone := *x.snap
 	alone.Waiting = []*cluster.Job{x.job}
@@ -58,15 +58,15 @@ func (x *explainer) afterOthers(f *Forecast) {
 	x.after(f, id, 0)
 }
 
-// after moves a forecast to when another job has ended, unless that one is expected to
-// start no sooner than the job ends, which takes it length.
+// after postpones a forecast to when another job has ended, unless that is expected
+// to start no sooner than the job ends, which runs for length.
 func (x *explainer) after(f *Forecast, id cluster.JobID, length int64) {
 	i := slices.IndexFunc(x.snap.Waiting, func(j *cluster.Job) bool { return j.ID == id })
 	if i < 0 {
 		return
 	}
 	if length > 0 && !inNoQueue(x.snap.Waiting[i]) {
-		return // it is counted where it stands
+		return // it is counted where it is queued
 	}
 	before, less := x.snap.Waiting[i], *x.snap
 	less.Waiting = slices.DeleteFunc(slices.Clone(x.snap.Waiting), func(j *cluster.Job) bool { return j.ID == x.job.ID })
@@ -82,8 +82,8 @@ func (x *explainer) after(f *Forecast, id cluster.JobID, length int64) {
 	f.Missing += fmt.Sprintf("; job %d comes before it", id)
 }
 
-// inNoQueue reports whether a job needs several GPU nodes, or all of one, for which it
-// stands in no queue.
+// inNoQueue reports whether a job needs several GPU nodes, or all of one, and so is
+// in no queue.
 func inNoQueue(j *cluster.Job) bool {
 	return j.Spec.GPUs > 0 && (j.Spec.NodeCount() > 1 || j.Spec.WholeNodes())
 }
@@ -97,11 +97,11 @@ func (x *explainer) typeOn(id cluster.NodeID) string {
 	return cluster.CPUType
 }
 
-// forecastSpan is the forecast of a job on several nodes: when the last of as many
-// as it needs is free for its part, on cards of one type, those taken together
-// that are so soonest. A node that is free before is taken to be kept for it, as
-// passes do once it has waited for a while, and who stands before it to delay it by
-// no more than they let them.
+// forecastSpan forecasts a job on several nodes: when the last of as many as it
+// needs is free for its part, on GPUs of one type, for the nodes that are together
+// soonest. A node that is free earlier is assumed to be reserved for it, as passes
+// do once it has waited for a while, and the jobs ahead to delay it by no more than
+// they let them.
 func (x *explainer) forecastSpan(live map[cluster.NodeID][]*cluster.Job) (f Forecast, ok bool) {
 	want, free, all, now := x.job.Spec.NodeCount(), 0, 0, int64(x.snap.Now)
 	byType := map[string][]spanPlace{}
@@ -145,8 +145,9 @@ type spanSet struct {
 	from   int64
 }
 
-// switchSets is all of the nodes or, for a job that waits for few switches, those of each
-// switch that has enough, and all of them from when it waits no longer.
+// switchSets returns all of the nodes or, for a job that waits for few switches,
+// those of each switch that has enough, and all of them from when it no longer
+// waits.
 func (x *explainer) switchSets(ps []spanPlace, want int) []spanSet {
 	most, until := x.job.FewSwitches(x.snap.Now)
 	if most == 0 {
@@ -168,7 +169,7 @@ func (x *explainer) switchSets(ps []spanPlace, want int) []spanSet {
 	return sets
 }
 
-// forecastOn is the forecast of a job on so many of a set of nodes, with cards of a type.
+// forecastOn forecasts a job on so many of a set of nodes, with GPUs of one type.
 func (x *explainer) forecastOn(typ string, set spanSet, want int) (f Forecast, ok bool) {
 	ps := set.places
 	if len(ps) < want {
@@ -203,14 +204,14 @@ func sortedTypes[V any](m map[string]V) []string {
 	return out
 }
 
-// before is how many stand before the job at the place.
+// before returns how many jobs are ahead of the job at the place.
 func (c *clearing) before() int {
 	_, all := c.ahead()
 	return all
 }
 
-// span says in front of what each node lacks how many have room, and for
-// whom they are if not for the job.
+// span prefixes what each node lacks with how many have room, and which job they
+// are reserved for if not for this one.
 func (x *explainer) span(pol rules.Policy) Explanation {
 	snap, job := x.snap, x.job
 	alone := *snap

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// reservedOn says which reservation keeps the job from a card, or with nil from
-// the cores of a node; the zero Reason is that none does.
+// reservedOn says which reservation keeps the job from a GPU or, with nil, from the
+// cores of a node; the zero Reason means none does.
 func (x *explainer) reservedOn(n *cluster.Node, g *cluster.GPU) cluster.Reason {
 	b := cluster.Berth{Node: n.ID}
 	if g != nil {
@@ -18,8 +18,8 @@ func (x *explainer) reservedOn(n *cluster.Node, g *cluster.GPU) cluster.Reason {
 	return x.snap.Reservations.Keeps(x.job, &b, x.snap.Now)
 }
 
-// tallyReserved counts what of a node a reservation keeps from the job, and
-// returns how many GPUs it leaves; -1 for a node of which it leaves nothing.
+// tallyReserved counts what a reservation keeps of a node from the job, and returns
+// how many GPUs are left; -1 for a node of which nothing is left.
 func (x *explainer) tallyReserved(n *cluster.Node, count int) (left int) {
 	if len(x.snap.Reservations) == 0 {
 		return count
@@ -53,9 +53,9 @@ func (c *clearing) shift() (ok bool) {
 	return ok
 }
 
-// shifted is when a job may start on a node from a time on, by reservations: they
-// keep it from windows into which it would run, and its own is open only in its
-// own windows. ok is false when that is never.
+// shifted returns when, from a time on, reservations let a job start on a node:
+// they keep it from windows into which it would run, and its own is open only in
+// its own windows. ok is false if that is never.
 func (c *clearing) shifted(at int64, length int64) (int64, bool) {
 	rs, j := c.x.snap.Reservations, c.x.job
 	if len(rs) == 0 && j.Spec.Where.InReservation() == "" {
