@@ -2,7 +2,7 @@ package fleet
 
 import "github.com/berth-scheduler/berth/scheduler/say"
 
-// close counts a card that is drained or not sound, on a node that takes jobs.
+// close counts a GPU that is drained or unhealthy, on a node that takes jobs.
 func (f *Fleet) close(gpuType string) {
 	if f.closed == nil {
 		f.closed = map[string]int{}
@@ -10,8 +10,8 @@ func (f *Fleet) close(gpuType string) {
 	f.closed[gpuType]++
 }
 
-// ClosedWords tells of the cards of a type that are out of service, "" when
-// there are none.
+// ClosedWords describes the GPUs of a type that are out of service, "" if there are
+// none.
 func (f *Fleet) ClosedWords(gpuType string) string {
 	if n := f.closed[gpuType]; n > 0 {
 		return "; " + say.GPUs(n) + " drained or not sound"

@@ -1,4 +1,5 @@
-// Package fleet is the nodes and cards of a snapshot, with indexes over what they have left.
+// Package fleet models the nodes and GPUs of a snapshot, with indexes over what
+// they have left.
 package fleet
 
 import (
@@ -10,43 +11,43 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Class is all schedulable cards that are alike, in the order of nodes and ids.
+// Class is all schedulable GPUs that are alike, in the order of nodes and ids.
 type Class struct {
 	rules.ClassKey
 	Rep   *cluster.GPU
 	Cards []int32
-	// used and empty index the same places: a card is in the one or the other.
+	// used and empty index the same places: a GPU is in one or the other.
 	Used, Empty *Tree
-	Loads       *LoadTree // made when first asked for
-	// groups are the nodes that have such cards; free[k] is the set of groups
-	// with k empty cards.
+	Loads       *LoadTree // built on first use
+	// groups are the nodes that have such GPUs; free[k] is the set of groups with k
+	// empty GPUs.
 	Groups []Group
 	Free   []bitset
 	MeanUS int64 // mean expected duration of what runs there
-	Drain  int64 // microseconds until all that runs and waits is done; see measure
-	Wanted int64 // GPUs of those who wait and may run here
-	// parted tells that some node has GPUs in several NUMA groups, largest is
-	// the most in one.
+	Drain  int64 // microseconds until everything running and waiting is done; see measure
+	Wanted int64 // GPUs of waiting jobs that may run here
+	// parted means that some node has GPUs in several NUMA groups; largest is the
+	// most in one.
 	Parted  bool
 	Largest int
-	// Who asks for no more can be held by any node beside idle GPUs.
+	// A job that asks for no more fits next to idle GPUs on any node.
 	EasyCPU, EasyMem int64
 }
 
-// Group is the cards of one class on one node.
+// Group is the GPUs of one class on one node.
 type Group struct {
 	Host   int32
 	Lo, Hi int32 // places in class.cards
 	Empty  int32
-	// clears tells when each card is empty, soonest first, by what runs; nil
-	// when nobody asked since a start.
+	// clears holds when each GPU is empty, soonest first, by what runs; nil if not
+	// asked for since a start.
 	Clears []Freeing
-	// load is what gangs that wait here add to each card, until the loads of
-	// cards are made.
+	// load is what waiting gangs add to each GPU here, until the loads of GPUs are
+	// computed.
 	Load int64
 }
 
-// Card is a GPU, what of it is taken, and who waits for it.
+// Card is a GPU, what is taken of it, and the jobs that wait for it.
 type Card struct {
 	GPU    *cluster.GPU
 	Use    dispatch.GPUUse
@@ -55,23 +56,23 @@ type Card struct {
 	Place  int32 // in class.cards
 	Group  int32
 	Until  int64
-	Load   int64 // microseconds of the whole card that are spoken for
+	Load   int64 // microseconds of the whole GPU that are spoken for
 	Queue  []dispatch.Waiter
-	Head   int // the first waiter that was not started in this pass
-	Unseen int // waiters that are not in the snapshot
-	// regretted: somebody there is slower than the limit; see regret.
+	Head   int // the first waiting job that was not started in this pass
+	Unseen int // waiting jobs that are not in the snapshot
+	// regretted: a job there is slower than the limit; see regret.
 	Regretted bool
-	Kept      bool // for somebody who waited too long
+	Kept      bool // for a job that waited too long
 	realm     int32
 }
 
-// Host is a node, what of it is taken, and what is kept there.
+// Host is a node, what is taken of it, and what is reserved there.
 type Host struct {
 	Node         *cluster.Node
 	Use          dispatch.NodeUse
-	Lo, Hi       int32 // cards
+	Lo, Hi       int32 // its GPUs
 	KeptFor      cluster.JobID
-	Promised     bool  // cores are kept for a deadline
+	Promised     bool  // cores are reserved for a deadline
 	KeptCPU      int64 // for jobs that waited too long
 	KeptMem      int64
 	Spare        rules.Spare
@@ -82,20 +83,20 @@ type Host struct {
 	Idle         int64 // of its GPUs, in thousandths of one
 	Place        int32 // in the tree of nodes, -1 when it takes no jobs
 	Realm        int32 // of its cores
-	ForeignQueue bool  // somebody waits here too long whom the snapshot does not hold
-	offered      offer // what the leaves of its cards hold, see reroom
+	ForeignQueue bool  // a job that the snapshot does not hold has waited too long here
+	offered      offer // what the leaves of its GPUs hold; see reroom
 }
 
-// offer is what a node has for a newcomer on one of its cards, with others
-// there and alone.
+// offer is what a node has for a newcomer on one of its GPUs, next to other jobs
+// and alone.
 type offer struct{ cpu, mem [2]int64 }
 
 func (h *Host) offer() offer {
 	return offer{[2]int64{h.mostCPU(0), h.mostCPU(1)}, [2]int64{h.mostMem(0), h.mostMem(1)}}
 }
 
-// clipped is an offer as far as it matters to those who ask for no more than
-// so much.
+// clipped returns the offer as far as it matters to jobs that ask for at most so
+// much.
 func (o offer) clipped(cpu, mem int64) offer {
 	for i := range o.cpu {
 		o.cpu[i], o.mem[i] = min(o.cpu[i], cpu), min(o.mem[i], mem)
@@ -103,13 +104,13 @@ func (o offer) clipped(cpu, mem int64) offer {
 	return o
 }
 
-// FreeCPU is what is free of its cores, and kept for nobody.
+// FreeCPU returns the cores that are free and not reserved.
 func (h *Host) FreeCPU() int64 { return h.Use.CPUMilli - h.Use.UsedCPU - h.KeptCPU }
 
-// FreeMem is what is free of its memory, and kept for nobody.
+// FreeMem returns the memory that is free and not reserved.
 func (h *Host) FreeMem() int64 { return h.Use.MemMiB - h.Use.UsedMem - h.KeptMem }
 
-// full is the larger of the fractions of cores and of host memory that are
+// full returns the larger of the fractions of cores and of host memory that are
 // taken, in thousandths.
 func (h *Host) full() int64 {
 	part := func(used, of int64) int64 {
@@ -136,12 +137,12 @@ type Fleet struct {
 	Order []int32
 	// asksCPU and asksMem are the most that any waiting job asks of a node.
 	asksCPU, asksMem int64
-	next             int            // where the ledger has the next card, likely
+	next             int            // where the ledger probably has the next GPU
 	closed           map[string]int // see close
-	realms           *Realms        // nil where there is but one
+	realms           *Realms        // nil if there is only one
 }
 
-// New returns the nodes as the ledger has them, with the queues of their cards.
+// New returns the nodes as they are in the ledger, with the queues of their GPUs.
 func New(nodes []*cluster.Node, led *dispatch.Ledger, queues map[cluster.GPUID][]dispatch.Waiter, pol *rules.Policy, parts *Realms) *Fleet {
 	f := &Fleet{Led: led, Pol: pol, realms: parts, HostAt: make(map[cluster.NodeID]int32, len(nodes)), asksCPU: rules.Forever, asksMem: rules.Forever}
 	if !slices.IsSortedFunc(nodes, rules.ByNode) {
@@ -199,8 +200,8 @@ func (f *Fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]dispatch.Wai
 	f.Hosts = append(f.Hosts, h)
 }
 
-// account is Ledger.GPU for cards that are asked for in the order of nodes,
-// which mostly is that of the ledger.
+// account is Ledger.GPU for GPUs looked up in the order of nodes, which is mostly
+// that of the ledger.
 func (f *Fleet) account(id cluster.GPUID) (dispatch.GPUUse, bool) {
 	if u, ok := f.Led.GPUAt(f.next); ok && u.ID == id {
 		f.next++
@@ -215,8 +216,8 @@ func (f *Fleet) account(id cluster.GPUID) (dispatch.GPUUse, bool) {
 	return *u, true
 }
 
-// classify sorts the cards of nodes that take jobs into classes, themselves
-// sorted by type, then by what they sell.
+// classify sorts the GPUs of nodes that take jobs into classes, themselves sorted
+// by type, then by what they sell.
 func (f *Fleet) classify() {
 	at := map[rules.ClassKey]int32{}
 	f.eachClass(func(k rules.ClassKey, first int32) {
@@ -239,8 +240,8 @@ func (f *Fleet) classify() {
 	}
 }
 
-// eachClass calls of where cards of another class than those before begin, and
-// card for each card of a node that takes jobs.
+// eachClass calls of where GPUs of a new class begin, and card for each GPU of a
+// node that takes jobs.
 func (f *Fleet) eachClass(of func(k rules.ClassKey, first int32), card func(i int32)) {
 	var last rules.ClassKey
 	for i := range f.Cards {
@@ -306,10 +307,10 @@ func (k *Class) whichOf(c *Card) *Tree {
 	return k.Empty
 }
 
-// indexHosts orders the nodes for jobs without GPUs: nodes without GPUs
-// first, then those of whose GPUs the least is idle, then the fullest as the
-// pass finds them. First fit keeps it so, as it fills the fuller ones up before
-// it turns to the next.
+// indexHosts orders the nodes for jobs without GPUs: nodes without GPUs first, then
+// those with the least GPU capacity idle, then the fullest as the pass finds them.
+// First fit preserves this, as it fills up the fuller ones before it turns to the
+// next.
 func (f *Fleet) indexHosts() {
 	for i := range f.Hosts {
 		if f.Hosts[i].Use.Schedulable {
@@ -322,13 +323,13 @@ func (f *Fleet) indexHosts() {
 	f.FillPlain()
 }
 
-// ComparePlain is the order of nodes for jobs without GPUs, see indexHosts.
+// ComparePlain is the order of nodes for jobs without GPUs; see indexHosts.
 func (f *Fleet) ComparePlain(a, b int32) int {
 	x, y := &f.Hosts[a], &f.Hosts[b]
 	return cmp.Or(rules.CompareBool(x.Lo != x.Hi, y.Lo != y.Hi), cmp.Compare(x.Idle, y.Idle), cmp.Compare(y.full(), x.full()), cmp.Compare(a, b))
 }
 
-// FillPlain makes the tree of nodes anew.
+// FillPlain rebuilds the tree of nodes.
 func (f *Fleet) FillPlain() {
 	for place, i := range f.Order {
 		f.Hosts[i].Place = int32(place)
@@ -337,7 +338,7 @@ func (f *Fleet) FillPlain() {
 	f.Plain.Build()
 }
 
-// Room is what a card has left for one more share.
+// Room returns what a GPU has left for one more share.
 func (f *Fleet) Room(c *Card) Room {
 	h := &f.Hosts[c.Host]
 	if h.ForeignQueue {
@@ -356,7 +357,7 @@ func (f *Fleet) Room(c *Card) Room {
 	}
 }
 
-// HostRoom is what a node has left for a job without GPUs.
+// HostRoom returns what a node has left for a job without GPUs.
 func (f *Fleet) HostRoom(h *Host) Room {
 	if h.ForeignQueue {
 		return Nowhere()
@@ -364,10 +365,10 @@ func (f *Fleet) HostRoom(h *Host) Room {
 	return Room{CPU: h.FreeCPU() - h.PlainCPU, Host: h.FreeMem() - h.PlainMem, Until: rules.Forever}
 }
 
-// Asks learns the most that any waiting job asks of a node.
+// Asks records the most that any waiting job asks of a node.
 func (f *Fleet) Asks(cpu, mem int64) { f.asksCPU, f.asksMem = cpu, mem }
 
-// Refresh brings the indexes up to what the ledger says of a node.
+// Refresh updates the indexes from the ledger's account of a node.
 func (f *Fleet) Refresh(hi int32) {
 	f.reread(hi)
 	h := &f.Hosts[hi]
@@ -377,7 +378,7 @@ func (f *Fleet) Refresh(hi int32) {
 	f.reroomAll(h)
 }
 
-// Took brings the indexes up to the ledger after a start on cards of a node.
+// Took updates the indexes after a start on GPUs of a node.
 func (f *Fleet) Took(hi int32, on []cluster.GPUShare) {
 	f.reread(hi)
 	h := &f.Hosts[hi]
@@ -399,8 +400,8 @@ func (f *Fleet) Took(hi int32, on []cluster.GPUShare) {
 	f.reroomHost(h)
 }
 
-// Keeps brings the indexes up to what is kept of a node for a job that waits,
-// on the given cards in particular.
+// Keeps updates the indexes after a reservation on a node for a waiting job, on the
+// given GPUs in particular.
 func (f *Fleet) Keeps(hi int32, on []int32) {
 	h := &f.Hosts[hi]
 	if f.changedOffer(h) {
@@ -413,9 +414,9 @@ func (f *Fleet) Keeps(hi int32, on []int32) {
 	f.reroomHost(h)
 }
 
-// changedOffer reports whether a node offers something else than the leaves of
-// its cards hold, to anybody who waits. On a node with plenty it does not, and
-// one start of thousands need not touch all cards.
+// changedOffer reports whether, for any waiting job, a node offers something else
+// than the leaves of its GPUs hold. On a node with plenty it does not, and a start
+// of thousands need not touch all GPUs.
 func (f *Fleet) changedOffer(h *Host) bool {
 	return h.offer().clipped(f.asksCPU, f.asksMem) != h.offered.clipped(f.asksCPU, f.asksMem)
 }
@@ -427,7 +428,7 @@ func (f *Fleet) reread(hi int32) {
 	h.Use.Schedulable = sched
 }
 
-// recount reads a card's account.
+// recount reads a GPU's account.
 func (f *Fleet) recount(c *Card) {
 	before := c.Use.Shares
 	c.Use, _ = f.Led.GPU(c.Use.ID)
@@ -436,7 +437,7 @@ func (f *Fleet) recount(c *Card) {
 	}
 }
 
-// reroom sets the leaf of a card.
+// reroom sets the leaf of a GPU.
 func (f *Fleet) reroom(c *Card) {
 	if c.Class >= 0 {
 		f.Classes[c.Class].whichOf(c).Set(int(c.Place), f.Room(c))
@@ -457,7 +458,7 @@ func (f *Fleet) reroomHost(h *Host) {
 	}
 }
 
-// regroup notes that a card became used, or empty again.
+// regroup records that a GPU became used, or empty again.
 func (f *Fleet) regroup(k *Class, c *Card, nowUsed bool) {
 	g := &k.Groups[c.Group]
 	k.Free[g.Empty].remove(int(c.Group))

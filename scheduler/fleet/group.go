@@ -7,19 +7,18 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Freeing tells when a card has room.
+// Freeing is when a GPU has room.
 type Freeing struct {
 	Card int32
 	At   int64
 }
 
-// Open reports whether an empty card may be taken until the time that want asks
-// for.
+// Open reports whether an empty GPU may be taken until the time that want asks for.
 func (c *Card) Open(want *Room) bool {
 	return c.Use.Shares == 0 && c.Until >= want.Until && c.Use.FreeShares() > 0
 }
 
-// GroupOn is the group of a class on a node, nil where it has none.
+// GroupOn returns the group of a class on a node, nil if it has none.
 func (f *Fleet) GroupOn(node cluster.NodeID, k *Class) *Group {
 	h, ok := f.HostAt[node]
 	if !ok {
@@ -32,8 +31,8 @@ func (f *Fleet) GroupOn(node cluster.NodeID, k *Class) *Group {
 	return &k.Groups[i]
 }
 
-// Family are the classes of cards that are like those of class c, but for where
-// they are.
+// Family returns the classes of GPUs that are like those of class c, except for
+// where they are.
 func (f *Fleet) Family(c int) (lo, hi int) {
 	lo, hi = c, c+1
 	for lo > 0 && f.Classes[c].Alike(&f.Classes[lo-1].ClassKey) {
@@ -45,7 +44,7 @@ func (f *Fleet) Family(c int) (lo, hi int) {
 	return lo, hi
 }
 
-// IsEmpty reports whether nobody is on a node.
+// IsEmpty reports whether no job is on a node.
 func (f *Fleet) IsEmpty(h *Host) bool {
 	if h.Use.UsedCPU > 0 || h.Use.UsedMem > 0 {
 		return false
@@ -58,9 +57,9 @@ func (f *Fleet) IsEmpty(h *Host) bool {
 	return true
 }
 
-// Nearest appends n empty cards of a node to to, if that is not nil: those of
-// the smallest NUMA group that holds them, else from the largest groups on. It
-// returns that group, -1 when no single one holds them.
+// Nearest appends n empty GPUs of a node to to, unless that is nil: those of the
+// smallest NUMA group that holds them, otherwise from the largest groups on. It
+// returns that group, -1 if no single one holds them.
 func (f *Fleet) Nearest(k *Class, g *Group, n int, want *Room, to *[]int32) int {
 	type part struct{ numa, free int }
 	var buf [8]part
@@ -108,8 +107,8 @@ func (f *Fleet) Nearest(k *Class, g *Group, n int, want *Room, to *[]int32) int 
 	return whole.numa
 }
 
-// groupParts notes whether nodes of a class have several NUMA groups, and the
-// largest of one.
+// groupParts records whether nodes of a class have several NUMA groups, and the
+// size of the largest.
 func (f *Fleet) groupParts(k *Class) {
 	for i := range k.Groups {
 		g, count := &k.Groups[i], map[int]int{}

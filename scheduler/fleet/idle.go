@@ -7,8 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// KeepsEnough reports whether a job leaves the idle GPUs of a node enough when
-// it takes so many of them.
+// KeepsEnough reports whether a job that takes so many of a node's idle GPUs leaves
+// the others enough.
 func (h *Host) KeepsEnough(cpu, mem int64, takes int) bool {
 	return cpu <= h.mostCPU(int64(takes)) && mem <= h.mostMem(int64(takes))
 }
@@ -27,9 +27,9 @@ func (h *Host) mostMem(takes int64) int64 {
 	return rules.Most(h.FreeMem(), h.Spare.PartMem, h.idleMem, h.Spare.LeastMem, takes)
 }
 
-// Occupy notes that a job took idle GPUs of the node, and of what they kept as
-// much as it needs. What it leaves stays kept in this pass, so that no place
-// gets roomier while a pass takes.
+// Occupy records that a job took idle GPUs of the node, and as much of what they
+// kept as it needs. What it leaves stays kept in this pass, so that no place gets
+// roomier as the pass proceeds.
 func (h *Host) Occupy(cpu, mem int64, takes int) {
 	h.idleCPU -= min(cpu, h.idleCPU, h.Spare.LeastCPU*int64(takes))
 	h.idleMem -= min(mem, h.idleMem, h.Spare.LeastMem*int64(takes))
@@ -46,7 +46,7 @@ func (f *Fleet) KeepIdle(h *Host) {
 	}
 }
 
-// IdleOf is what is idle of a node's GPUs, in thousandths of one.
+// IdleOf returns the idle capacity of a node's GPUs, in thousandths of one.
 func (f *Fleet) IdleOf(h *Host) (idle int64) {
 	for i := h.Lo; i < h.Hi; i++ {
 		if f.Cards[i].Class >= 0 {
@@ -57,10 +57,10 @@ func (f *Fleet) IdleOf(h *Host) (idle int64) {
 	return idle
 }
 
-// LeftOf is what a card has left.
+// LeftOf returns what a GPU has left.
 func (f *Fleet) LeftOf(c *Card) fragment.CardLeft { return LeftOn(&c.Use, f.Pol) }
 
-// LeftOn is what a card has left by its account.
+// LeftOn returns what a GPU has left by its account.
 func LeftOn(u *dispatch.GPUUse, pol *rules.Policy) fragment.CardLeft {
 	return fragment.CardLeft{
 		Mem: u.FreeMiB() * cluster.WholeGPU / max(1, u.SellableMiB), Milli: u.FreeMilli(),
@@ -68,7 +68,7 @@ func LeftOn(u *dispatch.GPUUse, pol *rules.Policy) fragment.CardLeft {
 	}
 }
 
-// Idle counts the empty cards of a class.
+// Idle counts the empty GPUs of a class.
 func (k *Class) Idle() (n int64) {
 	for i := range k.Groups {
 		n += int64(k.Groups[i].Empty)

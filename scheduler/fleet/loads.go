@@ -2,22 +2,22 @@ package fleet
 
 import "github.com/berth-scheduler/berth/scheduler/rules"
 
-// LoadLeaf is one card as a place to wait: how much time of it is spoken
-// for, and what its node has in all. In the inner nodes of the tree it is the
-// least load and the most of the rest below.
+// LoadLeaf is one GPU as a place to wait: how much of its time is spoken for, and
+// what its node has in all. An inner node of the tree holds the least load and the
+// most of the rest below it.
 type LoadLeaf struct {
 	Load      int64
 	CPU, Host int64 // capacity of the node
-	Count     int64 // cards of the class on the node
+	Count     int64 // GPUs of the class on the node
 }
 
-// LoadTree finds the card with the least load on a node large enough.
+// LoadTree finds the GPU with the least load on a node large enough.
 type LoadTree struct {
 	Leaves int
 	At     []LoadLeaf
 }
 
-// NewLoadTree is a tree of n places that nobody can wait at.
+// NewLoadTree returns a tree of n places where no job can wait.
 func NewLoadTree(n int) *LoadTree {
 	t := &LoadTree{Leaves: 1}
 	for t.Leaves < n {
@@ -30,7 +30,7 @@ func NewLoadTree(n int) *LoadTree {
 	return t
 }
 
-// Build makes the inner nodes.
+// Build computes the inner nodes.
 func (t *LoadTree) Build() {
 	for i := t.Leaves - 1; i >= 1; i-- {
 		t.At[i] = best(&t.At[2*i], &t.At[2*i+1])
@@ -67,7 +67,7 @@ func (t *LoadTree) Least(want *LoadLeaf) int {
 	return found
 }
 
-// search looks through the subtree i over width leaves from lo on.
+// search searches the subtree i over width leaves from lo on.
 func (t *LoadTree) search(i, lo, width int, want *LoadLeaf, found *int) {
 	l := &t.At[i]
 	if !l.Large(want) {
@@ -93,8 +93,8 @@ func (t *LoadTree) search(i, lo, width int, want *LoadLeaf, found *int) {
 	t.search(2*i+1, lo+width, width, want, found)
 }
 
-// Nth is what would stand at place n of the loads if they were sorted
-// (quickselect: Hoare, CACM 1961). It moves them about.
+// Nth returns what would be at index n of the loads if they were sorted
+// (quickselect: Hoare, CACM 1961). It reorders them.
 func Nth(loads []int64, n int) int64 {
 	lo, hi := 0, len(loads)-1
 	for lo < hi {

@@ -9,11 +9,11 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Jobs may be kept from some nodes or cards: by what they ask for themselves,
-// and by reservations. Cards that are alike in that are a realm, and a class of
-// cards is of one realm, so that where a job may lie is a question about classes
-// and not about each card. Without such jobs and reservations there is one
-// realm, and nothing of this is looked at.
+// Jobs may be kept from some nodes or GPUs, by what they ask for themselves and by
+// reservations. GPUs alike in that form a realm, and a class of GPUs is of one
+// realm, so where a job may run is a question about classes and not about each GPU.
+// Without such jobs and reservations there is one realm, and none of this is
+// consulted.
 
 // Realm is what its places have in common.
 type Realm struct {
@@ -21,29 +21,29 @@ type Realm struct {
 	Covers []int32 // the reservations that hold it, by place
 }
 
-// Realms parts the cards of a fleet.
+// Realms partitions the GPUs of a fleet.
 type Realms struct {
 	rs     []*dispatch.Reservation // those that have not ended
 	starts []int64                 // of their windows
-	ends   []int64                 // of the same; of all that are shut the last
-	again  []bool                  // they come again
-	shut   []bool                  // open, and nobody who waits may go there: all such are as one
-	asked  []*cluster.Spec         // one job's spec for each set that is asked for
+	ends   []int64                 // of the windows; the last of all shut ones
+	again  []bool                  // they recur
+	shut   []bool                  // open, and closed to every waiting job: all such count as one
+	asked  []*cluster.Spec         // one job's spec for each set asked for
 	place  map[string]int32        // of a set in asked
 	List   []Realm
 	at     map[string]int32
 	sig    []byte // scratch
 }
 
-// Bounds of sets of nodes that make realms of their own. Who asks for another
-// one in a pass is given a node, see pin.
+// Bounds of sets of nodes that make realms of their own. A job that asks for yet
+// another set in a pass is assigned a node; see pin.
 const (
 	maxAsked = 16
 	// maxNeeds bounds the needs of all jobs on all classes.
 	maxNeeds = 4 << 20
 )
 
-// NewRealms returns nil where every job may lie everywhere.
+// NewRealms returns nil if every job may run everywhere.
 func NewRealms(snap *dispatch.Snapshot) *Realms {
 	x := &Realms{place: map[string]int32{}, at: map[string]int32{}}
 	inside := map[string]bool{}
@@ -87,7 +87,7 @@ func askedKey(w *cluster.Where) string {
 	return w.Nodes.String() + "\x00" + w.Exclude.String() + "\x00" + w.Features.String()
 }
 
-// of is the realm of a card, or with gpu "" of the cores of a node.
+// of returns the realm of a GPU or, with gpu "", of the cores of a node.
 func (x *Realms) of(n *cluster.Node, gpu cluster.GPUID) int32 {
 	x.sig = x.sig[:0]
 	for _, s := range x.asked {
@@ -119,8 +119,8 @@ func (x *Realms) of(n *cluster.Node, gpu cluster.GPUID) int32 {
 	return at
 }
 
-// like is the reservation that stands for one: the first of those that keep
-// everybody out.
+// like returns the reservation that stands for one: the first of those that keep
+// every job out.
 func (x *Realms) like(i int) int {
 	if x.shut[i] {
 		return slices.Index(x.shut, true)
@@ -140,16 +140,16 @@ func (x *Realms) read(sig []byte) Realm {
 	return z
 }
 
-// Bounds is where one job may lie.
+// Bounds is where one job may run.
 type Bounds struct {
 	Asked  int32 // place of its set of nodes in realms.asked, -1 for none
 	own    int32 // its reservation, -1 for none
-	closed bool  // that one is not open, or not for it
+	closed bool  // that one is not open, or not to it
 	Single bool  // its set of nodes makes no realm
-	end    int64 // until when it may last
+	end    int64 // how late it may end
 }
 
-// BoundsOf is what p.realms say of a job.
+// BoundsOf returns the bounds of a job.
 func (x *Realms) BoundsOf(j *cluster.Job, now int64, rs dispatch.Reservations) Bounds {
 	b := Bounds{Asked: -1, own: -1, end: now}
 	if len(x.rs) > 0 {
@@ -170,7 +170,7 @@ func (x *Realms) BoundsOf(j *cluster.Job, now int64, rs dispatch.Reservations) B
 	return b
 }
 
-// Bars tells why a job may not lie in a realm.
+// Bars says why a job may not run in a realm.
 func (x *Realms) Bars(b *Bounds, at int32) rules.Veto {
 	z := &x.List[at]
 	switch {
@@ -187,9 +187,9 @@ func (x *Realms) Bars(b *Bounds, at int32) rules.Veto {
 	return rules.VetoNone
 }
 
-// Opens is when a realm that reservations bar for a job is first free of their windows for
-// as long as the job may last. It never is where something else bars the job, and nobody
-// says where one of the reservations comes again.
+// Opens returns when a realm that reservations bar for a job is first free of their
+// windows for as long as the job may last. ok is false if something else bars the
+// job, or if one of the reservations recurs at an unknown time.
 func (x *Realms) Opens(b *Bounds, at int32, now int64) (opens int64, ok bool) {
 	z := &x.List[at]
 	if b.Asked >= 0 && !z.Allows[b.Asked] || b.closed || b.own >= 0 {

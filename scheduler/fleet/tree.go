@@ -4,27 +4,26 @@ import (
 	"math/bits"
 )
 
-// Room is what a place has left for one more job or, in the inner nodes of a
-// tree, the most that any place below has of each. used as a demand it is
-// what a job wants.
+// Room is what a place has left for one more job or, in the inner nodes of a tree,
+// the most of each that any place below has. As a demand it is what a job wants.
 type Room struct {
 	Mem, Milli, Slots int64
 	CPU, Host         int64
-	// until is the time by which a newcomer must be gone, forever where
-	// nobody older waits for the place.
+	// until is the time by which a newcomer must be gone, forever if no older job
+	// waits for the place.
 	Until int64
 }
 
-// Nowhere is the room of a place that takes nobody.
+// Nowhere is the room of a place that takes no job.
 func Nowhere() Room { return Room{-1, -1, -1, -1, -1, -1} }
 
-// Holds reports whether all that want asks for is there.
+// Holds reports whether everything that want asks for is there.
 func (r *Room) Holds(want *Room) bool {
 	return r.Mem >= want.Mem && r.Milli >= want.Milli && r.Slots >= want.Slots &&
 		r.CPU >= want.CPU && r.Host >= want.Host && r.Until >= want.Until
 }
 
-// Most is the larger of each resource.
+// Most returns the larger of each resource.
 func (r *Room) Most(o *Room) Room {
 	return Room{
 		max(r.Mem, o.Mem), max(r.Milli, o.Milli), max(r.Slots, o.Slots),
@@ -32,16 +31,15 @@ func (r *Room) Most(o *Room) Room {
 	}
 }
 
-// Tree is a tournament tree: first fit in logarithmic time instead of a scan.
-// The maxima are per resource, so that a subtree may promise a place that it
-// does not hold; the search then goes back, and what it finds is what a scan
-// from the left would find.
+// Tree is a tournament tree: first fit in logarithmic time instead of a scan. The
+// maxima are per resource, so a subtree may promise a place that it does not hold;
+// the search then backtracks, and finds what a scan from the left would find.
 type Tree struct {
 	leaves int // a power of two
 	At     []Room
 }
 
-// NewTree is a tree of n places that take nobody.
+// NewTree returns a tree of n places that take no job.
 func NewTree(n int) *Tree {
 	t := &Tree{leaves: 1}
 	for t.leaves < n {
@@ -54,10 +52,10 @@ func NewTree(n int) *Tree {
 	return t
 }
 
-// Put sets a leaf without telling its ancestors; build does so for all.
+// Put sets a leaf without updating its ancestors; Build does so for all.
 func (t *Tree) Put(i int, r Room) { t.At[t.leaves+i] = r }
 
-// Build makes the inner nodes.
+// Build computes the inner nodes.
 func (t *Tree) Build() {
 	for i := t.leaves - 1; i >= 1; i-- {
 		t.At[i] = t.At[2*i].Most(&t.At[2*i+1])
@@ -130,5 +128,5 @@ func (b bitset) Next(i int) int {
 	return -1
 }
 
-// Leaf is what a place holds.
+// Leaf returns what a place holds.
 func (t *Tree) Leaf(i int) *Room { return &t.At[t.leaves+i] }
