@@ -13,18 +13,19 @@ import (
 // Forever is later than any time.
 const Forever = math.MaxInt64
 
-// Quantile is how long runs are taken to last.
+// Quantile says how pessimistic an assumed run time is.
 type Quantile uint8
 
 const (
 	Middle Quantile = iota // as predicted
-	Tail                   // as nine in ten at most
+	Tail                   // as at most nine runs in ten last
 )
 
-// EndsAt is when an attempt is expected to end, and when at the latest: by
-// its time limit if it has one. One that outlives its estimate is given a
-// quarter of its age again, so that the sum never pretends it is gone. Where it says
-// how far it is, that counts. One that makes room is gone when its grace is over.
+// EndsAt returns when an attempt is expected to end, and when at the latest: by its
+// time limit if it has one. An attempt that outlives its estimate is given another
+// quarter of its age, so that the sum never pretends it is gone. Progress that it
+// reports takes precedence. A preempted attempt is gone when its grace period is
+// over.
 func EndsAt(j *cluster.Job, a *cluster.Attempt, now int64, pol *Policy) (expected, latest int64) {
 	began := cmp.Or(int64(max(a.Started, a.Placed)), now)
 	expected = began + DurationOf(j, &a.Estimate, pol)
@@ -46,21 +47,21 @@ func EndsAt(j *cluster.Job, a *cluster.Attempt, now int64, pol *Policy) (expecte
 	return expected, latest
 }
 
-// Assumed reports whether nothing says how long an attempt takes, neither its user nor
-// earlier runs nor its progress, so that the end of it is what is assumed of any.
+// Assumed reports whether nothing says how long an attempt takes, neither its user
+// nor earlier runs nor its progress, so that its end is the default assumption.
 func Assumed(j *cluster.Job, a *cluster.Attempt) bool {
 	_, progress := a.Progress.Rest()
 	return a.Estimate.Duration <= 0 && j.Spec.Duration <= 0 && j.Spec.TimeLimit <= 0 && j.Spec.Service == nil && a.Preempt == nil && !progress
 }
 
-// leavesAt is when an attempt that makes room is gone: when its grace is over.
+// leavesAt returns when a preempted attempt is gone: when its grace period is over.
 func leavesAt(j *cluster.Job, a *cluster.Attempt, now int64) int64 {
 	return max(now+time.Second.Microseconds(), int64(a.Preempt.At.Add(j.Spec.Checkpoint.Grace)))
 }
 
-// Stretched is a duration at a quantile. Errors of predictions are about
-// log-normal; 1.5 times is the ninth decile of a confident one (σ = 0.32),
-// 3 times that of a guess (σ = 0.86). A time limit bounds both.
+// Stretched returns a duration at a quantile. Errors of predictions are about
+// log-normal; 1.5 times is the ninth decile of a confident one (σ = 0.32), 3 times
+// that of a guess (σ = 0.86). A time limit bounds both.
 func Stretched(d int64, q Quantile, e *cluster.Estimate, limit time.Duration) int64 {
 	if q == Tail {
 		d = d / 1000 * (3000 - 3*min(1000, max(0, e.TimeSure()))/2)
@@ -71,8 +72,9 @@ func Stretched(d int64, q Quantile, e *cluster.Estimate, limit time.Duration) in
 	return max(1, d)
 }
 
-// EndAt is when a running attempt ends at a quantile; one that outlives it is
-// given a part of its age again. One that makes room is gone when its grace is over.
+// EndAt returns when a running attempt ends at a quantile; one that outlives it is
+// given another part of its age. A preempted attempt is gone when its grace period
+// is over.
 func EndAt(j *cluster.Job, a *cluster.Attempt, q Quantile, now int64, pol *Policy) int64 {
 	end := ownEnd(j, a, q, now, pol)
 	if a.Preempt != nil {
@@ -81,8 +83,8 @@ func EndAt(j *cluster.Job, a *cluster.Attempt, q Quantile, now int64, pol *Polic
 	return end
 }
 
-// ownEnd is endAt of an attempt that is let be. What it says itself of what is missing
-// is as good as a confident prediction.
+// ownEnd is EndAt for an attempt that is not preempted. The remaining time that it
+// reports itself is as good as a confident prediction.
 func ownEnd(j *cluster.Job, a *cluster.Attempt, q Quantile, now int64, pol *Policy) int64 {
 	began := cmp.Or(int64(max(a.Started, a.Placed)), now)
 	end := began + Stretched(DurationOf(j, &a.Estimate, pol), q, &a.Estimate, j.Spec.TimeLimit)
@@ -96,7 +98,7 @@ func ownEnd(j *cluster.Job, a *cluster.Attempt, q Quantile, now int64, pol *Poli
 		}
 	}
 	if end > now {
-		if q == Tail { // nor before the middle, which may be over and put off
+		if q == Tail { // nor before the middle, which may have passed and been postponed
 			end = max(end, ownEnd(j, a, Middle, now, pol))
 		}
 		return end
@@ -108,8 +110,8 @@ func ownEnd(j *cluster.Job, a *cluster.Attempt, q Quantile, now int64, pol *Poli
 	return now + more
 }
 
-// Overran reports whether j has outrun its prediction by more than the limit
-// while it shared a GPU; shares is how many lie there now.
+// Overran reports whether j has outrun its prediction by more than the limit while
+// it shared a GPU; shares is how many shares the GPU has now.
 func Overran(j *cluster.Job, now int64, shares int, pol *Policy) bool {
 	a := j.Live()
 	if a == nil || pol.MaxSlowdownMilli <= 0 || shares < 2 && len(a.Neighbours) == 0 {
@@ -123,7 +125,7 @@ func Overran(j *cluster.Job, now int64, shares int, pol *Policy) bool {
 	return now-int64(a.Started) > most
 }
 
-// OverranWords says so, for a card.
+// OverranWords describes that for a GPU.
 func OverranWords(j *cluster.Job, now int64, pol *Policy) string {
 	a := j.Live()
 	return fmt.Sprintf("job %d shared it and runs for %s, predicted %s alone; the limit is %s×, so nobody joins it",

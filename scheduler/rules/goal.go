@@ -10,18 +10,19 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// GoalOf is what a job would take on a type of GPU in the measures that
-// objectives go by; 0 is unknown.
+// GoalOf is what a job would take on a type of GPU in the measures that objectives
+// use; 0 is unknown.
 type GoalOf struct {
 	Us     int64 // predicted duration
-	work   int64 // microseconds of whole cards
+	work   int64 // microseconds of whole GPUs
 	joules int64
 	milli  int64 // price, in thousandths of the currency
-	// unpriced tells that nobody said what the type costs.
+	// unpriced means that the site set no price for the type.
 	Unpriced bool
 }
 
-// Goal is what a job would take by its need on a type of GPU that sells so much.
+// Goal returns what a job would take by its need on a type of GPU that sells so
+// much.
 func (p *Policy) Goal(job *cluster.Job, gpuType string, e *cluster.Estimate, n *Need, sellable int64) GoalOf {
 	cards := int64(max(1, job.Spec.GPUs) * job.Spec.NodeCount())
 	g := GoalOf{Us: n.Dur, work: n.Dur / cluster.WholeGPU * n.Dominant(sellable) * cards}
@@ -30,15 +31,15 @@ func (p *Policy) Goal(job *cluster.Job, gpuType string, e *cluster.Estimate, n *
 	return g
 }
 
-// price is that of so much GPU-time on a type. Who shares a card pays for the
-// part it takes.
+// price returns the price of an amount of GPU time on a type. A job that shares a
+// GPU pays for the part it takes.
 func (p *Policy) price(gpuType string, work int64) int64 {
 	perHour := float64(p.Prices.of(gpuType))
 	return int64(perHour * (float64(work) / float64(time.Hour/time.Microsecond)))
 }
 
-// beyond tells which of a job's limits a type exceeds. What is not known of
-// a type, its power or its price, exceeds nothing.
+// beyond says which of a job's limits a type exceeds. An unknown power or price
+// exceeds nothing.
 func (p *Policy) beyond(job *cluster.Job, gpuType string, e *cluster.Estimate, n *Need, sellable int64) Veto {
 	s := job.Spec
 	if s.MaxPowerW == 0 && s.MaxCostMilli == 0 || n.Way == WayNone {
@@ -54,9 +55,8 @@ func (p *Policy) beyond(job *cluster.Job, gpuType string, e *cluster.Estimate, n
 	return VetoNone
 }
 
-// Rate returns which of the goals is the best for an objective: the least
-// score, and of equals the sooner end and the first. What nobody knows counts
-// as much as the worst from then on.
+// Rate returns which of the goals is best for an objective: the lowest score, then
+// the earlier end, then the first. Unknown values are set to the worst known one.
 func Rate(o cluster.Objective, goals []GoalOf) int {
 	var most GoalOf
 	for i := range goals {
@@ -102,13 +102,13 @@ func (g *GoalOf) score(o cluster.Objective, least *GoalOf) int64 {
 	return part(g.Us, least.Us) + part(g.joules, least.joules) + part(g.milli, least.milli)
 }
 
-// GoalWords say why a type was chosen, or what it exceeds.
+// GoalWords says why a type was chosen, or what it exceeds.
 func (p *Policy) GoalWords(job *cluster.Job, gpuType string, e *cluster.Estimate, n *Need, sellable int64) string {
 	g := p.Goal(job, gpuType, e, n, sellable)
 	return g.Words(e.PowerW*int64(max(1, job.Spec.GPUs)*job.Spec.NodeCount()), !g.Unpriced)
 }
 
-// Words tell its time and, where they are known, its power, energy and price.
+// Words gives its time and, where known, its power, energy and price.
 func (g *GoalOf) Words(watts int64, priced bool) string {
 	w := say.About(g.Us)
 	if watts > 0 {

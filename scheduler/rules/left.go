@@ -6,20 +6,21 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// A job that made room goes on from where it was, so that what is left of it
-// decides its turn, and how much it had is what is known of a job that nobody
-// predicted: what has lasted so long lasts as long again (Gott, Nature 1993),
-// and the order becomes that of least attained service (Tiresias, NSDI 2019).
+// A preempted job continues from where it was, so what is left of it decides its
+// turn. How long it ran is all that is known of a job without a prediction: what
+// has lasted so long lasts as long again (Gott, Nature 1993), and the order becomes
+// that of least attained service (Tiresias, NSDI 2019).
 
 // MaxSpread bounds what one job adds, so that sums stay far from overflow.
 const MaxSpread = 1e12
 
-// PromoteAfter is how many times as long as it ran a job waits before what it
-// had is forgotten and it goes first again: the knob P of Tiresias, section 3.3.
+// PromoteAfter is how many times as long as it ran a job waits before its service
+// is forgotten and it goes first again: the knob P of Tiresias, section 3.3.
 const PromoteAfter = 8
 
-// Had is how long a job ran in attempts that it goes on from: in all, and since
-// it was promoted last. It is read from the attempts, so that nothing is kept.
+// Had returns how long a job ran in attempts that it continues from: in all, and
+// since it was last promoted. It is computed from the attempts, so nothing is
+// stored.
 func Had(j *cluster.Job, now int64, least time.Duration) (all, since int64) {
 	idle := int64(j.Submitted)
 	promote := func(until int64) {
@@ -42,15 +43,15 @@ func Had(j *cluster.Job, now int64, least time.Duration) (all, since int64) {
 	return all, since
 }
 
-// GoesOn reports whether a job that waits goes on from where it was, and what is
+// GoesOn reports whether a waiting job continues from where it was, so that what is
 // left of it decides its turn.
 func (pol *Policy) GoesOn(j *cluster.Job) bool {
 	return pol.YieldAfter > 0 && len(j.Attempts) > 0 && j.Spec.Checkpoint.Set()
 }
 
-// LeftOf is how much longer a job is expected to run on a type of card than it
-// did, in microseconds. While it runs, how far it says that it is counts; of a job that
-// waits it does not, since nobody is to go first or to take a place by a lie.
+// LeftOf returns how much longer a job is expected to run on a type of GPU, in
+// microseconds. While it runs, the progress it reports counts; once it waits it
+// does not, since no job should go first or take a place by a lie.
 func LeftOf(j *cluster.Job, e *cluster.Estimate, now int64, pol *Policy) int64 {
 	all, since := Had(j, now, pol.FIFOAge)
 	if a := j.Live(); a != nil {
@@ -65,8 +66,8 @@ func LeftOf(j *cluster.Job, e *cluster.Estimate, now int64, pol *Policy) int64 {
 	return max(d, since)
 }
 
-// YieldCost is what it costs a job to make room, in microseconds: as long as it
-// took to save its state when it last did, or else may take, and a minute to begin anew.
+// YieldCost returns what preemption costs a job, in microseconds: as long as it
+// took to save its state last time, or else may take, plus a minute to restart.
 func YieldCost(j *cluster.Job) int64 {
 	save := j.Spec.Checkpoint.Grace
 	for i := range j.Attempts {

@@ -11,12 +11,12 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// NearParts is BestParts for a job that starts now: of nodes that are as good to it, those
-// that are nearest to each other in the network. They are all below the lowest switch
-// below which enough have room, of several such the one with the fewest, and on as few
-// switches below that as can be: the rule of Slurm's topology/tree. Who asks for no
-// number of switches waits for no nearer ones, and nodes that the job names, or that held
-// it up, are taken as they come.
+// NearParts is BestParts for a job that starts now: among equally good nodes, those
+// nearest to each other in the network. They are all below the lowest switch with
+// enough that have room, of several such the one with the fewest, and on as few
+// switches below it as possible: the rule of Slurm's topology/tree. A job that asks
+// for no number of switches does not wait for nearer ones, and nodes that it names,
+// or that delayed it, are taken as they come.
 func NearParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, ok bool) {
 	best, ok = nearest(j, parts)
 	if most, _ := j.FewSwitches(now); ok && Scattered(best, most) {
@@ -25,9 +25,9 @@ func NearParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, ok 
 	return best, ok
 }
 
-// SoonestParts is BestParts for a job that waits, where the order of parts is when they
-// have room: the first time at which enough of them do that are on as few switches as the
-// job asks for, or on any once it no longer waits for those.
+// SoonestParts is BestParts for a waiting job, with parts ordered by when they have
+// room: the first time at which enough of them do on as few switches as the job
+// asks for, or on any once it no longer waits for those.
 func SoonestParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, ok bool) {
 	best, ok = BestParts(j, parts)
 	most, until := j.FewSwitches(now)
@@ -44,7 +44,8 @@ func SoonestParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, 
 	return best, true
 }
 
-// FewParts is BestParts on as few switches as the job asks for while it waits for those.
+// FewParts is BestParts on as few switches as the job asks for while it waits for
+// that.
 func FewParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, ok bool) {
 	best, ok = BestParts(j, parts)
 	if most, _ := j.FewSwitches(now); ok && Scattered(best, most) {
@@ -53,8 +54,8 @@ func FewParts(j *cluster.Job, parts []Part, now cluster.Time) (best []Part, ok b
 	return best, ok
 }
 
-// Scattered reports whether the parts are on more than so many switches, 0 being any
-// number; nodes that do not say where they are are on one.
+// Scattered reports whether the parts are on more than most switches, 0 being any
+// number; nodes without a location count as one switch.
 func Scattered(parts []Part, most int) bool {
 	if most == 0 {
 		return false
@@ -66,12 +67,14 @@ func Scattered(parts []Part, most int) bool {
 	return len(on) > most
 }
 
-// onSwitches is BestParts on at most so many switches: of those that have enough the
-// parts whose last in order comes first. Nodes that the job names are all of its.
+// onSwitches is BestParts on at most so many switches: among choices with enough
+// parts, the one whose last part comes first in order. Nodes that the job names are
+// all of its nodes.
 func onSwitches(j *cluster.Job, parts []Part, most int) (best []Part, ok bool) {
 	bestFirst(parts)
 	n := j.Spec.NodeCount()
-	// on are the switches that have most of the first parts, and all how many those are.
+	// on returns the switches with most of the first parts, and how many parts
+	// those have.
 	on := func(first int) (names []string, all int) {
 		count := map[string]int{}
 		for i := range parts[:first] {
@@ -98,7 +101,7 @@ func onSwitches(j *cluster.Job, parts []Part, most int) (best []Part, ok bool) {
 	return BestParts(j, in)
 }
 
-// nearest is NearParts for a job that takes as many switches as there are.
+// nearest is NearParts for a job that takes any number of switches.
 func nearest(j *cluster.Job, parts []Part) (best []Part, ok bool) {
 	best, ok = BestParts(j, parts)
 	if !ok || j.Spec.Where.Named() || best[len(best)-1].Late {
@@ -117,9 +120,10 @@ func nearest(j *cluster.Job, parts []Part) (best []Part, ok bool) {
 	return gather(slices.DeleteFunc(good, func(p Part) bool { return !IsBelow(p.path, in[0]) }), in[0], n), true
 }
 
-// Below lists the switches below which at least so many of the places are, by their paths
-// (cluster.Node.SwitchPath): the lowest first, and of those as low the one with the
-// fewest. The whole network is "". It is empty where no place says where it is.
+// Below lists the switches below which at least so many of the places are, by their
+// paths (cluster.Node.SwitchPath): the lowest first, and of those equally low the
+// one with the fewest. The whole network is "". It is empty if no place has a
+// location.
 func Below(paths []string, least int) []string {
 	count := map[string]int{}
 	for _, p := range paths {
@@ -148,7 +152,8 @@ func Below(paths []string, least int) []string {
 	return out
 }
 
-// level is how many switches there are from the network's root to one, itself included.
+// level returns how many switches there are from the network's root to one, itself
+// included.
 func level(path string) int {
 	if path == "" {
 		return 0
@@ -162,8 +167,9 @@ func IsBelow(path, of string) bool {
 	return ok && (of == "" || rest == "" || rest[0] == ':')
 }
 
-// gather takes n of the parts, all below a switch, from as few of the switches below it
-// as it can: of one that has enough, the one with the fewest, else of the one with the most.
+// gather takes n of the parts, all below a switch, from as few of the switches
+// below it as possible: from the one with the fewest that has enough, otherwise
+// from the one with the most.
 func gather(parts []Part, in string, n int) []Part {
 	if len(parts) <= n {
 		return parts
@@ -200,7 +206,8 @@ func gather(parts []Part, in string, n int) []Part {
 	return out
 }
 
-// SwitchWords says on how many switches the parts are, "" where no node says where it is.
+// SwitchWords says on how many switches the parts are, "" if no node has a
+// location.
 func SwitchWords(parts []Part) string {
 	var on []string
 	for i := range parts {

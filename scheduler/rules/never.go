@@ -10,11 +10,11 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// NeverFits reports whether job could never run on nodes, were they all empty;
+// NeverFits reports whether job could never run on nodes, even if all were empty;
 // drained and silent nodes count, since they may come back. The error has
-// CodeInvalid, names the first thing that no node has, and the most that
-// could be had of it. It is nil when some node could run the job, and when no
-// node is registered at all: then it waits.
+// CodeInvalid and names the first thing that no node has, and the most available of
+// it. It is nil if some node could run the job, and if no node is registered at
+// all: then the job waits.
 func NeverFits(nodes []*cluster.Node, job *cluster.Job, pol Policy) *cluster.Error {
 	why := NeverOn(nodes, job, pol)
 	if c := CoresOf(job, &pol); c != nil && why != "" {
@@ -33,9 +33,9 @@ func NeverFits(nodes []*cluster.Node, job *cluster.Job, pol Policy) *cluster.Err
 	return cluster.Errorf(cluster.CodeInvalid, "never satisfiable: %s", why)
 }
 
-// NeverOn is NeverFits without the choice of cores in place of GPUs, and only
-// what lacks. A job that fits on some nodes fits on more, so that a few are asked
-// first: nearly every job fits on them.
+// NeverOn is NeverFits without the option of cores instead of GPUs, and returns
+// only what is missing. A job that fits on some nodes fits on more, so a few are
+// tried first: nearly every job fits on them.
 func NeverOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
 	for few := 2 * job.Spec.NodeCount(); few < len(nodes); few *= 8 {
 		if lackOn(nodes[:few], job, pol) == "" {
@@ -45,9 +45,9 @@ func NeverOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
 	return lackOn(nodes, job, pol)
 }
 
-// LeastNodeMem is the memory of the smallest of nodes on which a job could run if it
-// had all of that, in MiB; 0 if it could on none. Only nodes smaller than those so far
-// are looked at, as many users may ask at once.
+// LeastNodeMem returns the memory of the smallest of nodes on which a job could run
+// if it had all of it, in MiB; 0 if there is none. It checks only nodes smaller
+// than those so far, as many users may ask at once.
 func LeastNodeMem(nodes []*cluster.Node, job *cluster.Job, pol Policy) (least int64) {
 	for i, n := range nodes {
 		if least > 0 && n.MemMiB >= least {
@@ -61,7 +61,7 @@ func LeastNodeMem(nodes []*cluster.Node, job *cluster.Job, pol Policy) (least in
 	return least
 }
 
-// lackOn is what all of nodes lack, or "".
+// lackOn returns what all of nodes lack, or "".
 func lackOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
 	if len(nodes) == 0 {
 		return ""
@@ -73,9 +73,9 @@ func lackOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
 	return s.first(s.node, s.gpuType, s.limits, s.gpuMem, s.count, s.cores, s.host, s.enough)
 }
 
-// sieve keeps the nodes that have all that was looked at so far. Each step
-// says what lacks when it would keep none, so that its words are of the
-// nodes that have the rest.
+// sieve keeps the nodes that have everything checked so far. Each step says what is
+// missing if it would keep none, so its words are about the nodes that have the
+// rest.
 type sieve struct {
 	job      *cluster.Job
 	pol      Policy
@@ -91,7 +91,8 @@ func newSieve(nodes []*cluster.Node, job *cluster.Job, pol Policy) *sieve {
 	return s
 }
 
-// first is what the first step says that would keep no node, "" when all keep some.
+// first returns the words of the first step that would keep no node, "" if all keep
+// some.
 func (s *sieve) first(steps ...func() string) string {
 	for _, lack := range steps {
 		if why := lack(); why != "" {
@@ -101,7 +102,7 @@ func (s *sieve) first(steps ...func() string) string {
 	return ""
 }
 
-// keep drops the nodes that are not good; it reports whether any is left.
+// keep drops the nodes that are not good; it reports whether any are left.
 func (s *sieve) keep(good func(*cluster.Node) bool) bool {
 	left := make([]*cluster.Node, 0, len(s.able))
 	for _, n := range s.able {
@@ -116,7 +117,7 @@ func (s *sieve) keep(good func(*cluster.Node) bool) bool {
 	return true
 }
 
-// most returns the first node of those that have most of what of tells.
+// most returns the first node with the highest value of of.
 func (s *sieve) most(of func(*cluster.Node) int64) *cluster.Node {
 	return slices.MaxFunc(s.able, func(a, b *cluster.Node) int { return cmp.Compare(of(a), of(b)) })
 }
@@ -159,7 +160,7 @@ func (s *sieve) onNode(words string) string {
 	return words + string(s.job.Spec.Node)
 }
 
-// limits says it when every type that would do is beyond the job's limits of
+// limits reports the case that every suitable type is beyond the job's limits of
 // power and price.
 func (s *sieve) limits() string {
 	if s.job.Spec.MaxPowerW == 0 && s.job.Spec.MaxCostMilli == 0 || s.job.Spec.GPUs == 0 {
@@ -201,8 +202,8 @@ func (s *sieve) gpuMem() string {
 	return fmt.Sprintf("%s of GPU memory%s; the largest GPU sells %s (%s, node %s)", asked, whence, most, g.Type, n.ID)
 }
 
-// largest is the GPU of n that sells most, of the type that is asked for.
-// The step before has left only nodes that have one.
+// largest returns the GPU of n, of the requested type, that sells most. The
+// previous step left only nodes that have one.
 func (s *sieve) largest(n *cluster.Node) *cluster.GPU {
 	var best *cluster.GPU
 	for i := range n.GPUs {
@@ -232,7 +233,7 @@ func (s *sieve) count() string {
 	return fmt.Sprintf("%s%s on one node; the largest is node %s with %d × %s", say.GPUs(s.job.Spec.GPUs), memory, n.ID, k, gpuType)
 }
 
-// alike is how many GPUs of one kind the job could have on n.
+// alike returns how many GPUs of one kind the job could have on n.
 func (s *sieve) alike(n *cluster.Node) int {
 	most := 0
 	for i := range n.GPUs {
@@ -244,12 +245,12 @@ func (s *sieve) alike(n *cluster.Node) int {
 	return most
 }
 
-// Twins reports whether two GPUs are good for the same jobs when nobody is on them.
+// Twins reports whether two GPUs suit the same jobs when empty.
 func Twins(a, b *cluster.GPU) bool {
 	return a.Type == b.Type && a.SellableMiB == b.SellableMiB && a.Shareable() == b.Shareable()
 }
 
-// same is how many GPUs of n are like g, 0 when the job cannot lie on g.
+// same returns how many GPUs of n are like g, 0 if the job cannot run on g.
 func (s *sieve) same(n *cluster.Node, g *cluster.GPU) int {
 	e, _ := cluster.EstimateFor(s.job.Estimates, g.Type)
 	if nd := NeedOn(s.job, g, &e, &s.pol); nd.Way == WayNone {
@@ -264,7 +265,7 @@ func (s *sieve) same(n *cluster.Node, g *cluster.GPU) int {
 	return same
 }
 
-// beside says which nodes are meant when only those with GPUs will do.
+// beside says which nodes are meant if only those with GPUs will do.
 func (s *sieve) beside() string {
 	if s.job.Spec.GPUs == 0 {
 		return ""
@@ -300,7 +301,7 @@ func (s *sieve) besideWith(also string) string {
 	return strings.Replace(also, " and", " beside", 1)
 }
 
-// whereNever says why no node of the cluster is one that a job asks for.
+// whereNever says why no node of the cluster is one that the job asks for.
 func whereNever(nodes []*cluster.Node, job *cluster.Job) string {
 	w := job.Spec.Where
 	var has []string
@@ -323,8 +324,8 @@ func whereNever(nodes []*cluster.Node, job *cluster.Job) string {
 	return fmt.Sprintf("all nodes are excluded (%s)", w.Exclude)
 }
 
-// enough says it when a job needs more nodes than could ever hold it at once,
-// on cards of one type.
+// enough reports the case that a job needs more nodes than could ever hold it at
+// once, on GPUs of one type.
 func (s *sieve) enough() string {
 	n := s.job.Spec.NodeCount()
 	if w := s.job.Spec.Where; w.Named() {
@@ -360,13 +361,13 @@ func (s *sieve) enough() string {
 	switch {
 	case most >= n:
 		return ""
-	case most == 0: // each has some, or it were not among them
+	case most == 0: // each has some, or it would not be left
 		return fmt.Sprintf("%s of one type on each of %s, which it asks for", say.GPUs(s.job.Spec.GPUs), s.job.Spec.Where.Nodes)
 	}
 	return fmt.Sprintf("%d nodes with %s of one type on each; the largest set is %s with %s of %s", n, say.GPUs(s.job.Spec.GPUs), say.Nodes(most), say.GPUs(s.job.Spec.GPUs), of)
 }
 
-// named reports whether each node that the job names has enough cards of a kind.
+// named reports whether each node that the job names has enough GPUs of a kind.
 func (s *sieve) named(k ClassKey) bool {
 	w := s.job.Spec.Where
 	if !w.Named() {

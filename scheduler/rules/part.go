@@ -13,24 +13,24 @@ type Part struct {
 	// numbers.
 	Host  int32
 	Cards []int32
-	// Order says how good the node is, less is better.
+	// Order says how good the node is; lower is better.
 	Order int64
 
-	named bool   // the job asks for the node by its name
-	path  string // where the node is in the network
-	Late  bool   // the job was given up once since this node was not ready
+	named bool   // the job asks for the node by name
+	path  string // the node's location in the network
+	Late  bool   // the job was given up once because this node was not ready
 }
 
-// NewPart is what j would take of a node, with what j says of the node.
+// NewPart returns p with what j says of the node.
 func NewPart(j *cluster.Job, n *cluster.Node, p Part) Part {
 	w := j.Spec.Where
 	p.Late, p.named, p.path = j.HeldUpBy(n.ID), w.Named() && w.Nodes.Holds(n.ID), n.SwitchPath()
 	return p
 }
 
-// BestParts sorts the parts, each of another node, the best first: nodes that are
-// asked for, last those that held up an earlier attempt. It returns as many as j
-// needs; ok is false where they are too few, or lack a node that j asks for.
+// BestParts sorts the parts, each of another node, the best first: nodes that j
+// asks for first, those that delayed an earlier attempt last. It returns as many as
+// j needs; ok is false if there are too few, or a node that j asks for is missing.
 func BestParts(j *cluster.Job, parts []Part) (best []Part, ok bool) {
 	bestFirst(parts)
 	n := j.Spec.NodeCount()

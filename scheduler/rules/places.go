@@ -8,9 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// ClassKey is what a job's need on a card depends on. Cards of one type that
-// sell different amounts, as after a driver update on half of the nodes, are
-// different classes.
+// ClassKey is what a job's need on a GPU depends on. GPUs of one type that sell
+// different amounts, as after a driver update on half of the nodes, are different
+// classes.
 type ClassKey struct {
 	GPUType   string
 	Sellable  int64
@@ -18,7 +18,7 @@ type ClassKey struct {
 	Realm     int32
 }
 
-// Alike reports whether cards differ at most in their realm.
+// Alike reports whether GPUs differ at most in their realm.
 func (k *ClassKey) Alike(o *ClassKey) bool {
 	return k.GPUType == o.GPUType && k.Sellable == o.Sellable && k.Shareable == o.Shareable
 }
@@ -30,15 +30,15 @@ func (k *ClassKey) Compare(o *ClassKey) int {
 
 func classOf(g *cluster.GPU) ClassKey { return ClassKey{g.Type, g.SellableMiB, g.Shareable(), 0} }
 
-// Place is a kind of card on a kind of node.
+// Place is a kind of GPU on a kind of node.
 type Place struct {
 	gpu      *cluster.GPU
 	cpu, mem int64
 	count    int
 }
 
-// PlacesOf lists the kinds of cards on kinds of nodes that take jobs, in the
-// order of classes, so that a job need not look at thousands alike.
+// PlacesOf lists the kinds of GPUs on kinds of nodes that take jobs, in the order
+// of classes, so that a job need not check thousands of identical ones.
 func PlacesOf(nodes []*cluster.Node) []Place {
 	type kind struct {
 		ClassKey
@@ -73,14 +73,14 @@ func PlacesOf(nodes []*cluster.Node) []Place {
 	return out
 }
 
-// Sparing is what spareTooSmall does for one job, worked out of nodes for who
-// asks about it: which cards it leaves out, and which would do.
+// Sparing is what spareTooSmall does for one job, computed from nodes for a user's
+// question: which GPUs it excludes, and which would do.
 type Sparing struct {
 	least           int64 // what the job must have after an out-of-memory
 	observed, tight *cluster.GPU
 }
 
-// SparingOf looks for cards that are large enough and could ever run job.
+// SparingOf looks for GPUs that are large enough and could ever run job.
 func SparingOf(places []Place, job *cluster.Job, pol *Policy) Sparing {
 	s := Sparing{least: job.MinGPUMemMiB}
 	if job.Spec.GPUs == 0 {
@@ -105,8 +105,8 @@ func SparingOf(places []Place, job *cluster.Job, pol *Policy) Sparing {
 	return s
 }
 
-// Veto reports whether the job leaves a card like g alone though its need nd
-// could be laid there.
+// Veto reports whether the job avoids a GPU like g although its need nd would fit
+// there.
 func (s *Sparing) Veto(g *cluster.GPU, nd *Need) Veto {
 	switch {
 	case nd.Way == WayNone:
@@ -119,7 +119,7 @@ func (s *Sparing) Veto(g *cluster.GPU, nd *Need) Veto {
 	return VetoNone
 }
 
-// Words say it in numbers.
+// Words says so in numbers.
 func (s *Sparing) Words(why Veto, g *cluster.GPU, e *cluster.Estimate) string {
 	if why == VetoObserved {
 		return fmt.Sprintf("ran out of memory before and now needs %s, the card sells %s; %s holds it", cluster.MemText(s.least), cluster.MemText(g.SellableMiB), s.observed.Type)
@@ -131,7 +131,7 @@ func (s *Sparing) Words(why Veto, g *cluster.GPU, e *cluster.Estimate) string {
 // ByNode compares nodes by their ids.
 func ByNode(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) }
 
-// SortedNodes is a copy of nodes in order of their ids.
+// SortedNodes returns a copy of nodes in order of their ids.
 func SortedNodes(nodes []*cluster.Node) []*cluster.Node {
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, ByNode)

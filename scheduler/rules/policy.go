@@ -1,121 +1,121 @@
-// Package rules holds what a site chooses, and what a job takes by that: of which cards
-// and how much, of its node beside them, for how long, at which price. Passes, the fast
-// path, forecasts and explanations all go by it.
+// Package rules holds what a site chooses, and what a job takes by that: of which
+// GPUs and how much, of its node's cores and host memory, for how long, at which
+// price. Passes, the fast path, forecasts and explanations all use it.
 package rules
 
 import "time"
 
-// Mode is how GPUs are given away.
+// Mode is how GPUs are allocated.
 type Mode string
 
 // The modes. Any other value means ModeFFD.
 const (
-	// ModeFFD lays several jobs on a GPU by first fit, decreasing.
+	// ModeFFD places several jobs on a GPU by first fit, decreasing.
 	ModeFFD Mode = "ffd"
-	// ModeSlot gives every GPU to one job alone, as Slurm's gres does: the
-	// baseline that Yeung et al. (HotCloud 2020) compare with.
+	// ModeSlot gives every GPU to one job alone, as Slurm's gres does: the baseline
+	// of Yeung et al. (HotCloud 2020).
 	ModeSlot Mode = "slot"
 )
 
-// Policy is what a site may choose. Values outside what makes sense are taken
-// as the nearest that do; zero durations and counts switch a rule off where
-// the field says so.
+// Policy is what a site may choose. Values outside the sensible range count as the
+// nearest inside; zero durations and counts switch a rule off where the field says
+// so.
 type Policy struct {
 	Mode Mode
-	// MaxShares bounds how many jobs lie on one GPU; a card's own limit may be
-	// lower. Three is what Yeung et al. (HotCloud 2020, section 6) allow.
+	// MaxShares bounds how many jobs share one GPU; a GPU's own limit may be lower.
+	// Three is what Yeung et al. (HotCloud 2020, section 6) allow.
 	MaxShares int
-	// MaxSlowdownMilli is how many times longer, in thousandths, anybody on a
-	// GPU may be predicted to take than alone: a job that would make it more, for
-	// itself or for another, is not laid there. It counts only where something
-	// was learned of sharing; 0 switches the rule off.
+	// MaxSlowdownMilli is how many times longer, in thousandths, any job on a GPU
+	// may be predicted to take than alone: a job that would exceed it, for itself
+	// or for another, is not placed there. It counts only where something was
+	// learned of sharing; 0 switches the rule off.
 	MaxSlowdownMilli int64
 	// MinConfidenceMilli is how sure a prediction must be, 0–1000, for a job
 	// without a declared memory cap to share a GPU.
 	MinConfidenceMilli int64
-	// FastGainMilli is how much longer, in thousandths, a run on another free
-	// type may take before the faster type is preferred: 1150 leaves the fast
-	// cards alone for a gain below 15 %.
+	// FastGainMilli is how much longer, in thousandths, a run on another free type
+	// may take before the faster type is preferred: 1150 leaves the fast GPUs alone
+	// for a gain below 15 %.
 	FastGainMilli int64
-	// PatienceMilli makes a job decline a free GPU when another type, its
-	// queue included, promises to end it in less than 1000/PatienceMilli of
-	// the time. 0 means that nobody waits while a card is free.
+	// PatienceMilli makes a job decline a free GPU if another type, its queue
+	// included, promises to end it in less than 1000/PatienceMilli of the time. 0
+	// means that no job waits while a GPU is free.
 	PatienceMilli int64
 	// MaxMoves bounds the queue moves of jobs without a queue in one pass.
 	MaxMoves int
-	// MaxRebalance bounds the moves from one queue to another in one pass.
-	// A move must bring the estimated completion nearer by MinGainMilli
-	// thousandths and by MinGain.
+	// MaxRebalance bounds the moves from one queue to another in one pass. A move
+	// must advance the estimated completion by MinGainMilli thousandths and by
+	// MinGain.
 	MaxRebalance int
 	MinGainMilli int64
 	MinGain      time.Duration
-	// ShortPart and LongPart say what is short and what is long beside all
-	// there is to do: a job is short when it is predicted to take at most one
-	// ShortPart-th of the time that all takes that runs and waits on the cards
-	// that could run it, and long from one LongPart-th on. The short go first,
-	// then the long; see DESIGN.md. 0 means that none is.
+	// ShortPart and LongPart define short and long relative to all the work: a job
+	// is short if it is predicted to take at most one ShortPart-th of the time that
+	// everything running and waiting on the GPUs that could run it takes, and long
+	// from one LongPart-th on. The short go first, then the long; see DESIGN.md. 0
+	// means that none is.
 	ShortPart, LongPart int64
 	// ReserveAge is the wait from which on the first jobs of a pass that do not
-	// fit, one for every 64 cards, have cards kept for them: those who come
-	// later pass only if they are predicted to end before those could start.
+	// fit, one for every 64 GPUs, have GPUs reserved for them: later jobs overtake
+	// them only if predicted to end before they could start.
 	ReserveAge time.Duration
 	// FIFOAge is the least wait from which on a job is old: it goes first, the
-	// oldest first, whatever its size and length, and has cards kept for it.
-	// Under a long backlog that wait is OldDrains times as long as all takes
-	// that runs and waits, but never more than MaxAge. 0 switches age off.
+	// oldest first, whatever its size and length, and has GPUs reserved for it.
+	// Under a long backlog that wait is OldDrains times as long as everything
+	// running and waiting takes, but never more than MaxAge. 0 switches age off.
 	FIFOAge, MaxAge time.Duration
 	OldDrains       int64
-	// HoldAge is how much longer a job is old before nobody passes it any more,
+	// HoldAge is how much longer a job is old before no job overtakes it any more,
 	// whatever is predicted.
 	HoldAge time.Duration
-	// AssumedDuration stands in for a duration that nobody knows.
+	// AssumedDuration stands in for an unknown duration.
 	AssumedDuration time.Duration
-	// DefaultCPUMilli and DefaultMemMiB are what a job takes at least that asks for
-	// no cores or no host memory; see HostOf.
+	// DefaultCPUMilli and DefaultMemMiB are the least that a job takes if it asks
+	// for no cores or no host memory; see HostOf.
 	DefaultCPUMilli, DefaultMemMiB int64
-	// KeepCPUMilli and KeepMemMiB are what each idle GPU keeps of its node's
-	// cores and host memory, at most its part of the node: a job that asks for
-	// more than the part of its GPUs gets no more than leaves that. 0 for both
-	// switches the rule off, also for jobs without GPUs.
+	// KeepCPUMilli and KeepMemMiB are what each idle GPU keeps of its node's cores
+	// and host memory, at most its part of the node: a job that asks for more than
+	// the part of its GPUs gets only what leaves that. 0 for both switches the rule
+	// off, also for jobs without GPUs.
 	KeepCPUMilli, KeepMemMiB int64
-	// FragNodes is how many nodes a job that fits on many looks at to choose
-	// where the fragmentation of the cluster grows least, rather than the first;
-	// 0 takes the first. It is asked only where cores or host memory are short,
-	// and where no more than FragJobs wait: many are packed better by size.
+	// FragNodes is on how many nodes a job that fits on many compares the growth of
+	// fragmentation rather than take the first; 0 takes the first. It applies only
+	// where cores or host memory are short, and where no more than FragJobs wait:
+	// many are packed better by size.
 	FragNodes, FragJobs int
 	// YieldAfter is the wait from which on a job may take the place of running ones
 	// with a checkpoint hook that have much more left to do; 0 switches that off.
-	// What it gains must be YieldMilli thousandths of what they lose, and nobody
-	// who was preempted YieldMost times makes room so.
+	// It must gain YieldMilli thousandths of what they lose, and no job is
+	// preempted this way more than YieldMost times.
 	YieldAfter time.Duration
 	YieldMilli int64
 	YieldMost  int
-	// NearAge bounds how long a gang waits for GPUs of one NUMA group where
-	// others are free; it never waits for more than a tenth of its run.
+	// NearAge bounds how long a gang waits for GPUs of one NUMA group while others
+	// are free; it never waits for more than a tenth of its run.
 	NearAge time.Duration
-	// Prices are what GPU-hours and core-hours cost, nil for nothing.
+	// Prices are what GPU-hours and core-hours cost, nil if free.
 	Prices *Prices
-	// FairMilli is how much fair shares count against length in the order of a
-	// pass, in thousandths: 0 not at all, 1000 alone. It counts only where the
-	// snapshot says who was served how much.
+	// FairMilli is the weight of fair shares against length in the order of a pass,
+	// in thousandths: 0 none, 1000 shares alone. It counts only if the snapshot
+	// says how much each user was served.
 	FairMilli int64
 	// DeadlineShareMilli is the part of each type's GPUs, in thousandths, that
 	// jobs with deadlines may claim.
 	DeadlineShareMilli int64
-	// ReleaseDepth bounds how many waiters of a queue OnRelease looks at.
+	// ReleaseDepth bounds how many waiting jobs of a queue OnRelease considers.
 	ReleaseDepth int
-	// MaxReasons bounds for how many shapes of job one pass writes the reason
-	// to wait in words; the others get the code alone. Explain has the words.
-	// Below 0 the plan says of nobody why it waits.
+	// MaxReasons bounds for how many shapes of job one pass writes the reason to
+	// wait in words; the others get the code alone. Explain has the words. Below 0
+	// the plan gives no reasons.
 	MaxReasons int
 }
 
 // Prices is what an hour of a whole GPU of a type costs, and of a core for
-// cluster.CPUType, in thousandths of the currency; a type that is not there has
-// no price. It is not changed.
+// cluster.CPUType, in thousandths of the currency; a missing type has no price. It
+// is not modified.
 type Prices struct{ PerHourMilli map[string]int64 }
 
-// of is the price of a type, 0 for none.
+// of returns the price of a type, 0 for none.
 func (x *Prices) of(gpuType string) int64 {
 	if x == nil {
 		return 0

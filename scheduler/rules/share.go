@@ -24,40 +24,40 @@ type Need struct {
 	Dur        int64 // microseconds, never 0
 	Way        Way
 	Why        Veto
-	Tight      bool // it may need more than the card sells, by a confident prediction
-	// Behind is the way of a job that would lie there were it not for a reservation; Way
-	// is WayNone then.
+	Tight      bool // it may need more than the GPU sells, by a confident prediction
+	// Behind is the way of a job that could run there but for a reservation; Way is
+	// WayNone then.
 	Behind Way
 }
 
-// Veto is why a job can never lie on a class of GPU.
+// Veto is why a job can never run on a class of GPU.
 type Veto uint8
 
-// The vetoes, and that there is none.
+// The vetoes, and none.
 const (
 	VetoNone      Veto = iota
 	vetoType           // it wants another type
-	vetoDeclared       // the declared memory is more than the card sells
-	vetoPredicted      // the predicted peak is more than the card sells
-	vetoPower          // it is predicted to draw more than it may
-	vetoCost           // it is predicted to cost more than it may
-	VetoObserved       // it ran out of more memory, and there are larger cards
+	vetoDeclared       // the declared memory is more than the GPU sells
+	vetoPredicted      // the predicted peak is more than the GPU sells
+	vetoPower          // its predicted power is above its limit
+	vetoCost           // its predicted cost is above its limit
+	VetoObserved       // it ran out of more memory, and there are larger GPUs
 	VetoWhere          // it asks for other nodes
 	VetoReserved       // a reservation keeps it away, or it asks for another one
-	VetoTight          // it may need more than the card sells, and there are larger cards
+	VetoTight          // it may need more than the GPU sells, and there are larger GPUs
 )
 
-// ShareOn returns what job would take of each GPU like gpu, and the estimate
-// it goes by. A Reason with a code says why the job can never lie there.
+// ShareOn returns what job would take of each GPU like gpu, and the estimate used.
+// A Reason with a code says why the job can never run there.
 //
-// Memory is the declared cap when there is one, and else the upper quantile
-// of the prediction; either is raised to what a former attempt proved too
-// little. A job takes the card alone when it asks to, when an earlier attempt
-// ran out of memory and demands it or all that the card sells, when several
-// GPUs are wanted without a declared memory, when the card's memory cannot be
-// capped, or when nobody can predict it and it declares no cap. A confident prediction above what the card sells is a
-// veto (SchedTune, section IV-C). If only its upper quantile is above, the job
-// takes the card alone, and a pass leaves it out where a larger one will do.
+// Memory is the declared cap if there is one, otherwise the upper quantile of the
+// prediction; either is raised if an earlier attempt proved it too little. A job
+// takes the GPU alone if it asks to, if an earlier attempt ran out of memory and
+// demands it or all that the GPU sells, if it wants several GPUs without declaring
+// its memory, if the GPU's memory cannot be capped, or if it has neither a
+// prediction nor a declared cap. A confident prediction above what the GPU sells is
+// a veto (SchedTune, section IV-C). If only its upper quantile is above, the job
+// takes the GPU alone, and a pass avoids that GPU if a larger one will do.
 func ShareOn(job *cluster.Job, gpu *cluster.GPU, pol Policy) (cluster.Share, cluster.Estimate, cluster.Reason) {
 	e, known := cluster.EstimateFor(job.Estimates, gpu.Type)
 	n := NeedOn(job, gpu, &e, &pol)
@@ -70,7 +70,7 @@ func ShareOn(job *cluster.Job, gpu *cluster.GPU, pol Policy) (cluster.Share, clu
 	return n.Share(gpu.SellableMiB), e, cluster.Reason{}
 }
 
-// Share makes the need one for a card that sells so much.
+// Share returns the need as a share of a GPU that sells so much.
 func (n *Need) Share(sellable int64) cluster.Share {
 	if n.Way == WayWhole {
 		return cluster.Share{MemMiB: sellable, Milli: cluster.WholeGPU, Exclusive: true}
@@ -78,8 +78,8 @@ func (n *Need) Share(sellable int64) cluster.Share {
 	return cluster.Share{MemMiB: n.Mem, Milli: n.Milli}
 }
 
-// Dominant is the larger of the fractions of memory and compute, in
-// thousandths of a card.
+// Dominant returns the larger of the fractions of memory and compute, in
+// thousandths of a GPU.
 func (n *Need) Dominant(sellable int64) int64 {
 	if n.Way == WayWhole || sellable <= 0 {
 		return cluster.WholeGPU
@@ -87,7 +87,8 @@ func (n *Need) Dominant(sellable int64) int64 {
 	return min(cluster.WholeGPU, max(n.Milli, n.Mem*cluster.WholeGPU/sellable))
 }
 
-// NeedOn is what a job takes of each GPU like gpu, by an estimate for its type.
+// NeedOn returns what a job takes of each GPU like gpu, by an estimate for its
+// type.
 func NeedOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol *Policy) Need {
 	s := job.Spec
 	n := Need{Dur: DurationOf(job, e, pol)}
@@ -121,13 +122,13 @@ func NeedOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol *Policy
 	return n
 }
 
-// DurationOf is how long job is expected to hold its berth, in microseconds.
+// DurationOf returns how long job is expected to hold its berth, in microseconds.
 func DurationOf(job *cluster.Job, e *cluster.Estimate, pol *Policy) int64 {
 	d := e.Duration
 	if d <= 0 {
 		d = job.Spec.Duration
 	}
-	if job.Spec.Service != nil { // it runs until somebody ends it, whatever earlier ones did
+	if job.Spec.Service != nil { // it runs until it is ended, whatever earlier ones did
 		d = cluster.MaxTimeDays * 24 * time.Hour
 	}
 	if limit := job.Spec.TimeLimit; limit > 0 && (d <= 0 || d > limit) {
@@ -139,7 +140,7 @@ func DurationOf(job *cluster.Job, e *cluster.Estimate, pol *Policy) int64 {
 	return max(1, d.Microseconds())
 }
 
-// VetoReason says in words why a job can never lie on a GPU.
+// VetoReason says in words why a job can never run on a GPU.
 func VetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, n *Need, pol *Policy) cluster.Reason {
 	r := cluster.Reason{Code: cluster.ReasonNeverFits}
 	limited := *n
@@ -169,11 +170,12 @@ func VetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, n *Need
 	return r
 }
 
-// HostOf is what a job takes of each of its nodes: what it asks for, else what is
-// predicted surely enough, if it is for GPUs, and at least the floor; where nothing is,
-// what its partition gives for each GPU, else the floor. That is the partition's, else
-// the policy's default. What an attempt proved too little for is raised. Where types of
-// GPUs differ the least counts, so that each remains open to it.
+// HostOf returns what a job takes of each of its nodes: what it asks for;
+// otherwise, for a GPU job, what is predicted confidently, but at least the floor;
+// without a prediction, what its partition gives for each GPU, or else the floor.
+// The floor is the partition's, or else the policy's default. An amount that an
+// attempt proved too little is raised. If types of GPUs differ the least counts, so
+// that each remains open to the job.
 func HostOf(job *cluster.Job, pol *Policy) (cpuMilli, memMiB int64) {
 	s := job.Spec
 	cpuMilli, memMiB = s.CPUMilli, s.MemMiB
@@ -191,7 +193,7 @@ func HostOf(job *cluster.Job, pol *Policy) (cpuMilli, memMiB int64) {
 	return cpuMilli, memMiB
 }
 
-// unasked is what a job gets that does not ask for it, of which 0 is unknown or not set.
+// unasked returns what a job gets that does not ask; 0 is unknown or not set.
 func unasked(predicted, least, unknown, usual int64) int64 {
 	if predicted == 0 && unknown > 0 {
 		return unknown
@@ -200,7 +202,7 @@ func unasked(predicted, least, unknown, usual int64) int64 {
 	return max(predicted, least)
 }
 
-// predictedHost is 0 for what nobody can tell.
+// predictedHost returns 0 for what cannot be predicted.
 func predictedHost(job *cluster.Job, pol *Policy) (cpuMilli, memMiB int64) {
 	if job.Spec.GPUs == 0 {
 		return 0, 0
@@ -215,7 +217,7 @@ func predictedHost(job *cluster.Job, pol *Policy) (cpuMilli, memMiB int64) {
 	return cpuMilli, memMiB
 }
 
-// leastKnown is the lesser of two figures of which 0 is none.
+// leastKnown returns the lesser of two figures where 0 means none.
 func leastKnown(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -223,7 +225,7 @@ func leastKnown(a, b int64) int64 {
 	return min(a, b)
 }
 
-// LeastMilli is the least of GPUs that a job takes anywhere on nodes, in
+// LeastMilli returns the least of GPUs that a job takes anywhere on nodes, in
 // thousandths; 0 for one that needs none, or fits nowhere.
 func LeastMilli(nodes []*cluster.Node, j *cluster.Job, pol Policy) int64 {
 	least := int64(0)

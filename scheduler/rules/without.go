@@ -7,18 +7,18 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// CoresNeed is what a job that wants GPUs and can do without takes on cores in
-// their place.
+// CoresNeed is what a job that prefers GPUs but can do without takes on cores
+// instead.
 type CoresNeed struct {
 	CPU, Mem int64
-	dur      int64 // predicted, in microseconds; 0 where nobody knows
+	dur      int64 // predicted, in microseconds; 0 if unknown
 	Est      cluster.Estimate
 	Never    string // why it may not run there, "" if it may
 }
 
-// CoresOf returns nil for a job that may not run without GPUs. Its host memory
-// is the larger of what was asked for and what is predicted, since parameters
-// and activations lie there.
+// CoresOf returns nil for a job that may not run without GPUs. Its host memory is
+// the larger of what was asked for and what is predicted, since parameters and
+// activations reside there.
 func CoresOf(job *cluster.Job, pol *Policy) *CoresNeed {
 	s := job.Spec
 	if !s.OrCPU || s.GPUs == 0 {
@@ -40,7 +40,7 @@ func CoresOf(job *cluster.Job, pol *Policy) *CoresNeed {
 	return c
 }
 
-// Plain is the job as one without GPUs, for when none could ever run it.
+// Plain returns the job as one without GPUs, for when none could ever run it.
 func (c *CoresNeed) Plain(job *cluster.Job) *cluster.Job {
 	s := *job.Spec
 	s.GPUs, s.GPUType, s.GPUMemMiB, s.GPUMilli, s.Exclusive, s.OrCPU = 0, "", 0, 0, false, false
@@ -50,8 +50,8 @@ func (c *CoresNeed) Plain(job *cluster.Job) *cluster.Job {
 	return &j
 }
 
-// Goal is what a run on cores takes; part is the part of a node, in
-// thousandths, as a share is that of a card.
+// Goal returns what a run on cores takes; part is the part of a node, in
+// thousandths, as a share is of a GPU.
 func (c *CoresNeed) Goal(pol *Policy, part int64) GoalOf {
 	coreTime := int64(float64(c.dur) / 1000 * float64(c.CPU))
 	return GoalOf{
@@ -60,7 +60,7 @@ func (c *CoresNeed) Goal(pol *Policy, part int64) GoalOf {
 	}
 }
 
-// Words tell what a run on cores takes.
+// Words says what a run on cores takes.
 func (c *CoresNeed) Words(pol *Policy) string {
 	if c.dur == 0 {
 		return "a time that nobody can predict"
@@ -69,8 +69,8 @@ func (c *CoresNeed) Words(pol *Policy) string {
 	return g.Words(c.Est.PowerW, !g.Unpriced)
 }
 
-// Choosable tells why the job's objective does not speak for cores whatever the
-// GPUs do, "" when it may.
+// Choosable says why the job's objective rules out cores whatever the GPUs do, ""
+// if it does not.
 func (c *CoresNeed) Choosable(job *cluster.Job, now int64) string {
 	s := job.Spec
 	switch end := cluster.Time(now + c.dur); {
