@@ -1,5 +1,4 @@
-// Package say puts what a plan or an explanation tells into words: amounts, times, how
-// many there are of something.
+// Package say puts plans and explanations into words: amounts, times and counts.
 package say
 
 import (
@@ -26,7 +25,7 @@ func Percent(milli int64) string {
 // Times prints thousandths of a factor.
 func Times(milli int64) string { return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) }
 
-// About prints a span the way people say it; it is an estimate anyhow.
+// About prints a duration approximately, the way people say it.
 func About(us int64) string {
 	d := time.Duration(us) * time.Microsecond
 	switch {
@@ -51,7 +50,7 @@ func Jobs(n int) string {
 	return strconv.Itoa(n) + " jobs"
 }
 
-// Ordinal is the place of the n-th, as in 1st, 2nd, 3rd, 4th, 11th.
+// Ordinal returns the ordinal of n, as in 1st, 2nd, 3rd, 4th, 11th.
 func Ordinal(n int) string {
 	suffix := "th"
 	if n/10%10 != 1 {
@@ -75,7 +74,8 @@ func GPUs(n int) string {
 	return strconv.Itoa(n) + " GPUs"
 }
 
-// TimeWords says how long j is expected to run on cards of gpuType, and who says so.
+// TimeWords says how long j is expected to run on GPUs of gpuType, and the source
+// of that.
 func TimeWords(j *cluster.Job, gpuType string, us int64) string {
 	e, _ := cluster.EstimateFor(j.Estimates, gpuType)
 	limit := j.Spec.TimeLimit
@@ -103,8 +103,8 @@ func Nodes(n int) string {
 // Clock prints a time of day.
 func Clock(t cluster.Time) string { return t.Std().UTC().Format("2006-01-02 15:04:05 MST") }
 
-// FewSwitches says on how few switches a job still waits to start, and for how long; ""
-// where it would on any.
+// FewSwitches says on how few switches a job still waits to start, and for how
+// long; "" if any number will do.
 func FewSwitches(j *cluster.Job, now cluster.Time) string {
 	most, until := j.FewSwitches(now)
 	switch most {
