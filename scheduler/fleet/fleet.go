@@ -16,17 +16,17 @@ type Class struct {
 	rules.ClassKey
 	Rep   *cluster.GPU
 	Cards []int32
-	// used and empty index the same places: a GPU is in one or the other.
+	// Used and empty index the same places: a GPU is in one or the other.
 	Used, Empty *Tree
 	Loads       *LoadTree // built on first use
-	// groups are the nodes that have such GPUs; free[k] is the set of groups with k
+	// Groups are the nodes that have such GPUs; free[k] is the set of groups with k
 	// empty GPUs.
 	Groups []Group
 	Free   []bitset
 	MeanUS int64 // mean expected duration of what runs there
 	Drain  int64 // microseconds until everything running and waiting is done; see measure
 	Wanted int64 // GPUs of waiting jobs that may run here
-	// parted means that some node has GPUs in several NUMA groups; largest is the
+	// Parted means that some node has GPUs in several NUMA groups; largest is the
 	// most in one.
 	Parted  bool
 	Largest int
@@ -39,10 +39,10 @@ type Group struct {
 	Host   int32
 	Lo, Hi int32 // places in class.cards
 	Empty  int32
-	// clears holds when each GPU is empty, soonest first, by what runs; nil if not
+	// Clears holds when each GPU is empty, soonest first, by what runs; nil if not
 	// asked for since a start.
 	Clears []Freeing
-	// load is what waiting gangs add to each GPU here, until the loads of GPUs are
+	// Load is what waiting gangs add to each GPU here, until the loads of GPUs are
 	// computed.
 	Load int64
 }
@@ -60,7 +60,7 @@ type Card struct {
 	Queue  []dispatch.Waiter
 	Head   int // the first waiting job that was not started in this pass
 	Unseen int // waiting jobs that are not in the snapshot
-	// regretted: a job there is slower than the limit; see regret.
+	// Regretted: a job there is slower than the limit; see regret.
 	Regretted bool
 	Kept      bool // for a job that waited too long
 	realm     int32
@@ -131,7 +131,7 @@ type Fleet struct {
 	Classes []Class
 	HostAt  map[cluster.NodeID]int32
 	CardAt  map[cluster.GPUID]int32
-	// plain indexes the nodes by what they have left for jobs without GPUs;
+	// Plain indexes the nodes by what they have left for jobs without GPUs;
 	// order maps its places to hosts, nodes without GPUs first, then the fullest.
 	Plain *Tree
 	Order []int32

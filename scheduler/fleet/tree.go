@@ -9,7 +9,7 @@ import (
 type Room struct {
 	Mem, Milli, Slots int64
 	CPU, Host         int64
-	// until is the time by which a newcomer must be gone, forever if no older job
+	// Until is the time by which a newcomer must be gone, forever if no older job
 	// waits for the place.
 	Until int64
 }
