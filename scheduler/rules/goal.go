@@ -17,7 +17,7 @@ type GoalOf struct {
 	work   int64 // microseconds of whole GPUs
 	joules int64
 	milli  int64 // price, in thousandths of the currency
-	// unpriced means that the site set no price for the type.
+	// Unpriced means that the site set no price for the type.
 	Unpriced bool
 }
 
