@@ -22,7 +22,7 @@ type blocks struct {
 	parts map[string]*cluster.Partition
 }
 
-// blocksOf are those that a ledger shows, of nodes that take jobs.
+// blocksOf returns the blocks of a ledger, on nodes that take jobs.
 func blocksOf(snap *dispatch.Snapshot, led *dispatch.Ledger) blocks {
 	out := blocks{parts: map[string]*cluster.Partition{}}
 	for _, p := range snap.Partitions {
@@ -47,7 +47,7 @@ func blocksOf(snap *dispatch.Snapshot, led *dispatch.Ledger) blocks {
 	return out
 }
 
-// clone is a copy that may be given out of.
+// clone returns a copy to allocate from.
 func (f blocks) clone() blocks {
 	out := blocks{parts: f.parts}
 	for _, b := range f.all {
@@ -57,7 +57,7 @@ func (f blocks) clone() blocks {
 	return out
 }
 
-// idle is how many GPUs are in all of them.
+// idle returns how many GPUs all of them have.
 func (f blocks) idle() int {
 	n := 0
 	for _, b := range f.all {
@@ -66,7 +66,7 @@ func (f blocks) idle() int {
 	return n
 }
 
-// serves reports whether a job may lie on a block.
+// serves reports whether a job may run on a block.
 func (f blocks) serves(j *cluster.Job, b *block) bool {
 	if p := f.parts[j.Spec.Partition]; p != nil && (!p.Nodes.Holds(b.node.ID) || !p.HasType(b.typ)) {
 		return false
@@ -74,7 +74,7 @@ func (f blocks) serves(j *cluster.Job, b *block) bool {
 	return (j.Spec.GPUType == "" || j.Spec.GPUType == b.typ) && j.Spec.Allows(b.node)
 }
 
-// at is the block of a node and a type, nil where there is none.
+// at returns the block of a node and a type, nil if there is none.
 func (f blocks) at(node cluster.NodeID, typ string) *block {
 	for _, b := range f.all {
 		if b.node.ID == node && b.typ == typ {
@@ -84,8 +84,8 @@ func (f blocks) at(node cluster.NodeID, typ string) *block {
 	return nil
 }
 
-// place finds where a job fits with n of its units: on the block with most idle GPUs, or
-// on those of one type that have few more than it needs.
+// place finds where a job fits with n of its units: on the block with the most idle
+// GPUs, or on those of one type that have few more than it needs.
 func (f blocks) place(j *cluster.Job, n int) (at []*block, ok bool) {
 	each, nodes := j.Spec.GPUs, j.Spec.NodeCount()
 	switch _, _, unit := j.Spec.Sizes(); {
@@ -124,14 +124,14 @@ func (f blocks) place(j *cluster.Job, n int) (at []*block, ok bool) {
 	return at[:nodes], true
 }
 
-// take takes so many GPUs of each block, or gives them back where that is below 0.
+// take takes so many GPUs of each block, or returns them if negative.
 func (f blocks) take(at []*block, each int) {
 	for _, b := range at {
 		b.idle -= each
 	}
 }
 
-// claim is a job of elastic size and what it is to have.
+// claim is an elastic job and what it is to have.
 type claim struct {
 	job   *cluster.Job
 	curve Curve
@@ -141,10 +141,11 @@ type claim struct {
 	left float64
 	// fair is how many times as fast as one GPU an equal part of the cluster is.
 	fair float64
-	// typ is the type of its GPUs, and at their blocks: one, or one for each node.
+	// typ is the type of its GPUs, and at is their blocks: one, or one for each
+	// node.
 	typ string
 	at  []*block
-	// had is what a running one has, and attempt which that is.
+	// had is what a running job has, and attempt is its attempt.
 	had     int
 	attempt *cluster.Attempt
 }
@@ -159,8 +160,8 @@ func claimOf(snap *dispatch.Snapshot, j *cluster.Job) *claim {
 	return c
 }
 
-// mostGPUs is how many a job may have at most by its partition and by quotas for each
-// job, 0 for any number.
+// mostGPUs returns how many GPUs a job may have at most by its partition and by
+// per-job quotas, 0 for any number.
 func mostGPUs(snap *dispatch.Snapshot, j *cluster.Job) int64 {
 	n := int64(0)
 	if snap.Limits != nil {
@@ -174,25 +175,25 @@ func mostGPUs(snap *dispatch.Snapshot, j *cluster.Job) int64 {
 	return n
 }
 
-// speed is how many times as fast as one GPU it is with n units.
+// speed returns how many times as fast as one GPU it is with n units.
 func (c *claim) speed(n int) float64 { return c.curve.Speedup(n * c.unit) }
 
-// pays reports whether one more unit is worth having.
+// pays reports whether one more unit is worthwhile.
 func (c *claim) pays() bool { return c.speed(c.n+1)-c.speed(c.n) >= knee*c.speed(1) }
 
 // spans reports whether its units are nodes.
 func (c *claim) spans() bool { return c.job.Spec.NodeRange.Max > 0 }
 
-// settle says where its first units lie.
+// settle records where its first units are.
 func (c *claim) settle(at []*block, free blocks) {
 	c.at, c.typ = at, at[0].typ
 	if c.spans() {
 		return
 	}
-	free.take(at, (c.n-1)*c.unit) // one was taken
+	free.take(at, (c.n-1)*c.unit) // one is already taken
 }
 
-// next is the block on which its next unit would lie, nil for none.
+// next returns the block for its next unit, nil for none.
 func (f blocks) next(c *claim) *block {
 	if len(c.at) == 0 {
 		return nil
@@ -215,7 +216,7 @@ func (f blocks) next(c *claim) *block {
 	return best
 }
 
-// grow gives it the next unit, which there must be.
+// grow gives it the next unit, which must exist.
 func (f blocks) grow(c *claim) {
 	b := f.next(c)
 	b.idle -= c.unit
@@ -225,11 +226,11 @@ func (f blocks) grow(c *claim) {
 	}
 }
 
-// unknownLeft stands for what is left of jobs of which nobody said how long they take.
+// unknownLeft stands in for the remaining time of jobs of unknown duration.
 const unknownLeft = time.Hour
 
-// leftOf is how long one GPU would take for what is left of a job, in seconds: by the steps
-// that it says it has to do, or else by what was predicted less what its attempts did.
+// leftOf returns how long one GPU would take for what is left of a job, in seconds:
+// by the steps it reports, otherwise by its prediction less what its attempts did.
 func leftOf(j *cluster.Job, curve Curve, now cluster.Time) float64 {
 	_, _, unit := j.Spec.Sizes()
 	least := time.Minute.Seconds()

@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// exchange is the time that GPUs take to exchange their gradients in a ring, for
-	// very many of them, over that of a step on one, where no run of a job says more.
+	// exchange is the time that very many GPUs take to exchange their gradients in
+	// a ring, relative to a step on one, unless runs of the job say more.
 	exchange = 0.1
-	// worst bounds what runs are believed to say of it: two GPUs at half the speed of one.
+	// worst bounds how bad runs may say it is: two GPUs at half the speed of one.
 	worst = 3
 	// knee is the least that one more GPU must add to a job's speed, in parts of what one
 	// alone gives (Han et al., "MARBLE: A Multi-GPU Aware Job Scheduler for Deep Learning
@@ -18,9 +18,9 @@ const (
 	knee = 0.1
 )
 
-// NoiseMetric is the metric by which a job says its gradient noise scale, in batches of
-// one GPU (McCandlish et al., "An Empirical Model of Large-Batch Training",
-// arXiv:1812.06162).
+// NoiseMetric is the metric in which a job reports its gradient noise scale, in
+// batches of one GPU (McCandlish et al., "An Empirical Model of Large-Batch
+// Training", arXiv:1812.06162).
 const NoiseMetric = "grad_noise"
 
 // Curve is how a job's speed grows with its GPUs, in data parallel training: computing
@@ -29,16 +29,18 @@ const NoiseMetric = "grad_noise"
 // clusters of workstations", JPDC 2009).
 type Curve struct {
 	exchange float64
-	// noise is the gradient noise scale in batches of one GPU, of a job whose batch grows
-	// with its GPUs; 0 is unknown.
+	// noise is the gradient noise scale in batches of one GPU, for a job whose
+	// batch grows with its GPUs; 0 is unknown.
 	noise float64
-	// steps are the times of a step that runs of the job said, by their number of GPUs.
+	// steps are the step times that runs of the job reported, by their number of
+	// GPUs.
 	steps map[int]float64
 }
 
-// CurveOf is the curve of a job: that of the times which its attempts with least and
-// with most GPUs of one type said that a step takes, where they said them, else a common
-// one. With more GPUs a step is worth more where the batch grows with them.
+// CurveOf returns the curve of a job: the one through the step times that its
+// attempts with the fewest and the most GPUs of one type reported, if they did,
+// otherwise a common one. With more GPUs a step is worth more if the batch grows
+// with them.
 func CurveOf(j *cluster.Job) Curve {
 	c := Curve{exchange: exchange, steps: map[int]float64{}}
 	named := j.Spec.Study != nil && j.Spec.Study.Metric == NoiseMetric && j.Spec.BatchScaling == cluster.BatchLinear
@@ -56,13 +58,13 @@ func CurveOf(j *cluster.Job) Curve {
 			typ = a.Estimate.GPUType
 			clear(c.steps)
 		}
-		for _, was := range a.Changes { // it said with each of its sizes how long a step took
+		for _, was := range a.Changes { // it reported a step time at each of its sizes
 			if m := len(a.Berth.GPUs) * was.From; was.StepTime > 0 && m > 0 {
 				c.steps[m] = was.StepTime.Seconds() / j.Spec.BatchScaling.Worth(m)
 			}
 		}
 		if k := len(a.Changes); k > 0 && a.Progress.At.Sub(a.Changes[k-1].At) < cluster.CostAfter {
-			continue // what it said last may be of the size before
+			continue // its last report may be of the size before
 		}
 		c.steps[n] = a.Progress.StepTime.Seconds() / j.Spec.BatchScaling.Worth(n)
 	}
@@ -76,7 +78,8 @@ func CurveOf(j *cluster.Job) Curve {
 	return c
 }
 
-// exchangeOf solves a curve for its exchange: with b GPUs it is r times as fast as with a.
+// exchangeOf solves a curve for its exchange: with b GPUs it is r times as fast as
+// with a.
 func exchangeOf(a, b int, r float64) float64 {
 	x, y := float64(a), float64(b)
 	under := r*x*(y-1) - y*(x-1)
@@ -86,15 +89,15 @@ func exchangeOf(a, b int, r float64) float64 {
 	return min(max((y-r*x)/under, 0), worst)
 }
 
-// Speedup is how many times as fast as one GPU n are together.
+// Speedup returns how many times as fast as one GPU n are together.
 func (c Curve) Speedup(n int) float64 { return c.speedup(float64(n)) }
 
 func (c Curve) speedup(n float64) float64 {
 	return n / (1 + c.exchange*(n-1)) * c.efficiency(n)
 }
 
-// efficiency is what a sample is worth in a batch of n GPUs over one in a batch of one GPU:
-// the statistical efficiency of Pollux (OSDI 2021, equation 7).
+// efficiency returns what a sample is worth in a batch of n GPUs relative to one in
+// a batch of one GPU: the statistical efficiency of Pollux (OSDI 2021, equation 7).
 func (c Curve) efficiency(n float64) float64 {
 	if c.noise == 0 {
 		return 1
@@ -102,8 +105,8 @@ func (c Curve) efficiency(n float64) float64 {
 	return (c.noise + 1) / (c.noise + n)
 }
 
-// fewer is the least number of GPUs with which runs of a job were about as fast as with
-// n, 0 where that is n itself or no run says it.
+// fewer returns the least number of GPUs with which runs of a job were about as
+// fast as with n, 0 if that is n itself or no run shows it.
 func (c Curve) fewer(n int) int {
 	if c.steps[n] == 0 {
 		return 0

@@ -1,9 +1,10 @@
-// Package elastic chooses with how many GPUs, on one node or on how many nodes, jobs of
-// elastic size run. One that waits gets what is idle at its start beside what others wait
-// for, unit after unit to whom a sizing gives it: by default to whom one more speeds up
-// most, the marginal gain of Optimus (Peng et al., EuroSys 2018) and AFS (Hwang et al.,
-// NSDI 2021), by what runs of the job showed. One that runs and can save its state begins
-// again with fewer when others wait, and with more when cards stay idle.
+// Package elastic chooses with how many GPUs, on one node or on how many nodes,
+// elastic jobs run. A waiting job gets, at its start, idle GPUs beyond what other
+// jobs wait for, unit by unit in the order of a sizing: by default to the job that
+// one more speeds up most, the marginal gain of Optimus (Peng et al., EuroSys 2018)
+// and AFS (Hwang et al., NSDI 2021), by what runs of the job showed. A running job
+// that can save its state restarts with fewer when others wait, and with more when
+// GPUs stay idle.
 package elastic
 
 import (
@@ -17,35 +18,36 @@ import (
 )
 
 const (
-	// Every is the least time that a job runs with one number of GPUs, where Rules say
-	// nothing else: each change costs it a save and a start.
+	// Every is the least time that a job runs with one number of GPUs, unless Rules
+	// say otherwise: each change costs it a save and a start.
 	Every = 10 * time.Minute
-	// patience is how long somebody waits before others begin again with fewer GPUs,
-	// where Rules say nothing else.
+	// patience is how long a job waits before others restart with fewer GPUs,
+	// unless Rules say otherwise.
 	patience = time.Minute
-	// worth is by how much a job must speed up for it to begin again.
+	// worth is by how much a job must speed up to restart.
 	worth = 1.2
 )
 
-// Rules are how sizes are chosen. The zero value is what sites have that say nothing.
+// Rules are how sizes are chosen. The zero value is the default.
 type Rules struct {
-	// Sizing is whom one more unit is given to; "" is Marginal.
+	// Sizing decides which job gets one more unit; "" is Marginal.
 	Sizing Sizing
-	// Every is the least time that an attempt runs before its job begins again with
-	// another size, and Patience how long somebody waits before others make room; 0 is ten
-	// minutes and one. No job is asked twice within cluster.PreemptEvery, whatever they say.
+	// Every is the least time that an attempt runs before its job restarts with
+	// another size, and Patience how long a job waits before others make room; 0 is
+	// ten minutes and one. No job is asked twice within cluster.PreemptEvery,
+	// whatever they say.
 	Every, Patience time.Duration
 }
 
 func (r Rules) every() time.Duration    { return cmp.Or(r.Every, Every) }
 func (r Rules) patience() time.Duration { return cmp.Or(r.Patience, patience) }
 
-// Pace is the least time between two passes that have somebody begin again.
+// Pace returns the least time between two passes that restart jobs.
 func (r Rules) Pace() time.Duration { return r.patience() }
 
-// Sizes returns with how many units jobs that wait should start, see Spec.Sizes, of those
-// that should have more than their least number. GPUs that others wait for are left to
-// them.
+// Sizes returns with how many units waiting jobs should start, see Spec.Sizes, for
+// those that should have more than their least number. GPUs that others wait for
+// are left to them.
 func (r Rules) Sizes(snap *dispatch.Snapshot) map[cluster.JobID]int {
 	if r.Sizing == None || !slices.ContainsFunc(snap.Waiting, func(j *cluster.Job) bool { return j.Spec.Elastic() }) {
 		return nil
@@ -70,7 +72,7 @@ func (r Rules) Sizes(snap *dispatch.Snapshot) map[cluster.JobID]int {
 		}
 	}
 	waiting := len(all)
-	if r.Sizing.moves() { // what is idle may be worth more to those that run
+	if r.Sizing.moves() { // idle GPUs may be worth more to running jobs
 		all = append(all, r.running(snap, &dispatch.Plan{}, free)...)
 	}
 	r.share(all, free, spare)
@@ -83,7 +85,7 @@ func (r Rules) Sizes(snap *dispatch.Snapshot) map[cluster.JobID]int {
 	return out
 }
 
-// share hands out what is idle, unit after unit, at most spare GPUs of it.
+// share allocates idle GPUs, unit by unit, at most spare of them.
 func (r Rules) share(all []*claim, free blocks, spare int) {
 	r.Sizing.weigh(all, spare)
 	for spare > 0 {
@@ -104,9 +106,9 @@ func (r Rules) share(all []*claim, free blocks, spare int) {
 	}
 }
 
-// Sized returns the snapshot in which jobs wait for as many units as sizes says. What they
-// need of time is of that many, and where these are of one node, of cores and host memory,
-// too. Its ledger and queues are its own.
+// Sized returns the snapshot in which jobs wait for as many units as sizes says.
+// Their needs in time and, if the units are of one node, in cores and host memory
+// are of that many. It has its own ledger and queues.
 func Sized(snap *dispatch.Snapshot, sizes map[cluster.JobID]int) *dispatch.Snapshot {
 	out := *snap
 	out.Ledger, out.Waiting = snap.Ledger.Clone(), slices.Clone(snap.Waiting)
@@ -133,7 +135,7 @@ func Sized(snap *dispatch.Snapshot, sizes map[cluster.JobID]int) *dispatch.Snaps
 	return &out
 }
 
-// Less lowers the sizes of jobs that a plan does not start, half the way to their least,
+// Less lowers the sizes of jobs that a plan does not start, halfway to their least,
 // and reports whether there were any.
 func Less(snap *dispatch.Snapshot, sizes map[cluster.JobID]int, plan *dispatch.Plan) (lowered bool) {
 	for _, j := range snap.Waiting {

@@ -16,8 +16,8 @@ func (c *claim) inPlace() bool {
 	return c.job.Spec.InPlace && c.spans() && c.attempt.Gang != nil && c.attempt.Loan == "" && c.attempt.Nodes()+c.most <= cluster.MaxParts
 }
 
-// restart is what another size is taken to cost it: what changes in place cost it so far,
-// or else what a save and a start do.
+// restart returns the assumed cost of another size: what changes in place cost it
+// so far, otherwise a save and a start.
 func (c *claim) restart() time.Duration {
 	if !c.job.Spec.InPlace {
 		return restart
@@ -25,18 +25,19 @@ func (c *claim) restart() time.Duration {
 	return cmp.Or(c.job.InPlaceCost(), restart)
 }
 
-// again is that it ends and begins again.
+// again returns the restart of the job.
 func (c *claim) again(of cluster.JobID, format string, args ...any) []dispatch.Preemption {
 	return []dispatch.Preemption{{Job: c.job.ID, Attempt: c.attempt.No, For: of, Why: fmt.Sprintf(format, args...)}}
 }
 
-// givesUp is that it gives up nodes and goes on with the others.
+// givesUp returns the change in which it gives up nodes and continues with the
+// others.
 func (c *claim) givesUp(nodes []cluster.NodeID, of cluster.JobID, why string) []dispatch.Preemption {
 	return []dispatch.Preemption{{Job: c.job.ID, Attempt: c.attempt.No, For: of, Gives: nodes, Why: fmt.Sprintf("gives up %s of its %d nodes: %s", hostnames.Fold(nodes), c.had, why)}}
 }
 
-// newest are its n nodes that came last. Its first one, where its processes meet, is
-// never among them: it has one node at least.
+// newest returns the n nodes that it got last. Its first one, where its processes
+// meet, is never among them: it keeps at least one node.
 func (c *claim) newest(n int) []cluster.NodeID { return nodesOf(c.at[max(1, len(c.at)-n):]) }
 
 func nodesOf(at []*block) (out []cluster.NodeID) {
@@ -46,8 +47,8 @@ func nodesOf(at []*block) (out []cluster.NodeID) {
 	return out
 }
 
-// givesFor are the fewest of its nodes with which a job that waits would have its least,
-// nil where giving up nodes does not bring that.
+// givesFor returns the fewest of its nodes with which a waiting job would have its
+// least, nil if giving up nodes cannot achieve that.
 func (c *claim) givesFor(w *cluster.Job, free blocks) []cluster.NodeID {
 	if !c.inPlace() {
 		return nil
@@ -76,8 +77,8 @@ func (c *claim) givesFor(w *cluster.Job, free blocks) []cluster.NodeID {
 	return nil
 }
 
-// getsMore is that it gets what it was given of idle nodes, as far as it may have that
-// and it is worth it; nil where it is not.
+// getsMore returns the change in which it gets the idle nodes it was given, as far
+// as it may have them and they are worthwhile; nil if they are not.
 func (c *claim) getsMore(snap *dispatch.Snapshot, led *dispatch.Ledger) []dispatch.Preemption {
 	var gets []cluster.Berth
 	var nodes []cluster.NodeID
@@ -99,7 +100,7 @@ func (c *claim) getsMore(snap *dispatch.Snapshot, led *dispatch.Ledger) []dispat
 	return []dispatch.Preemption{{Job: c.job.ID, Attempt: c.attempt.No, Gets: gets, Why: fmt.Sprintf("gets %s beside its %d nodes: they are idle, and nobody waits", hostnames.Fold(nodes), c.had)}}
 }
 
-// like is a berth on a node as it has one on its first, on idle cards of the same type.
+// like returns a berth on a node like its first one, on idle GPUs of the same type.
 func (c *claim) like(b *block, led *dispatch.Ledger) (cluster.Berth, bool) {
 	first := &c.attempt.Berth
 	out := cluster.Berth{Node: b.node.ID, CPUMilli: first.CPUMilli, MemMiB: first.MemMiB}

@@ -9,10 +9,11 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
-// Restarts names jobs that should save their state and begin again with another number
-// of GPUs, once a plan is carried out. led is of before the plan. At most one makes room
-// for another job, or, where nobody waits, one gets more, or by some sizings fewer for one
-// that is to get more. Those that ask for it go on meanwhile, and get or give up nodes.
+// Restarts names jobs that should save their state and restart with another number
+// of GPUs, once a plan is carried out. led is from before the plan. At most one
+// makes room for another job or, if none waits, one gets more, or by some sizings
+// fewer for one that is to get more. Jobs that resize in place continue meanwhile,
+// and get or give up nodes.
 func (r Rules) Restarts(snap *dispatch.Snapshot, led *dispatch.Ledger, plan *dispatch.Plan) []dispatch.Preemption {
 	for i := range plan.Starts {
 		led.TakeStart(&plan.Starts[i])
@@ -67,8 +68,8 @@ func (r Rules) Restarts(snap *dispatch.Snapshot, led *dispatch.Ledger, plan *dis
 	return nil
 }
 
-// shape is what decides for whom room can be made: of jobs of one shape the first is looked
-// at alone.
+// shape is what decides for which jobs room can be made: of jobs of one shape only
+// the first is considered.
 type shape struct {
 	gpus, nodes        int
 	gpuType, partition string
@@ -76,7 +77,7 @@ type shape struct {
 	where              *cluster.Where
 }
 
-// units is what it has more or fewer of, in words.
+// units names what it has more or fewer of.
 func (c *claim) units() string {
 	if c.spans() {
 		return "nodes"
@@ -84,7 +85,7 @@ func (c *claim) units() string {
 	return "GPUs"
 }
 
-// running are the jobs that may begin again now, as they are, by their ids.
+// running returns the jobs that may restart now, as they are, by their ids.
 func (r Rules) running(snap *dispatch.Snapshot, plan *dispatch.Plan, free blocks) []*claim {
 	var out []*claim
 	for _, j := range snap.Running {
@@ -106,7 +107,7 @@ func (r Rules) running(snap *dispatch.Snapshot, plan *dispatch.Plan, free blocks
 	return out
 }
 
-// ready is the attempt of a job that may begin again now, nil for none.
+// ready returns the attempt of a job that may restart now, nil for none.
 func (r Rules) ready(j *cluster.Job, now cluster.Time, plan *dispatch.Plan) *cluster.Attempt {
 	if !j.Spec.Elastic() || j.Unpreemptible(now) != "" || slices.ContainsFunc(plan.Preempt, func(p dispatch.Preemption) bool { return p.Job == j.ID }) {
 		return nil
@@ -123,9 +124,10 @@ func (r Rules) endsSoon(c *claim, now cluster.Time) bool {
 	return d > 0 && d-now.Sub(c.attempt.Started) < r.every()
 }
 
-// makesRoom is who has more than its least and would leave enough for a job that waits,
-// beside that least: the first, or by some sizings the one that loses the least. None does
-// for a job that has room already and waits for something else.
+// makesRoom returns the job that has more than its least and would, without going
+// below it, leave enough for a waiting job: the first, or by some sizings the one
+// that loses the least. None does for a job that already has room and waits for
+// something else.
 func (r Rules) makesRoom(all []*claim, w *cluster.Job, free blocks) *claim {
 	least, _, _ := w.Spec.Sizes()
 	if _, ok := free.place(w, least); ok {
@@ -152,7 +154,7 @@ func (r Rules) makesRoom(all []*claim, w *cluster.Job, free blocks) *claim {
 	return best
 }
 
-// more is one that gets of what is idle, where nobody waits.
+// more returns the job that gets some of what is idle if none waits.
 func (r Rules) more(all []*claim, free blocks, snap *dispatch.Snapshot, led *dispatch.Ledger) []dispatch.Preemption {
 	defer func() {
 		for _, c := range all {
@@ -186,7 +188,7 @@ func (r Rules) more(all []*claim, free blocks, snap *dispatch.Snapshot, led *dis
 	return nil
 }
 
-// back has it lie where its attempt does, in a copy of the blocks.
+// back places it where its attempt runs, in a copy of the blocks.
 func (c *claim) back(to blocks) {
 	at := make([]*block, 0, c.attempt.Width())
 	for _, b := range c.at[:c.attempt.Width()] {
@@ -195,8 +197,8 @@ func (c *claim) back(to blocks) {
 	c.at, c.n = at, c.had
 }
 
-// exchange is one that begins again with fewer, so that another one can with more, where
-// that is better for all of them together.
+// exchange returns the job that restarts with fewer so that another one can with
+// more, if that is better for all of them together.
 func (r Rules) exchange(all []*claim, free blocks, now cluster.Time) []dispatch.Preemption {
 	then := free.clone()
 	for _, c := range all {

@@ -8,34 +8,36 @@ import (
 	"time"
 )
 
-// Sizing is to whom one more unit of idle GPUs is given. A unit that adds less than a tenth
-// of what the first one did is given to nobody, whatever the sizing.
+// Sizing decides which job gets one more unit of idle GPUs. A unit that adds less
+// than a tenth of what the first one did goes to none, whatever the sizing.
 type Sizing string
 
 const (
-	// Marginal gives it to whom it speeds up most, and takes nothing from those that run
-	// for others that run. It is what "" stands for.
+	// Marginal gives it to the job it speeds up most, and takes nothing from
+	// running jobs for others that run. It is what "" stands for.
 	Marginal Sizing = "marginal"
 	// None leaves all jobs at their least.
 	None Sizing = "none"
-	// Optimus gives it to whose end comes nearer by most for each GPU, and has running jobs
-	// begin again with more or fewer where all ends together come nearer (Peng et al.,
-	// "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters",
-	// EuroSys 2018).
+	// Optimus gives it to the job whose end it advances most for each GPU, and
+	// restarts running jobs with more or fewer if that advances all ends together
+	// (Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep
+	// Learning Clusters", EuroSys 2018).
 	Optimus Sizing = "optimus"
-	// AFS compares two jobs at a time, as Hwang et al., "Elastic Resource Sharing for
-	// Distributed Deep Learning" (NSDI 2021) do: the one that would end first gets it if it
-	// is sped up by as large a part of its old speed as the other one would be of its new
-	// speed. Both end sooner together then, where the other one has it afterwards.
+	// AFS compares two jobs at a time, as Hwang et al., "Elastic Resource Sharing
+	// for Distributed Deep Learning" (NSDI 2021) do: the one that would end first
+	// gets it if it is sped up by as large a part of its old speed as the other one
+	// would be of its new speed. Both together then end sooner, if the other one
+	// has it afterwards.
 	AFS Sizing = "afs"
-	// Pollux gives it to whom it brings most of the harmonic mean of speedups over a fair
-	// part of the cluster, steps counted by what they are worth (Qiao et al., "Pollux:
-	// Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021, with
-	// p = -1 and its factor for restarts; greedily, not by its genetic algorithm).
+	// Pollux gives it to the job for which it adds most to the harmonic mean of
+	// speedups over a fair part of the cluster, steps weighted by their worth (Qiao
+	// et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep
+	// Learning", OSDI 2021, with p = -1 and its factor for restarts; greedily, not
+	// by its genetic algorithm).
 	Pollux Sizing = "pollux"
 )
 
-// Sizings are all of them, in order.
+// Sizings returns all of them, in order.
 func Sizings() []Sizing { return []Sizing{AFS, Marginal, None, Optimus, Pollux} }
 
 // ParseSizing reads the name of a sizing; "" is Marginal.
@@ -54,13 +56,14 @@ func ParseSizing(text string) (Sizing, error) {
 	return s, nil
 }
 
-// restart is what a save and a start are taken to cost a job.
+// restart is the assumed cost of a save and a start.
 const restart = time.Minute
 
-// moves reports whether it weighs those that run against each other and those that start.
+// moves reports whether it weighs running jobs against each other and against those
+// that start.
 func (s Sizing) moves() bool { return s == Optimus || s == AFS || s == Pollux }
 
-// weigh fills in what it goes by of all together.
+// weigh computes what it needs of all jobs together.
 func (s Sizing) weigh(all []*claim, spare int) {
 	if s != Pollux || len(all) == 0 {
 		return
@@ -75,7 +78,8 @@ func (s Sizing) weigh(all []*claim, spare int) {
 	}
 }
 
-// prefers reports whether a is to have one more unit rather than b, both of which can.
+// prefers reports whether a should get one more unit rather than b, both of which
+// can.
 func (s Sizing) prefers(a, b *claim) bool {
 	if s != AFS {
 		return s.gain(a) > s.gain(b)
@@ -89,7 +93,7 @@ func (s Sizing) prefers(a, b *claim) bool {
 	return first == (short == a)
 }
 
-// gain is what one more unit brings, for each of its GPUs.
+// gain returns what one more unit brings, for each of its GPUs.
 func (s Sizing) gain(c *claim) float64 {
 	now, then := c.speed(c.n), c.speed(c.n+1)
 	switch s {
@@ -101,7 +105,8 @@ func (s Sizing) gain(c *claim) float64 {
 	return (then - now) / float64(c.unit)
 }
 
-// loss is what a claim loses for each GPU that it leaves others, down to its least.
+// loss returns what a claim loses for each GPU that it leaves others, down to its
+// least.
 func (s Sizing) loss(c *claim) float64 {
 	now, then := c.speed(c.n), c.speed(c.least)
 	gpus := float64(max(1, (c.n-c.least)*c.unit))
@@ -112,9 +117,9 @@ func (s Sizing) loss(c *claim) float64 {
 	return (1/then - 1/now) / gpus
 }
 
-// better reports whether running jobs that begin again as they are sized now have more of
-// it than they lose: the ends of all come nearer, or, by Pollux, the harmonic mean of their
-// speedups grows, what a restart costs taken off.
+// better reports whether running jobs gain more than they lose by restarting at
+// their current sizes: the ends of all advance or, by Pollux, the harmonic mean of
+// their speedups grows, with the cost of restarts deducted.
 func (s Sizing) better(all []*claim, now func(c *claim) time.Duration) bool {
 	before, after := 0.0, 0.0
 	for _, c := range all {
