@@ -1,4 +1,4 @@
-// Package fragment reckons how much of idle cards typical jobs cannot use.
+// Package fragment computes how much of idle GPUs typical jobs cannot use.
 package fragment
 
 import (
@@ -9,24 +9,24 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Shape is what a job asks for on the cards of one class. Mem and Milli are
-// thousandths of each card's memory and compute.
+// Shape is what a job asks for on the GPUs of one class. Mem and Milli are
+// thousandths of each GPU's memory and compute.
 type Shape struct {
 	GPUs       int
-	Alone      bool // takes its cards whole
+	Alone      bool // takes its GPUs whole
 	Mem, Milli int64
 	// CPUMilli and HostMiB are what it takes of its node in all.
 	CPUMilli, HostMiB int64
 }
 
-// CardLeft is what a card has left, in thousandths of it.
+// CardLeft is what a GPU has left, in thousandths of it.
 type CardLeft struct {
 	Mem, Milli int64
 	Takes      bool // one more share
 	Empty      bool
 }
 
-// Idle is what is idle of a card: the larger of its two fractions.
+// Idle returns what is idle of a GPU: the larger of its two fractions.
 func (c *CardLeft) Idle() int64 { return max(c.Mem, c.Milli) }
 
 func (c *CardLeft) holds(s *Shape) bool {
@@ -36,8 +36,8 @@ func (c *CardLeft) holds(s *Shape) bool {
 	return c.Takes && c.Mem >= s.Mem && c.Milli >= s.Milli
 }
 
-// After is the card with one share of a shape on it; last tells that it takes
-// none beside it.
+// After returns the GPU with one share of a shape added; last means that it takes
+// no more after that.
 func (c CardLeft) After(s *Shape, last bool) CardLeft {
 	if s.Alone {
 		return CardLeft{}
@@ -45,9 +45,9 @@ func (c CardLeft) After(s *Shape, last bool) CardLeft {
 	return CardLeft{Mem: max(0, c.Mem-s.Mem), Milli: max(0, c.Milli-s.Milli), Takes: c.Takes && !last}
 }
 
-// Steps in which shapes are counted as alike, and how many are kept.
+// Steps within which shapes count as alike, and how many are kept.
 const (
-	stepCard   = 50      // thousandths of a card
+	stepCard   = 50      // thousandths of a GPU
 	stepCPU    = 1000    // thousandths of a core
 	stepHost   = 4 << 10 // MiB
 	maxShapes  = 32
@@ -60,22 +60,22 @@ type alike struct {
 	alone                       bool
 }
 
-// sum is how often shapes that are alike were asked for, and the sum of what
-// they asked for.
+// sum is how often similar shapes were asked for, and the sum of what they asked
+// for.
 type sum struct {
 	key    alike
 	weight int64
 	all    Shape
 }
 
-// Mix counts what jobs ask for on one class of cards. The zero value is empty.
+// Mix counts what jobs ask for on one class of GPUs. The zero value is empty.
 type Mix struct {
 	at     map[alike]int
 	sums   []sum
 	unable int64 // weight of the jobs that cannot run there
 }
 
-// Add counts a shape weight times; below 0 it takes back what was added.
+// Add counts a shape weight times; a weight below 0 takes back what was added.
 func (m *Mix) Add(s Shape, weight int64) {
 	up := func(v, step int64) int64 { return (v + step - 1) / step }
 	k := alike{int64(s.GPUs), up(s.Mem, stepCard), up(s.Milli, stepCard), up(s.CPUMilli, stepCPU), up(s.HostMiB, stepHost), s.Alone}
@@ -99,15 +99,15 @@ func (m *Mix) Add(s Shape, weight int64) {
 // AddUnable counts a job that cannot run on the class.
 func (m *Mix) AddUnable(weight int64) { m.unable += weight }
 
-// Typical is the most popular shapes of a class of cards, those that cover
-// 95 % of the jobs, at most 32: the target workload of Weng et al., "Beware of
-// Fragmentation" (USENIX ATC 2023), section 4.2. Shapes that differ by less
-// than a step are one, with the mean of what they ask for.
+// Typical is the most popular shapes of a class of GPUs, those that cover 95 % of
+// the jobs, at most 32: the target workload of Weng et al., "Beware of
+// Fragmentation" (USENIX ATC 2023), section 4.2. Shapes that differ by less than a
+// step are one, with the mean of what they ask for.
 type Typical struct {
 	shapes  []Shape
 	weights []int64
 	unable  int64
-	total   int64 // 0 when nothing is known
+	total   int64 // 0 if nothing is known
 }
 
 // Typical returns the popular shapes of what was counted.
@@ -141,20 +141,19 @@ func (m *Mix) Typical() Typical {
 	return t
 }
 
-// Total is the weight of all jobs that the typical shapes stand for; 0 means
+// Total returns the weight of all jobs that the typical shapes stand for; 0 means
 // that nothing is known.
 func (t *Typical) Total() int64 { return t.total }
 
-// Shapes are the typical shapes, the most popular first. They are not to be
-// changed.
+// Shapes returns the typical shapes, the most popular first. The caller must not
+// modify them.
 func (t *Typical) Shapes() []Shape { return t.shapes }
 
-// Weight is how many jobs the k-th shape stands for.
+// Weight returns how many jobs the k-th shape stands for.
 func (t *Typical) Weight(k int) int64 { return t.weights[k] }
 
-// Binds reports whether some shape asks for more cores or host memory than the
-// part of the node that goes with its part of the cards, given those of one
-// card.
+// Binds reports whether some shape asks for more cores or host memory than the part
+// of the node that goes with its GPUs, given those of one GPU.
 func (t *Typical) Binds(cpu, host int64) bool {
 	for i := range t.shapes {
 		s := &t.shapes[i]
@@ -166,17 +165,17 @@ func (t *Typical) Binds(cpu, host int64) bool {
 	return false
 }
 
-// Measure is the fragmentation of the cards of one class on one node, with
-// what is needed to tell how it changes.
+// Measure is the fragmentation of the GPUs of one class on one node, with what is
+// needed to compute how it changes.
 type Measure struct {
 	idle int64
-	fit  []int32 // by shape: the cards that take it,
+	fit  []int32 // by shape: the GPUs that take it,
 	good []int64 // and what those have idle
 	frag int64
 }
 
-// fragment is equation 3 for one shape: all that is idle when the node cannot
-// run it, and otherwise what is idle on cards that cannot.
+// fragment is equation 3 for one shape: everything idle if the node cannot run it,
+// otherwise what is idle on GPUs that cannot.
 func fragment(s *Shape, cpu, host, idle, good int64, fit int32) int64 {
 	if int(fit) < s.GPUs || cpu < s.CPUMilli || host < s.HostMiB {
 		return idle
@@ -184,8 +183,8 @@ func fragment(s *Shape, cpu, host, idle, good int64, fit int32) int64 {
 	return idle - good
 }
 
-// Measure computes the fragmentation of cards on a node that has so much left
-// of its cores and host memory.
+// Measure computes the fragmentation of GPUs on a node that has so much left of its
+// cores and host memory.
 func (t *Typical) Measure(m *Measure, cpu, host int64, cards []CardLeft) {
 	n := len(t.shapes)
 	m.fit, m.good = slices.Grow(m.fit[:0], n)[:n], slices.Grow(m.good[:0], n)[:n]
@@ -208,9 +207,9 @@ func (t *Typical) Measure(m *Measure, cpu, host int64, cards []CardLeft) {
 	}
 }
 
-// Growth is by how much the expected fragmentation grows, in thousandths of a
-// GPU, when cards that were as in was become as in is, and the node has so much
-// left of its cores and host memory. It is below 0 where it shrinks.
+// Growth returns by how much the expected fragmentation grows, in thousandths of a
+// GPU, if GPUs change from was to is, and the node has so much left of its cores
+// and host memory. It is below 0 if it shrinks.
 func (t *Typical) Growth(m *Measure, cpu, host int64, was, is []CardLeft) int64 {
 	if t.total == 0 {
 		return 0
@@ -239,10 +238,10 @@ func (t *Typical) Growth(m *Measure, cpu, host int64, was, is []CardLeft) int64 
 	return (frag - m.frag) / t.total
 }
 
-// Score makes a growth of fragmentation a whole number from 0 to
-// 100, more being better, as the authors' artefact does: int(100·sigmoid(-Δ/1000)).
-// The rounding matters: it makes first fit of what is nearly equal, and exact
-// differences do worse than first fit.
+// Score maps a growth of fragmentation to a whole number from 0 to 100, more being
+// better, as the authors' artefact does: int(100·sigmoid(-Δ/1000)). The rounding
+// matters: near ties fall back to first fit, and exact differences do worse than
+// first fit.
 func Score(growth int64) int8 {
 	return int8(100 / (1 + math.Exp(float64(growth)/1000)))
 }
