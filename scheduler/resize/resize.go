@@ -1,7 +1,7 @@
-// Package resize decides what running jobs hold of GPUs once it is known what they use:
-// less when the peak of their memory is steady, and more before they need it. The
-// leader of a cluster and the simulator run the same functions; what they share with the
-// state machine, which checks each change again, stands in package cluster.
+// Package resize decides what running jobs hold of GPUs once their use is known:
+// less once the peak of their memory is steady, and more before they need it. The
+// leader of a cluster and the simulator run the same functions; what they share
+// with the state machine, which checks each change again, is in package cluster.
 package resize
 
 import (
@@ -10,41 +10,41 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Every is how often it is looked for jobs that use less of their GPUs than they hold,
-// or more than was left to them.
+// Every is the interval of checks for jobs that use less of their GPUs than they
+// hold, or more than was left to them.
 const Every = 2 * time.Second
 
-// TakeBack is for how long after its end a job that met what was left to it has others
-// make room for it.
+// TakeBack is for how long after its end a job that reached its reduced share has
+// others preempted for it.
 const TakeBack = 10 * time.Minute
 
-// Use is what was last said of an attempt: when, for how long its use of GPUs is known,
-// how much of them it kept busy, in thousandths of one times milliseconds, and the most
-// memory that it held of one.
+// Use is the last report about an attempt: its time, for how long its use of GPUs
+// is known, how much of them it kept busy, in thousandths of one times
+// milliseconds, and the most memory that it held of one.
 type Use struct {
 	At                       cluster.Time
 	BusyMs, KnownMs, PeakMiB int64
 }
 
-// Steady is since when the peak of an attempt's GPU memory has not risen, and what its
-// use had come to then. The zero value has seen nothing.
+// Steady is since when the peak of an attempt's GPU memory has not risen, and its
+// use at that time. The zero value has seen nothing.
 type Steady struct {
 	peak int64
 	at   Use
 }
 
-// Add takes over what an attempt used.
+// Add records what an attempt used.
 func (s *Steady) Add(u Use) {
 	if u.PeakMiB > s.peak || u.KnownMs < s.at.KnownMs {
 		s.peak, s.at = u.PeakMiB, u
 	}
 }
 
-// Peak is the most memory that the attempt held of a GPU.
+// Peak returns the most memory that the attempt held of a GPU.
 func (s *Steady) Peak() int64 { return s.peak }
 
-// milli is how much of each of its GPUs an attempt has used since its peak is steady,
-// in thousandths; a whole one where that is not known.
+// milli returns how much of each of its GPUs an attempt has used since its peak is
+// steady, in thousandths; a whole one if unknown.
 func (s *Steady) milli(u Use, cards int) int64 {
 	known := u.KnownMs - s.at.KnownMs
 	if known <= 0 || cards == 0 {
@@ -53,9 +53,9 @@ func (s *Steady) milli(u Use, cards int) int64 {
 	return min(cluster.WholeGPU, max(0, u.BusyMs-s.at.BusyMs)/known/int64(cards))
 }
 
-// Shares are what the live attempt of j, which lies on n, should have of its GPUs, given
-// what it used: nil when that is what it has. A job that was not cut yet is one that
-// cluster.Job.MayResize.
+// Shares returns the shares that the live attempt of j, which runs on n, should
+// have of its GPUs, given what it used: nil if it has them. A job that was not
+// reduced yet must satisfy cluster.Job.MayResize.
 func (s *Steady) Shares(j *cluster.Job, n *cluster.Node, u Use, mode cluster.ResizeMode) []cluster.GPUShare {
 	a, rule := j.Live(), mode.Rule()
 	var was []cluster.GPUShare
@@ -71,8 +71,8 @@ func (s *Steady) Shares(j *cluster.Job, n *cluster.Node, u Use, mode cluster.Res
 	return rule.Shares(a.Berth.GPUs, was, sellable, s.peak, s.milli(u, len(a.Berth.GPUs)))
 }
 
-// movable are the memories that an attempt's cards sell, false where a card cannot move
-// the cap of a job that runs, or is shared with nobody.
+// movable returns the memories that an attempt's GPUs sell, false if a GPU cannot
+// change the cap of a running job, or is not shared.
 func movable(n *cluster.Node, a *cluster.Attempt) (sellable []int64, ok bool) {
 	for _, s := range a.Berth.GPUs {
 		g := n.GPU(s.GPU)
@@ -84,16 +84,16 @@ func movable(n *cluster.Node, a *cluster.Attempt) (sellable []int64, ok bool) {
 	return sellable, true
 }
 
-// CutShort reports whether a job waits since it met what was left to it of its share, and
-// may start at once: then others make room for it.
+// CutShort reports whether a job waits because it reached its reduced share, and
+// may start at once: then others are preempted for it.
 func CutShort(j *cluster.Job, now cluster.Time) bool {
 	a := j.Last()
 	return a != nil && a.WasCut() && a.Usage.GPUOOM && j.Hold == nil && now.Sub(a.Ended) < TakeBack
 }
 
-// WhoYields is the newest of those who came to the cards of j since its share was cut,
-// that can save its state and has no deadline; nil without one, and while somebody there
-// leaves already. Equally new ones go by the order of jobs.
+// WhoYields returns the newest job that joined the GPUs of j since its share was
+// reduced, that can save its state and has no deadline; nil without one, and while
+// a job there is already being preempted. Ties go by the order of jobs.
 func WhoYields(jobs []*cluster.Job, j *cluster.Job, now cluster.Time) (newest *cluster.Job) {
 	last := j.Last()
 	for _, o := range jobs {
@@ -109,8 +109,8 @@ func WhoYields(jobs []*cluster.Job, j *cluster.Job, now cluster.Time) (newest *c
 	return newest
 }
 
-// HasRoom reports whether the cards of a running job have the memory and the compute for
-// other shares of them, beside those of the jobs on its node.
+// HasRoom reports whether the GPUs of a running job have the memory and the compute
+// for other shares of it, next to those of the other jobs on its node.
 func HasRoom(n *cluster.Node, jobs []*cluster.Job, j *cluster.Job, to []cluster.GPUShare) bool {
 	for _, want := range to {
 		g := n.GPU(want.GPU)
