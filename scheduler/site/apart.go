@@ -12,13 +12,13 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
-// Policies other than the scheduler's own know nothing of reservations, nor of
-// jobs that ask for some nodes only. So those who may lie on the same are planned
-// together, one set after the other, each on what it may use: the set whose
-// oldest job waits longest first, and what one starts the next finds taken, as it
-// finds kept what one keeps for the first that does not fit.
+// Policies other than the scheduler's own know nothing of reservations, nor of jobs
+// that ask for certain nodes. So jobs that may use the same nodes are planned
+// together, one set after another, each on what it may use: first the set whose
+// oldest job has waited longest. What one set starts the next finds taken, and what
+// one reserves for its first job that does not fit the next finds reserved.
 
-// planApart asks plan for each set of jobs that may use the same.
+// planApart calls plan for each set of jobs that may use the same nodes.
 func planApart(snap *dispatch.Snapshot, plan func(*dispatch.Snapshot, []policies.Kept) (dispatch.Plan, []policies.Kept)) dispatch.Plan {
 	if len(snap.Reservations) == 0 && !slices.ContainsFunc(snap.Waiting, asksWhere) {
 		all, _ := plan(snap, nil)
@@ -55,8 +55,8 @@ func planApart(snap *dispatch.Snapshot, plan func(*dispatch.Snapshot, []policies
 	return out
 }
 
-// apart sorts who waits into sets that may use the same, and says of those who
-// may use nothing why.
+// apart sorts the waiting jobs into sets that may use the same nodes, and gives the
+// reason for those that may use none.
 func apart(snap *dispatch.Snapshot) (sets [][]*cluster.Job, told []dispatch.Unplaced) {
 	by := map[string]int{}
 	for _, j := range snap.Waiting {
@@ -81,13 +81,13 @@ func oldest(jobs []*cluster.Job) cluster.Time {
 	return slices.MinFunc(jobs, func(a, b *cluster.Job) int { return cmp.Compare(a.Eligible, b.Eligible) }).Eligible
 }
 
-// asksWhere tells of a job that it asks for some nodes only, not what the policies
-// know themselves: that it wants its nodes for itself.
+// asksWhere reports whether a job asks for certain nodes only, beyond what the
+// policies know themselves: that it wants its nodes exclusively.
 func asksWhere(j *cluster.Job) bool {
 	return j.Spec.Restricted() || j.Spec.Where.InReservation() != ""
 }
 
-// setKey is equal for jobs that may use the same.
+// setKey is equal for jobs that may use the same nodes.
 func setKey(snap *dispatch.Snapshot, j *cluster.Job) string {
 	var b strings.Builder
 	if w := j.Spec.Where; asksWhere(j) {
@@ -102,7 +102,7 @@ func setKey(snap *dispatch.Snapshot, j *cluster.Job) string {
 	return b.String()
 }
 
-// allowedNodes is what of the nodes a job may use.
+// allowedNodes returns what a job may use of the nodes.
 func allowedNodes(snap *dispatch.Snapshot, j *cluster.Job) []*cluster.Node {
 	out := make([]*cluster.Node, 0, len(snap.Nodes))
 	for _, n := range snap.Nodes {

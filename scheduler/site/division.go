@@ -12,44 +12,44 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
-// division plans a cluster with partitions: one pass each, in order, over what
-// each may use. The passes share one ledger and one set of queues, in which
-// each finds what those before it did, so that nodes which belong to several
-// partitions are not given away twice.
+// division plans a cluster with partitions: one pass each, in order, over what each
+// may use. The passes share one ledger and one set of queues, in which each finds
+// what earlier ones did, so that nodes of several partitions are not allocated
+// twice.
 type division struct {
-	snap *dispatch.Snapshot // the ledger and the map of queues are ours
+	snap *dispatch.Snapshot // owned: the ledger and the map of queues
 	site *Site
 	// stood is the queues as they are when a start of this plan is checked: all
-	// starts come before the first move, so a job that an earlier pass moves
-	// away still stands there.
+	// starts come before the first move, so a job that an earlier pass moves away
+	// is still there.
 	stood map[cluster.GPUID][]dispatch.Waiter
-	// arrival says that the scheduler's own passes see only jobs in no queue.
+	// arrival means that the scheduler's own passes see only jobs in no queue.
 	arrival bool
 	parts   []*partPass
-	of      map[cluster.JobID]string // the partition of each job that waits
+	of      map[cluster.JobID]string // the partition of each waiting job
 	at      map[cluster.NodeID]*cluster.Node
 	live    map[cluster.NodeID][]*cluster.Job
 	plan    dispatch.Plan
-	begun   map[cluster.JobID]bool // those that this plan starts
-	// loans are those that run on what others lend; back is which of them this plan asks
-	// for it, and returns for which partitions.
+	begun   map[cluster.JobID]bool // jobs that this plan starts
+	// loans are the jobs that run on GPUs lent by others; back holds those that
+	// this plan asks to return them, and for which partitions.
 	loans   []*cluster.Job
 	back    map[cluster.JobID]struct{}
 	returns map[string]bool
 }
 
-// partPass is one partition with somebody who waits. part is nil for the jobs
-// that came before there were partitions: they may run anywhere.
+// partPass is one partition with waiting jobs. part is nil for jobs older than the
+// partitions: they may run anywhere.
 type partPass struct {
 	name    string
 	part    *cluster.Partition
 	chosen  *Chosen
 	waiting []*cluster.Job
-	aged    cluster.Time // since when its oldest job waits, if that is too long
+	aged    cluster.Time // since when its oldest job waits, if too long
 }
 
-// planPartitions plans every partition. It changes the ledger and the map of
-// queues of snap, and nothing else of it.
+// planPartitions plans every partition. Of snap it changes only the ledger and the
+// map of queues.
 func planPartitions(snap *dispatch.Snapshot, s *Site, arrival bool) dispatch.Plan {
 	d := &division{
 		snap: snap, site: s, arrival: arrival, stood: maps.Clone(snap.Queues), of: make(map[cluster.JobID]string, len(snap.Waiting)),
@@ -84,8 +84,8 @@ func planPartitions(snap *dispatch.Snapshot, s *Site, arrival bool) dispatch.Pla
 	return d.plan
 }
 
-// divide sorts who waits by partition, the partitions with somebody who waits
-// for too long first, then by name.
+// divide sorts the waiting jobs by partition, partitions where a job has waited too
+// long first, then by name.
 func (d *division) divide() {
 	byName := map[string]*partPass{"": {chosen: d.site.Of("")}}
 	for _, p := range d.snap.Partitions {
@@ -115,7 +115,7 @@ func (d *division) divide() {
 	})
 }
 
-// nodes is what of the cluster belongs to a partition, sorted by id.
+// nodes returns what of the cluster belongs to a partition, sorted by id.
 func (d *division) nodes(p *partPass) []*cluster.Node {
 	if p.part == nil {
 		return d.snap.Nodes
@@ -134,13 +134,13 @@ func (d *division) nodes(p *partPass) []*cluster.Node {
 	return out
 }
 
-// view is the snapshot that the pass of a partition sees.
+// view returns the snapshot that the pass of a partition sees.
 //
-// In the queues of shared cards there may be others, whom the pass cannot
-// know: to the scheduler they are unseen, and it closes a node where one of
-// them heads a queue for too long. Were it so for all, two partitions could
-// bar a node for each other for ever. So the oldest of these heads says whose
-// turn it is on the node: to its partition the others are not shown.
+// The queues of shared GPUs may hold jobs of other partitions, unknown to the pass:
+// the scheduler counts them as unseen, and closes a node where one of them has
+// headed a queue for too long. If every pass did so, two partitions could bar each
+// other from a node forever. So the oldest of these heads decides whose turn it is
+// on the node: its partition is not shown the others.
 func (d *division) view(p *partPass) *dispatch.Snapshot {
 	out := *d.snap
 	all := d.nodes(p)
@@ -151,7 +151,7 @@ func (d *division) view(p *partPass) *dispatch.Snapshot {
 		turn, strangers := d.turn(n.ID, p)
 		out.Running = append(out.Running, d.live[n.ID]...)
 		if strangers && p.chosen.Planner != nil && turn != p.name {
-			continue // other policies look at no queues
+			continue // other policies use no queues
 		}
 		out.Nodes = append(out.Nodes, n)
 		for i := range n.GPUs {
@@ -165,12 +165,12 @@ func (d *division) view(p *partPass) *dispatch.Snapshot {
 			}
 		}
 	}
-	out.Running = byID(out.Running) // one on several of its nodes is there once
+	out.Running = byID(out.Running) // a job on several of its nodes is listed once
 	return &out
 }
 
-// turn is the partition whose turn it is on a node, and whether somebody of
-// another partition than p waits in its queues for too long.
+// turn returns the partition whose turn it is on a node, and reports whether a job
+// of another partition than p has waited too long in its queues.
 func (d *division) turn(id cluster.NodeID, p *partPass) (turn string, strangers bool) {
 	turn = p.name
 	var oldest dispatch.Waiter
@@ -193,7 +193,7 @@ func (d *division) turn(id cluster.NodeID, p *partPass) (turn string, strangers 
 	return turn, strangers
 }
 
-// own leaves those of other partitions out of a queue.
+// own leaves jobs of other partitions out of a queue.
 func (d *division) own(q []dispatch.Waiter, p *partPass) []dispatch.Waiter {
 	var out []dispatch.Waiter
 	for _, w := range q {
@@ -204,12 +204,12 @@ func (d *division) own(q []dispatch.Waiter, p *partPass) []dispatch.Waiter {
 	return out
 }
 
-// take adds what a pass planned, and makes it so for the passes after it.
+// take adds what a pass planned, and applies it for the later passes.
 func (d *division) take(p *partPass, plan dispatch.Plan) {
 	for i := range plan.Starts {
 		st := plan.Starts[i]
 		if !d.snap.Ledger.TakeStart(&st) {
-			continue // a node that is not there; the state machine would refuse it
+			continue // a missing node; the state machine would refuse it
 		}
 		j := p.find(st.Job)
 		if d.snap.Limits != nil {
@@ -245,14 +245,14 @@ func (d *division) take(p *partPass, plan dispatch.Plan) {
 	d.plan.Unplaced = append(d.plan.Unplaced, plan.Unplaced...)
 }
 
-// victim reports whether an attempt that a pass would end is of its own partition: others
-// are not its to end, and what is on loan is given back by reclaim.
+// victim reports whether an attempt that a pass would end is of its own partition:
+// it may not end others, and reclaim takes back loans.
 func (d *division) victim(p *partPass, id cluster.JobID) bool {
 	i, ok := slices.BinarySearchFunc(d.snap.Running, id, func(j *cluster.Job, id cluster.JobID) int { return cmp.Compare(j.ID, id) })
 	return ok && d.snap.Running[i].Spec.Partition == p.name
 }
 
-// find returns a job that waits; a pass places no others.
+// find returns a waiting job; a pass places no others.
 func (p *partPass) find(id cluster.JobID) *cluster.Job {
 	i, ok := slices.BinarySearchFunc(p.waiting, id, func(j *cluster.Job, id cluster.JobID) int { return cmp.Compare(j.ID, id) })
 	if !ok {
@@ -261,7 +261,7 @@ func (p *partPass) find(id cluster.JobID) *cluster.Job {
 	return p.waiting[i]
 }
 
-// leave takes a job out of the queue that it stands in.
+// leave removes a job from its queue.
 func leave(queues map[cluster.GPUID][]dispatch.Waiter, j *cluster.Job) {
 	if j.Queue == "" {
 		return
@@ -274,8 +274,8 @@ func leave(queues map[cluster.GPUID][]dispatch.Waiter, j *cluster.Job) {
 	queues[j.Queue] = q
 }
 
-// passed says why a start comes before those of other partitions who head the
-// queues of its cards, nothing when there are none.
+// passed says why a start overtakes jobs of other partitions that head the queues
+// of its GPUs, nothing if there are none.
 func (d *division) passed(st *dispatch.Start) string {
 	for _, g := range st.AllGPUs() {
 		if q := d.snap.Queues[g.GPU]; len(q) > 0 {

@@ -13,13 +13,14 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Where GPUs are guaranteed to tenants, policies place jobs of one node under cells, and
-// jobs with GPUs on several nodes are placed here, before them: those whom their tenants'
-// cells can hold on as many nodes, with room made where others borrowed, and then
-// whoever finds room. To the policy each node's part of a gang is a job of its own, that
-// lies where it lies; so what is a tenant's own is counted in one way.
+// Where GPUs are guaranteed to tenants, policies place single-node jobs under
+// cells, and jobs with GPUs on several nodes are placed here, before them: first
+// those that their tenants' cells can hold on as many nodes, with room made where
+// others borrowed, then those that find room. To the policy each node's part of a
+// gang is a job of its own that runs there, so a tenant's own GPUs are counted in
+// one way.
 
-// gangs is the part of a pass under tenants that knows of jobs on several nodes.
+// gangs is the part of a pass under tenants that handles jobs on several nodes.
 type gangs struct {
 	*Chosen
 	ten  *policies.Tenancy
@@ -28,22 +29,23 @@ type gangs struct {
 	b    *cells.Binding
 	kept map[cluster.NodeID]*policies.Kept
 	plan dispatch.Plan
-	// running is who runs, as the policy is to see it, real the job of each part that it
-	// sees as one of its own.
+	// running holds the running jobs as the policy should see them, real the job
+	// behind each part that it sees as a job of its own.
 	running []*cluster.Job
 	real    map[cluster.JobID]*cluster.Job
-	first   map[string]struct{} // tenants of whom a gang waits for cells already
+	first   map[string]struct{} // tenants with a gang that already waits for cells
 	barred  []string            // see entering
 	node    map[cluster.GPUID]*cluster.Node
-	on      map[cluster.NodeID][]*cluster.Job // who runs there
+	on      map[cluster.NodeID][]*cluster.Job // running jobs by node
 }
 
-// spanning tells of a job that it takes GPUs of several nodes, but not all of each.
+// spanning reports whether a job takes GPUs of several nodes, but not all of each.
 func spanning(j *cluster.Job) bool {
 	return j.Spec.GPUs > 0 && j.Spec.NodeCount() > 1 && !j.Spec.WholeNodes()
 }
 
-// planTenants asks the policy about those on one node, after the gangs were placed.
+// planTenants asks the policy about the single-node jobs, after the gangs were
+// placed.
 func (c *Chosen) planTenants(snap *dispatch.Snapshot, kept []policies.Kept) (dispatch.Plan, []policies.Kept) {
 	runs := func(j *cluster.Job) bool { return j.Live() != nil && j.Live().Gang != nil && j.Spec.GPUs > 0 }
 	if !slices.ContainsFunc(snap.Waiting, spanning) && !slices.ContainsFunc(snap.Running, runs) {
@@ -63,7 +65,7 @@ func (c *Chosen) planTenants(snap *dispatch.Snapshot, kept []policies.Kept) (dis
 	slices.SortFunc(all, func(a, b *cluster.Job) int {
 		return cmp.Or(cmp.Compare(a.Eligible, b.Eligible), cmp.Compare(a.ID, b.ID))
 	})
-	rest := slices.DeleteFunc(all, func(j *cluster.Job) bool { // none of these is ended for the others
+	rest := slices.DeleteFunc(all, func(j *cluster.Job) bool { // none of these is preempted for the others
 		held := g.held(j)
 		if held {
 			g.place(j)
@@ -85,9 +87,9 @@ func (c *Chosen) planTenants(snap *dispatch.Snapshot, kept []policies.Kept) (dis
 	return g.plan, keeps
 }
 
-// terms are those of the snapshot, and those of parts. A gang that is its team's own as a
-// whole is nobody's to end, which its parts alone need not say: on one node there may be
-// room for several of them.
+// terms returns the terms of the snapshot, and those of parts. A gang that is
+// within its team's guarantee as a whole may not be preempted, which its parts
+// alone need not show: one node may have room for several of them.
 func (g *gangs) terms() map[cluster.JobID]dispatch.Terms {
 	out := maps.Clone(g.snap.Terms)
 	for id, j := range g.real {
@@ -125,7 +127,7 @@ func newGangs(c *Chosen, snap *dispatch.Snapshot, kept []policies.Kept) *gangs {
 	return g
 }
 
-// runs shows a job that runs to the policy, one on several nodes as a job on each.
+// runs shows a running job to the policy, one on several nodes as a job on each.
 func (g *gangs) runs(j *cluster.Job) {
 	a := j.Live()
 	if a == nil || a.Gang == nil {
@@ -145,8 +147,8 @@ func (g *gangs) runs(j *cluster.Job) {
 	}
 }
 
-// Ids that no job has: of a gang's part after the first, and of what is kept for one on
-// a node. MaxNodes ranks fit beside the id.
+// Ids that no job has: for a gang's parts after the first, and for what is reserved
+// for one on a node. MaxNodes ranks fit next to the id.
 const (
 	partIDs = cluster.JobID(1) << 62
 	keptIDs = cluster.JobID(1) << 63
@@ -156,8 +158,8 @@ func partID(id cluster.JobID, rank int) cluster.JobID {
 	return partIDs | id*cluster.MaxNodes | cluster.JobID(rank)
 }
 
-// entering lists the teams of whom somebody on one node waits whom their cells hold: the
-// policy lets him start, or has room made, after the gangs.
+// entering lists the teams with a waiting single-node job that their cells hold:
+// the policy starts it, or has room made, after the gangs.
 func (g *gangs) entering(waiting []*cluster.Job) (out []string) {
 	for _, j := range waiting {
 		of := g.ten.Of(j.Owner)
@@ -168,13 +170,13 @@ func (g *gangs) entering(waiting []*cluster.Job) (out []string) {
 	return out
 }
 
-// held reports whether a gang's team is guaranteed the room, on cards of some type.
+// held reports whether a gang's team is guaranteed the room, on GPUs of some type.
 func (g *gangs) held(j *cluster.Job) bool {
 	of := g.ten.Of(j.Owner)
 	return slices.ContainsFunc(g.types(j), func(t onType) bool { return g.b.GuaranteedOn(of, t.name, j.Spec.GPUs, j.Spec.NodeCount()) })
 }
 
-// place starts a gang, has room made for it, or says why it waits.
+// place starts a gang, has room made for it, or gives the reason why it waits.
 func (g *gangs) place(j *cluster.Job) {
 	of, held := g.ten.Of(j.Owner), false
 	for _, typ := range g.types(j) {
@@ -208,7 +210,7 @@ func (g *gangs) wait(j *cluster.Job, r cluster.Reason) {
 	g.plan.Unplaced = append(g.plan.Unplaced, dispatch.Unplaced{Job: j.ID, Reason: r})
 }
 
-// why says why a gang waits for which no room is being made.
+// why returns the reason why a gang waits for which no room is being made.
 func (g *gangs) why(j *cluster.Job, of string, held bool) cluster.Reason {
 	all := g.types(j)
 	for i := range all {
@@ -230,8 +232,8 @@ func (g *gangs) request(j *cluster.Job, of, gpuType string) cells.Request {
 	return cells.Request{ID: j.ID, Tenant: of, Preemptible: lendable(g.snap, j), Sent: policies.SentHome(g.snap, j), GPUType: gpuType, GPUs: j.Spec.GPUs, Nodes: j.Spec.NodeCount(), Barred: g.barred}
 }
 
-// passed reports whether somebody of the tenant who waits for longer, on one node, has
-// room in its cells, and comes first; for hours nobody does.
+// passed reports whether a single-node job of the tenant that has waited longer has
+// room in its cells, and comes first; for hours none does.
 func (g *gangs) passed(j *cluster.Job, of string) bool {
 	if old := g.Policy.FIFOAge; old > 0 && g.snap.Now.Sub(j.Eligible) >= old {
 		return false
@@ -242,15 +244,15 @@ func (g *gangs) passed(j *cluster.Job, of string) bool {
 	})
 }
 
-// onType is what a job takes of cards of a type, all that there are being alike or
-// larger than the least.
+// onType is what a job takes of GPUs of a type, all of which are alike or larger
+// than the smallest.
 type onType struct {
 	name string
 	need rules.Need
 	gpu  *cluster.GPU
 }
 
-// types lists the types on which a job can lie, the fastest first.
+// types lists the types on which a job can run, the fastest first.
 func (g *gangs) types(j *cluster.Job) []onType {
 	var out []onType
 	for _, n := range g.snap.Nodes {
@@ -278,8 +280,8 @@ func (g *gangs) types(j *cluster.Job) []onType {
 	return out
 }
 
-// choose finds cards for a gang: on nodes that held up none of its attempts, if there are
-// such. Those that it asks for by name are all among them.
+// choose finds GPUs for a gang, preferably on nodes that delayed none of its
+// attempts. Nodes that it asks for by name are all included.
 func (g *gangs) choose(j *cluster.Job, t *onType, r cells.Request) cells.Answer {
 	for _, late := range []bool{false, true} {
 		if late && j.Undone() == 0 {
@@ -309,7 +311,8 @@ func (g *gangs) hasNamed(j *cluster.Job, gpus []cluster.GPUID) bool {
 	return len(named) == min(j.Spec.Where.Nodes.Len(), j.Spec.NodeCount())
 }
 
-// onFew reports whether the nodes are on as few switches as the gang still waits for.
+// onFew reports whether the nodes are on as few switches as the gang still insists
+// on.
 func (g *gangs) onFew(j *cluster.Job, gpus []cluster.GPUID) bool {
 	most, _ := j.FewSwitches(g.snap.Now)
 	on := map[string]struct{}{}
@@ -319,7 +322,8 @@ func (g *gangs) onFew(j *cluster.Job, gpus []cluster.GPUID) bool {
 	return most == 0 || len(on) <= most
 }
 
-// holds reports whether a node has what a gang needs there, once some have ended.
+// holds reports whether a node has what a gang needs there once the victims have
+// ended.
 func (g *gangs) holds(j *cluster.Job, t *onType, n *cluster.Node, gpus []cluster.GPUID, victims []cluster.JobID) bool {
 	if !j.Spec.Allows(n) {
 		return false
@@ -344,7 +348,7 @@ func (g *gangs) holds(j *cluster.Job, t *onType, n *cluster.Node, gpus []cluster
 	return ok && !empty && cpu >= b.CPUMilli && mem >= b.MemMiB
 }
 
-// berth is what a gang takes of a node.
+// berth returns what a gang takes of a node.
 func (g *gangs) berth(j *cluster.Job, t *onType, n *cluster.Node, gpus []cluster.GPUID) cluster.Berth {
 	b := cluster.Berth{Node: n.ID}
 	b.CPUMilli, b.MemMiB = rules.HostOf(j, &g.Policy)
@@ -355,7 +359,7 @@ func (g *gangs) berth(j *cluster.Job, t *onType, n *cluster.Node, gpus []cluster
 	return b
 }
 
-// berths is what a gang takes of all nodes of an answer, by their ids.
+// berths returns what a gang takes of all nodes of an answer, by their ids.
 func (g *gangs) berths(j *cluster.Job, t *onType, a cells.Answer) []cluster.Berth {
 	by := map[cluster.NodeID][]cluster.GPUID{}
 	for _, id := range a.GPUs {
@@ -387,7 +391,8 @@ func (g *gangs) start(j *cluster.Job, t *onType, r cells.Request, a cells.Answer
 	g.runs(started(j, &st, g.snap.Now))
 }
 
-// clear proposes to end those in the way of a gang, and keeps the cards meanwhile.
+// clear proposes to preempt the jobs in the way of a gang, and reserves the GPUs
+// meanwhile.
 func (g *gangs) clear(j *cluster.Job, t *onType, a cells.Answer) {
 	for _, id := range a.Victims {
 		i, ok := slices.BinarySearchFunc(g.snap.Running, id, func(o *cluster.Job, id cluster.JobID) int { return cmp.Compare(o.ID, id) })
@@ -402,9 +407,10 @@ func (g *gangs) clear(j *cluster.Job, t *onType, a cells.Answer) {
 	g.keep(j, t, a)
 }
 
-// gather keeps what is free of its tenant's cells for a gang that they could hold and do
-// not now, the first of the tenant: as many nodes as there are, and more from pass to
-// pass, or smaller jobs of the tenant would have them one after the other for ever.
+// gather reserves what is free of its tenant's cells for a gang that they could
+// hold but do not now, the tenant's first one: as many nodes as there are, and more
+// from pass to pass, or smaller jobs of the tenant would take them one after the
+// other forever.
 func (g *gangs) gather(j *cluster.Job, of string) {
 	if _, other := g.first[of]; other || of == "" {
 		return
@@ -430,8 +436,9 @@ func (g *gangs) gather(j *cluster.Job, of string) {
 	}
 }
 
-// keep shows the policy a job of the gang's tenant on each node of an answer, which
-// nobody may end, so that nobody else has the cards, and lets nobody join who is there.
+// keep shows the policy a non-preemptible job of the gang's tenant on each node of
+// an answer, so that no other job gets the GPUs, and lets no job join the
+// residents.
 func (g *gangs) keep(j *cluster.Job, t *onType, a cells.Answer) {
 	for i, b := range g.berths(j, t, a) {
 		spec := *j.Spec
@@ -447,7 +454,8 @@ func (g *gangs) keep(j *cluster.Job, t *onType, a cells.Answer) {
 	}
 }
 
-// take adds what the policy planned: a part of a gang that it would end is the gang.
+// take adds what the policy planned: if it would preempt a part of a gang, that is
+// the gang.
 func (g *gangs) take(plan *dispatch.Plan) {
 	g.plan.Starts = append(g.plan.Starts, plan.Starts...)
 	g.plan.Moves = append(g.plan.Moves, plan.Moves...)

@@ -10,20 +10,20 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
-// Bounds of who borrows, so that what a job loses by giving back stays small beside what
-// it gains.
+// Limits on borrowing, so that what a job loses by giving back stays small next to
+// its gain.
 const (
-	// LoanRest is how long a job that gave back what it had on loan borrows nothing.
+	// LoanRest is how long a job that gave back a loan may not borrow.
 	LoanRest = time.Minute
-	// MaxLoans is how often a job gives back what it has on loan before it borrows no more:
-	// each time leaves an attempt in the memory of every coordinator.
+	// MaxLoans is how often a job gives back a loan before it may not borrow any
+	// more: each time leaves an attempt in the memory of every coordinator.
 	MaxLoans = 100
 )
 
-// CannotBorrow says why a job that waits may not have cards of a partition that lends to its
-// own, in words, "" when it may. It must be able to give them back: with a checkpoint hook
-// within that hook's grace, or because it is short, by the ninth decile of what is predicted
-// or by its limit.
+// CannotBorrow says why a waiting job may not have GPUs of a partition that lends
+// to its own, in words, "" if it may. It must be able to give them back: with a
+// checkpoint hook within that hook's grace period, or because it is short, by the
+// ninth decile of its prediction or by its limit.
 func CannotBorrow(j *cluster.Job, l *cluster.Lending, now cluster.Time) string {
 	last, n := j.GaveBack()
 	switch {
@@ -52,8 +52,8 @@ func CannotBorrow(j *cluster.Job, l *cluster.Lending, now cluster.Time) string {
 	return fmt.Sprintf("it has no checkpoint hook, and may take %s, more than %s", cluster.TimeText(end.Sub(now).Round(time.Second)), cluster.TimeText(l.Short))
 }
 
-// Loans counts the cards of a partition that are on loan to jobs of others, and those of
-// others that its jobs have on loan.
+// Loans counts the GPUs of a partition that are on loan to jobs of others, and
+// those of others that its jobs borrow.
 func Loans(running []*cluster.Job, p *cluster.Partition) (lent, borrowed int) {
 	cards := map[cluster.GPUID]struct{}{}
 	for _, j := range running {
@@ -72,8 +72,9 @@ func Loans(running []*cluster.Job, p *cluster.Partition) (lent, borrowed int) {
 	return len(cards), borrowed
 }
 
-// WhyLoans says what loans have to do with a job that waits: what is given back for it, and
-// why it has nothing of those who lend to its partition. snap is of the whole cluster.
+// WhyLoans says how loans concern a waiting job: what is given back for it, and why
+// it gets nothing from the partitions that lend to its own. snap is of the whole
+// cluster.
 func WhyLoans(snap *dispatch.Snapshot, j *cluster.Job) (lines []string) {
 	for _, o := range snap.Running {
 		if a := o.Live(); a != nil && a.Loan != "" && a.Preempt != nil && a.Preempt.For == j.ID {
@@ -102,9 +103,10 @@ func WhyLoans(snap *dispatch.Snapshot, j *cluster.Job) (lines []string) {
 	return lines
 }
 
-// lend starts those who could not start in their own partitions on what others lend: cards
-// on which nobody of the lender lies or waits. A partition for whose jobs something is to be
-// given back lends nothing meanwhile, or that would be given away again.
+// lend starts jobs that could not start in their own partitions on GPUs lent by
+// others: GPUs where no job of the lender runs or waits. A partition for whose jobs
+// something is to be given back lends nothing meanwhile, or that would be lent
+// again.
 func (d *division) lend() {
 	for _, l := range d.snap.Partitions {
 		if !l.Lend.On() || l.Down || d.returns[l.Name] {
@@ -117,7 +119,7 @@ func (d *division) lend() {
 			}
 			if view, asked := d.lendable(l, d.parts[i]); len(view.Waiting) > 0 && len(view.Nodes) > 0 {
 				c := *d.site.Of(l.Name)
-				c.Policy.YieldAfter = 0 // who borrows displaces nobody
+				c.Policy.YieldAfter = 0 // borrowers preempt no job
 				plan := c.pass(view)
 				d.borrow(l, d.parts[i], &plan, asked)
 			}
@@ -125,8 +127,8 @@ func (d *division) lend() {
 	}
 }
 
-// lendable is the snapshot in which jobs of a partition borrow of a lender, and those jobs
-// by id as they are: in the snapshot they stand in no queue.
+// lendable returns the snapshot in which jobs of a partition borrow from a lender,
+// and the original jobs by id: in the snapshot they are in no queue.
 func (d *division) lendable(l *cluster.Partition, p *partPass) (*dispatch.Snapshot, map[cluster.JobID]*cluster.Job) {
 	view := *d.snap
 	view.Waiting, view.Nodes, view.Running = nil, nil, nil
@@ -153,9 +155,9 @@ func (d *division) lendable(l *cluster.Partition, p *partPass) (*dispatch.Snapsh
 	return &view, asked
 }
 
-// idle is what of a lender's node may be lent to a partition: the cards on which nobody but
-// borrowers lies and for which nobody waits. It is nil for nothing, and for a node that is
-// the borrower's own.
+// idle returns what of a lender's node may be lent to a partition: the GPUs where
+// no jobs but borrowers run and none wait. It is nil for nothing, and for a node
+// that is the borrower's own.
 func (d *division) idle(n *cluster.Node, to *cluster.Partition) *cluster.Node {
 	if to.Nodes.Holds(n.ID) {
 		return nil
@@ -179,12 +181,12 @@ func (d *division) idle(n *cluster.Node, to *cluster.Partition) *cluster.Node {
 	return &out
 }
 
-// borrow adds the starts of a plan as loans, and makes them so for the passes after it.
+// borrow adds the starts of a plan as loans, and applies them for the later passes.
 func (d *division) borrow(l *cluster.Partition, p *partPass, plan *dispatch.Plan, asked map[cluster.JobID]*cluster.Job) {
 	loans := dispatch.Plan{}
 	for _, st := range plan.Starts {
 		if asked[st.Job] == nil || len(st.AllGPUs()) == 0 {
-			continue // on cores it could be where it belongs
+			continue // on cores it could run where it belongs
 		}
 		st.Loan, st.Overtook = l.Name, ""
 		st.Why = fmt.Sprintf("on loan from partition %s, whose own jobs get it back when they wait: %s", l.Name, st.Why)
@@ -198,7 +200,7 @@ func (d *division) borrow(l *cluster.Partition, p *partPass, plan *dispatch.Plan
 	d.plan.Unplaced = slices.DeleteFunc(d.plan.Unplaced, func(u dispatch.Unplaced) bool { return d.begun[u.Job] })
 }
 
-// byID sorts jobs, and leaves out those that are there twice.
+// byID sorts jobs and drops duplicates.
 func byID(jobs []*cluster.Job) []*cluster.Job {
 	slices.SortFunc(jobs, func(a, b *cluster.Job) int { return int(a.ID) - int(b.ID) })
 	return slices.CompactFunc(jobs, func(a, b *cluster.Job) bool { return a.ID == b.ID })

@@ -5,7 +5,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
-// NodesOf is what of nodes belongs to a partition, all for nil.
+// NodesOf returns what of nodes belongs to a partition, all for nil.
 func NodesOf(nodes []*cluster.Node, p *cluster.Partition) []*cluster.Node {
 	if p == nil {
 		return nodes
@@ -19,8 +19,8 @@ func NodesOf(nodes []*cluster.Node, p *cluster.Partition) []*cluster.Node {
 	return out
 }
 
-// Within is the snapshot as somebody sees it who may use a partition only: its
-// nodes, who runs there, who waits for it, and all of the queues there. A nil
+// Within returns the snapshot seen by a user confined to a partition: its nodes,
+// the jobs that run there or wait for it, and all of the queues there. A nil
 // partition is the whole cluster.
 func Within(snap *dispatch.Snapshot, p *cluster.Partition) *dispatch.Snapshot {
 	if p == nil {
@@ -67,7 +67,7 @@ func PartitionOf(snap *dispatch.Snapshot, j *cluster.Job) *cluster.Partition {
 	return nil
 }
 
-// overlaps is the most partitions that a node of part belongs to: each of them
+// overlaps returns the most partitions that a node of part belongs to: each of them
 // promises its part of what deadlines may claim, and no GPU is promised twice.
 func overlaps(snap *dispatch.Snapshot, part *cluster.Partition) int {
 	most := 1

@@ -8,17 +8,17 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
-// Pass is how much a pass looks at.
+// Pass is the scope of a pass.
 type Pass uint8
 
-// A Full pass plans everybody who waits, an Arrival pass those who stand in no
-// queue yet. Policies that know no queues always plan everybody.
+// A Full pass plans all waiting jobs, an Arrival pass those not yet in a queue.
+// Policies without queues always plan all.
 const (
 	Full Pass = iota
 	Arrival
 )
 
-// String is the pass as metrics name it.
+// String returns the pass's name in metrics.
 func (p Pass) String() string {
 	if p == Arrival {
 		return "arrival"
@@ -26,20 +26,20 @@ func (p Pass) String() string {
 	return "full"
 }
 
-// Waits is what the fast path must know of those who wait until the next pass.
-// The zero value knows of nobody.
+// Waits is what the fast path must know about waiting jobs until the next pass. The
+// zero value knows of none.
 type Waits struct {
-	// Promised reports that somebody waits to whom GPUs are promised beyond the
+	// Promised reports that a job waits to which GPUs are promised beyond the
 	// queues: with a deadline, or for several nodes.
 	Promised bool
-	// Partitions are those of which somebody waits after a full pass, nil where
-	// there are none.
+	// Partitions are those with waiting jobs after a full pass, nil if there are
+	// none.
 	Partitions map[string]struct{}
 }
 
-// After is what the fast path must know after a pass over a snapshot of all who
-// wait, which Prepare has not seen yet. Of which partitions somebody waits only a
-// full pass says.
+// After returns what the fast path must know after a pass over a snapshot of all
+// waiting jobs, before Prepare. Only a full pass says which partitions have waiting
+// jobs.
 func (w Waits) After(snap *dispatch.Snapshot, s *Site, p Pass) Waits {
 	w.Promised = unqueuedDeadline(snap.Waiting) || scheduler.SpanWaits(snap.Waiting, snap.Now, s.Policy)
 	if p != Full {
@@ -55,28 +55,27 @@ func (w Waits) After(snap *dispatch.Snapshot, s *Site, p Pass) Waits {
 	return w
 }
 
-// Prepare adds to a snapshot what policies go by beside the state, unless it is
-// there, and leaves out who is not looked at by a pass.
+// Prepare adds to a snapshot what policies use besides the state, unless it is
+// there, and removes the jobs that a pass does not consider.
 func Prepare(snap *dispatch.Snapshot, s *Site, p Pass) {
 	if snap.Terms == nil {
 		snap.Terms = termsOf(snap.Waiting, snap.Running)
 	}
 	if p == Arrival && len(snap.Partitions) == 0 && s.Planner == nil {
-		// All that stand in no queue, and not only those that came: else an
-		// older one could be passed for ever.
+		// All that are in no queue, and not only the new ones: otherwise an older
+		// one could be overtaken forever.
 		snap.Waiting = slices.DeleteFunc(snap.Waiting, func(j *cluster.Job) bool { return !newcomer(j) })
 	}
 }
 
-// newcomer reports whether a pass over those in no queue plans a job: not one that
-// made room, which would take its place again before those in queues are looked at.
+// newcomer reports whether a pass over jobs in no queue plans a job: not a
+// preempted one, which would retake its place before queued jobs are considered.
 func newcomer(j *cluster.Job) bool {
 	return j.State == cluster.JobPending && (j.Last() == nil || j.Last().Preempt == nil || j.Last().State != cluster.JobPreempted)
 }
 
-// Plan makes one pass over the cluster, or one over each of its partitions. Of
-// snap it changes the ledger and the map of queues, and nothing else: both are
-// the caller's to give away.
+// Plan runs one pass over the cluster, or one over each of its partitions. Of snap
+// it changes only the ledger and the map of queues: the caller must own both.
 func Plan(snap *dispatch.Snapshot, s *Site, p Pass) dispatch.Plan {
 	plan := func() dispatch.Plan {
 		if len(snap.Partitions) > 0 {
@@ -91,21 +90,21 @@ func Plan(snap *dispatch.Snapshot, s *Site, p Pass) dispatch.Plan {
 	out := plan()
 	for _, p := range s.Elastic.Restarts(snap, before, &out) {
 		if len(p.Gets) > 0 && s.guarantees(snap, p.Job) {
-			continue // who may have what of it passes alone decide
+			continue // passes alone decide which job may have what
 		}
 		out.Preempt = append(out.Preempt, p)
 	}
 	return out
 }
 
-// guarantees reports whether cards are guaranteed to tenants where a job runs.
+// guarantees reports whether GPUs are guaranteed to tenants where a job runs.
 func (s *Site) guarantees(snap *dispatch.Snapshot, id cluster.JobID) bool {
 	i := slices.IndexFunc(snap.Running, func(j *cluster.Job) bool { return j.ID == id })
 	return i >= 0 && s.Of(snap.Running[i].Spec.Partition).Tenancy() != nil
 }
 
-// started is a job as the state will have it once a start is committed, for
-// passes that come after the one that planned it.
+// started returns a job as the state will have it once a start is committed, for
+// passes after the one that planned it.
 func started(j *cluster.Job, st *dispatch.Start, now cluster.Time) *cluster.Job {
 	run := j.Clone()
 	run.State, run.Queue = cluster.JobStarting, ""
@@ -115,7 +114,7 @@ func started(j *cluster.Job, st *dispatch.Start, now cluster.Time) *cluster.Job 
 	return run
 }
 
-// gangOf is what a start on several nodes will have; nil for one node.
+// gangOf returns the gang of a start on several nodes; nil for one node.
 func gangOf(st *dispatch.Start) *cluster.Gang {
 	if len(st.Rest) == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// withinLimits takes out of a plan that a policy made which knows no quotas what
-// quotas do not allow. Those whom no quota lets start now were not shown to it.
+// withinLimits removes what quotas do not allow from the plan of a policy that
+// knows no quotas. Jobs that no quota lets start now were not shown to it.
 func withinLimits(snap *dispatch.Snapshot, plan *dispatch.Plan) {
 	if snap.Limits == nil {
 		return
@@ -36,8 +36,8 @@ func withinLimits(snap *dispatch.Snapshot, plan *dispatch.Plan) {
 	plan.Starts = keep
 }
 
-// startable leaves out who waits for a quota, as many as a quota has room for
-// staying in: of each holder in order of ids.
+// startable leaves out jobs that wait for a quota, except as many as a quota has
+// room for: of each holder in order of ids.
 func startable(snap *dispatch.Snapshot) (waiting []*cluster.Job, held []dispatch.Unplaced) {
 	if snap.Limits == nil {
 		return snap.Waiting, nil
@@ -72,8 +72,8 @@ func (c *Chosen) planWithin(snap *dispatch.Snapshot, kept []policies.Kept) (disp
 	return plan, kept
 }
 
-// LimitReason says which quota keeps a job from starting, the zero Reason when
-// none does.
+// LimitReason says which quota keeps a job from starting, the zero Reason if none
+// does.
 func LimitReason(snap *dispatch.Snapshot, j *cluster.Job, nodes []*cluster.Node, pol scheduler.Policy) cluster.Reason {
 	if snap.Limits == nil {
 		return cluster.Reason{}

@@ -12,28 +12,30 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Bounds of one pass's reclaiming, for each partition.
+// Limits on one pass's reclaiming, for each partition.
 const (
 	maxReclaims  = 64 // jobs for which something is given back
-	reclaimNodes = 16 // nodes looked at for each beside the one that its pass chose
-	exactLoans   = 8  // loans on a node up to which all choices of them are tried
+	reclaimNodes = 16 // nodes tried for each besides the one that its pass chose
+	exactLoans   = 8  // loans on a node up to which all combinations are tried
 )
 
-// reclaimer finds which loans are given back for the jobs of a partition that wait: as few
-// as will do for each, and of those the ones that lose the least (Aryl counts
-// preemptions).
+// reclaimer finds which loans are given back for the waiting jobs of a partition:
+// as few as suffice for each, and of those the ones that lose the least (Aryl
+// counts preemptions).
 type reclaimer struct {
 	d    *division
 	p    *partPass
-	view *dispatch.Snapshot // in which all is given back that may be
-	// real is what would be left if those were gone who give back already or are chosen.
+	view *dispatch.Snapshot // in which everything that may be given back is
+	// real is what would be left if the jobs already giving back or chosen were
+	// gone.
 	real  *dispatch.Ledger
-	loans []*cluster.Job // those that may be asked back and are not chosen
+	loans []*cluster.Job // jobs that may be asked to give back and are not chosen
 }
 
-// reclaim proposes to give back what jobs of a partition wait for. Whether they would start
-// without the loans their own pass says, so that nobody is ended for a job that waits for
-// something else; and nobody is ended of their own for whom loans will do.
+// reclaim proposes to give back what waiting jobs of a partition need. Their own
+// pass decides whether they would start without the loans, so that no job is ended
+// for one that waits for something else, and no job of the partition is ended if
+// loans suffice.
 func (d *division) reclaim(p *partPass) {
 	r := &reclaimer{d: d, p: p}
 	if len(d.loans) == 0 || !r.look() {
@@ -66,8 +68,8 @@ func (d *division) reclaim(p *partPass) {
 	})
 }
 
-// look gathers what is on loan where the partition is; false is that nothing can be given
-// back to anybody.
+// look collects the loans where the partition is; false means that nothing can be
+// given back.
 func (r *reclaimer) look() bool {
 	d := r.d
 	r.view = d.view(r.p)
@@ -96,8 +98,8 @@ func (r *reclaimer) look() bool {
 	return len(gone) > 0
 }
 
-// returnable reports whether what a job has on loan may be asked back now: of one without a
-// checkpoint hook only once it has run for longer than it was to.
+// returnable reports whether a job's loan may be reclaimed now: without a
+// checkpoint hook only once the job has run longer than expected.
 func (d *division) returnable(j *cluster.Job) bool {
 	if j.Unreturnable() != "" {
 		return false
@@ -114,7 +116,7 @@ func (d *division) returnable(j *cluster.Job) bool {
 	return j.Live().Ran(d.snap.Now).Microseconds() >= short
 }
 
-// lift takes a job out of a ledger, from all of its nodes.
+// lift removes a job from a ledger, from all of its nodes.
 func lift(led *dispatch.Ledger, j *cluster.Job) {
 	for _, b := range j.Live().Held() {
 		led.Release(b)
@@ -128,7 +130,7 @@ func lay(led *dispatch.Ledger, j *cluster.Job) {
 	}
 }
 
-// begin has a job start in thought, where the fewest give back, and names them.
+// begin starts a job in thought, where the fewest give back, and records which.
 func (r *reclaimer) begin(j *cluster.Job, st dispatch.Start) bool {
 	who, ok := r.fewest(&st)
 	if !ok {
@@ -156,8 +158,8 @@ func (r *reclaimer) begin(j *cluster.Job, st dispatch.Start) bool {
 	return true
 }
 
-// lender names the partition to which a job gives back what p's jobs wait for: one that lies
-// on a node of several gives back to whoever waits there.
+// lender names the partition to which a job gives back what p's jobs wait for: a
+// job on a node of several gives back to the one that waits there.
 func (p *partPass) lender(j *cluster.Job) string {
 	if p.name == "" {
 		return j.OnLoan()
@@ -165,8 +167,9 @@ func (p *partPass) lender(j *cluster.Job) string {
 	return p.name
 }
 
-// elsewhere looks on other nodes for a place where fewer give back, or as many who lose
-// less. A replica of a service goes where its pass spreads it unless fewer do elsewhere.
+// elsewhere looks on other nodes for a place where fewer jobs give back, or as many
+// that lose less. A replica of a service goes where its pass spreads it unless
+// fewer suffice elsewhere.
 func (r *reclaimer) elsewhere(j *cluster.Job, st dispatch.Start, who []*cluster.Job) (dispatch.Start, []*cluster.Job) {
 	looked := 0
 	for _, n := range r.view.Nodes {
@@ -192,9 +195,10 @@ func (r *reclaimer) elsewhere(j *cluster.Job, st dispatch.Start, who []*cluster.
 	return st, who
 }
 
-// fewest is who gives back so that a start fits where it is planned, on any of the cards of
-// its type there when it is on one node: as few as will do, and of those the ones that lose
-// the least. ok is false when it would not fit even if all did.
+// fewest returns which jobs give back so that a start fits where it is planned, on
+// any of the GPUs of its type there if it is on one node: as few as suffice, and of
+// those the ones that lose the least. ok is false if it would not fit even if all
+// did.
 func (r *reclaimer) fewest(st *dispatch.Start) (who []*cluster.Job, ok bool) {
 	if r.fits(st) {
 		return nil, true
@@ -205,7 +209,7 @@ func (r *reclaimer) fewest(st *dispatch.Start) (who []*cluster.Job, ok bool) {
 			near = append(near, j)
 		}
 	}
-	slices.SortFunc(near, func(a, b *cluster.Job) int { // those who lose the least first
+	slices.SortFunc(near, func(a, b *cluster.Job) int { // least loss first
 		return cmp.Or(cmp.Compare(r.loss([]*cluster.Job{a}), r.loss([]*cluster.Job{b})), cmp.Compare(b.ID, a.ID))
 	})
 	if len(near) <= exactLoans {
@@ -218,7 +222,7 @@ func (r *reclaimer) fewest(st *dispatch.Start) (who []*cluster.Job, ok bool) {
 	}
 	who = slices.Clone(near)
 	if ok = r.fits(st); ok {
-		for _, j := range slices.Backward(near) { // the smallest stay, and of those the dearest
+		for _, j := range slices.Backward(near) { // the smallest stay, and of those the most expensive
 			lay(r.real, j)
 			if r.fits(st) {
 				who = slices.DeleteFunc(who, func(o *cluster.Job) bool { return o == j })
@@ -233,7 +237,7 @@ func (r *reclaimer) fewest(st *dispatch.Start) (who []*cluster.Job, ok bool) {
 	return who, ok
 }
 
-// exactly tries all choices of a few, in order of how many they are and what they lose.
+// exactly tries all combinations of a few, in order of their number and loss.
 func (r *reclaimer) exactly(st *dispatch.Start, near []*cluster.Job) (who []*cluster.Job, ok bool) {
 	for set := 1; set < 1<<len(near); set++ {
 		var some []*cluster.Job
@@ -258,8 +262,8 @@ func (r *reclaimer) exactly(st *dispatch.Start, near []*cluster.Job) (who []*clu
 	return who, ok
 }
 
-// fits reports whether a start fits what is left, and has one on one node have the first
-// cards of its type that do, in place of those that were planned.
+// fits reports whether a start fits what is left; a start on one node moves to the
+// first GPUs of its type that fit.
 func (r *reclaimer) fits(st *dispatch.Start) bool {
 	if len(st.Rest) == 0 && len(st.Berth.GPUs) > 0 {
 		if to, ok := r.onCards(&st.Berth); ok {
@@ -276,7 +280,8 @@ func (r *reclaimer) fits(st *dispatch.Start) bool {
 	return true
 }
 
-// onCards is a berth on any cards of its node of the type planned that the partition has.
+// onCards returns a berth on any GPUs of its node, of the planned type, that the
+// partition has.
 func (r *reclaimer) onCards(b *cluster.Berth) (cluster.Berth, bool) {
 	if r.real.Fits(b).Code == "" {
 		return *b, true
@@ -299,8 +304,9 @@ func (r *reclaimer) onCards(b *cluster.Berth) (cluster.Berth, bool) {
 	return out, len(out.GPUs) == len(b.GPUs) && r.real.Fits(&out).Code == ""
 }
 
-// loss is what jobs lose that give back, in thousandths of a GPU times milliseconds: the
-// time to save their state and to begin anew, or all that one without a hook did.
+// loss returns what jobs lose by giving back, in thousandths of a GPU times
+// milliseconds: the time to save their state and restart, or all that a job without
+// a hook did.
 func (r *reclaimer) loss(who []*cluster.Job) (sum int64) {
 	for _, j := range who {
 		lost := j.Live().Ran(r.d.snap.Now).Milliseconds()

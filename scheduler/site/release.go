@@ -12,22 +12,22 @@ type View interface {
 	Partitions() []*cluster.Partition
 }
 
-// OnRelease is the fast path: it starts those who wait in the queues of gpus
-// by the policy of their partition. again reports that only a full pass can say
-// whose turn it is: on cards for which several partitions wait, or which a
-// policy without queues plans, and while GPUs are promised beyond the queues. w
-// is of the last passes; who came since waits for the next pass anyway.
+// OnRelease is the fast path: it starts jobs waiting in the queues of gpus by the
+// policy of their partition. again reports that only a full pass can decide whose
+// turn it is: on GPUs for which several partitions wait, or which a policy without
+// queues plans, and while GPUs are promised beyond the queues. w is from the last
+// passes; jobs that arrived since wait for the next pass anyway.
 func OnRelease(v View, gpus []cluster.GPUID, s *Site, w Waits) (plan dispatch.Plan, again bool) {
 	if w.Promised {
-		// The fast path looks at the queues of these GPUs alone, and would give
-		// away what a deadline elsewhere was promised, or what is kept for a job
-		// on several nodes.
+		// The fast path reads only the queues of these GPUs, and would allocate
+		// what a deadline elsewhere was promised, or what is reserved for a job on
+		// several nodes.
 		return plan, true
 	}
 	parts := v.Partitions()
 	if len(parts) == 0 {
 		if s.Planner != nil {
-			return plan, false // it passes whenever something ends
+			return plan, false // it runs a pass whenever something ends
 		}
 		return scheduler.OnRelease(v, gpus, s.Policy), false
 	}
@@ -46,16 +46,16 @@ func OnRelease(v View, gpus []cluster.GPUID, s *Site, w Waits) (plan dispatch.Pl
 	}
 	plan.BaseIndex = v.Index()
 	for _, name := range order {
-		// Groups may meet on one node; what does not fit then is rejected, and
+		// Groups may meet on one node; what then does not fit is rejected, and
 		// planned again.
 		plan.Starts = append(plan.Starts, scheduler.OnRelease(v, groups[name], s.Of(name).Policy).Starts...)
 	}
 	return plan, again
 }
 
-// sole finds the only partition that somebody waits for on a card; ok is false
-// when there may be several. A card without a queue is nobody's, and nothing
-// can be started there.
+// sole finds the only partition with jobs waiting for a GPU; ok is false if there
+// may be several. A GPU without a queue belongs to none, and nothing can start
+// there.
 func sole(st View, g cluster.GPUID, parts []*cluster.Partition, waited map[string]struct{}) (name string, ok bool) {
 	q := st.Queue(g)
 	u, there := st.Ledger().GPU(g)

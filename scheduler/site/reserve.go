@@ -9,25 +9,25 @@ import (
 	"github.com/berth-scheduler/berth/cluster/hostnames"
 )
 
-// Want is what a reservation is to hold: so many nodes, 0 for all with the
-// features, or so many cards.
+// Want is what a reservation should hold: so many nodes, 0 for all with the
+// features, or so many GPUs.
 type Want struct {
 	Nodes, GPUs int
-	// GPUType is of the cards, "" for any; Partition is where, "" for anywhere.
+	// GPUType is the GPUs' type, "" for any; Partition is where, "" for anywhere.
 	GPUType, Features, Partition string
-	// Overlap takes what another reservation holds, too.
+	// Overlap also takes what other reservations hold.
 	Overlap bool
 }
 
-// candidate is a node or card that a reservation could hold, and when it is free
-// at the latest.
+// candidate is a node or GPU that a reservation could hold, and when it is free at
+// the latest.
 type candidate struct {
 	node *cluster.Node
 	gpu  *cluster.GPU
 	free cluster.Time
 }
 
-// candidates are the nodes that the request lets be chosen from and that no other
+// candidates returns the nodes that the request allows and that no other
 // reservation holds at that time.
 func candidates(r *dispatch.Reservation, want *Want, snap *dispatch.Snapshot) ([]*cluster.Node, error) {
 	features, err := cluster.ParseFeatures(want.Features)
@@ -52,8 +52,8 @@ func candidates(r *dispatch.Reservation, want *Want, snap *dispatch.Snapshot) ([
 	return out, nil
 }
 
-// taken reports whether another reservation holds a node, or one card of it, while
-// r is open.
+// taken reports whether another reservation holds a node, or one GPU of it, while r
+// is open.
 func taken(r *dispatch.Reservation, n *cluster.Node, g *cluster.GPU, snap *dispatch.Snapshot) bool {
 	probe := *r
 	probe.Nodes, _ = cluster.ParseHostList(string(n.ID))
@@ -67,7 +67,7 @@ func taken(r *dispatch.Reservation, n *cluster.Node, g *cluster.GPU, snap *dispa
 	})
 }
 
-// freeAt is when everybody on a node, or on one card of it, has ended.
+// freeAt returns when every job on a node, or on one GPU of it, has ended.
 func freeAt(snap *dispatch.Snapshot) (nodes map[cluster.NodeID]cluster.Time, gpus map[cluster.GPUID]cluster.Time) {
 	nodes, gpus = map[cluster.NodeID]cluster.Time{}, map[cluster.GPUID]cluster.Time{}
 	for _, j := range snap.Running {
@@ -98,7 +98,7 @@ func compareIndex(a, b *cluster.GPU) int {
 }
 
 // ChooseNodes makes r hold as many nodes as asked for, with the features, those
-// that are free soonest; without a number all that have the features.
+// that are free soonest; without a number, all with the features.
 func ChooseNodes(r *dispatch.Reservation, want *Want, snap *dispatch.Snapshot) error {
 	nodes, err := candidates(r, want, snap)
 	if err != nil {
@@ -124,8 +124,8 @@ func ChooseNodes(r *dispatch.Reservation, want *Want, snap *dispatch.Snapshot) e
 	return setNodes(r, ids)
 }
 
-// ChooseGPUs makes r hold as many cards as asked for, of a type if one is given,
-// from as few nodes as will do, of those that are free soonest.
+// ChooseGPUs makes r hold as many GPUs as asked for, of a type if one is given,
+// from as few nodes as possible, of those that are free soonest.
 func ChooseGPUs(r *dispatch.Reservation, want *Want, snap *dispatch.Snapshot) error {
 	nodes, err := candidates(r, want, snap)
 	if err != nil {
@@ -142,7 +142,7 @@ func ChooseGPUs(r *dispatch.Reservation, want *Want, snap *dispatch.Snapshot) er
 			if want.GPUType != "" && g.Type != want.GPUType || !n.Open(g) || !want.Overlap && !r.Maint && taken(r, n, g, snap) {
 				continue
 			}
-			// All that are free by then are as good as each other.
+			// All that are free by then are equally good.
 			by[n.ID] = append(by[n.ID], candidate{node: n, gpu: g, free: max(start, free[g.ID])})
 			all++
 		}
@@ -174,9 +174,8 @@ func ChooseGPUs(r *dispatch.Reservation, want *Want, snap *dispatch.Snapshot) er
 	return setNodes(r, ids)
 }
 
-// nodeOrder puts nodes first whose cards, as many as are wanted, are free soonest,
-// and of those the ones that are enough with the fewest left over, then the
-// largest.
+// nodeOrder puts nodes first whose GPUs, as many as wanted, are free soonest, then
+// those that suffice with the fewest left over, then the largest.
 func nodeOrder(a, b []candidate, want int) int {
 	at := func(c []candidate) cluster.Time { return c[min(want, len(c))-1].free }
 	over := func(c []candidate) int {
@@ -193,7 +192,7 @@ func setNodes(r *dispatch.Reservation, ids []cluster.NodeID) (err error) {
 	return err
 }
 
-// InTheWay are the jobs of others that run on what a reservation holds and may
+// InTheWay returns the jobs of others that run on what a reservation holds and may
 // not have ended when its window begins.
 func InTheWay(r *dispatch.Reservation, snap *dispatch.Snapshot, now cluster.Time) (out []*cluster.Job) {
 	start, _, ok := r.Window(now)

@@ -11,16 +11,16 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
-// Chosen is how jobs are placed.
+// Chosen is how jobs are placed in a partition or cluster.
 type Chosen struct {
 	Policy scheduler.Policy
-	// Planner makes the passes instead of the scheduler's own, nil for those.
+	// Planner runs the passes instead of the scheduler's own, nil for those.
 	Planner policies.Policy
 	// Elastic is how jobs of elastic size are sized.
 	Elastic elastic.Rules
 }
 
-// Name is the policy as configurations name it.
+// Name returns the policy's name in configurations.
 func (c *Chosen) Name() string {
 	if c.Planner != nil {
 		return c.Planner.Name()
@@ -28,7 +28,7 @@ func (c *Chosen) Name() string {
 	return string(c.Policy.Mode)
 }
 
-// within is what was chosen, as the settings of a partition have it; nil for none.
+// within returns what was chosen, with the settings of a partition; nil for none.
 func (c *Chosen) within(p *cluster.Partition) *Chosen {
 	if p == nil || p.Preempt != cluster.PreemptOff {
 		return c
@@ -38,8 +38,8 @@ func (c *Chosen) within(p *cluster.Partition) *Chosen {
 	return &out
 }
 
-// pass makes one pass over what a snapshot shows, in which replicas of services keep apart
-// where there is room for that.
+// pass runs one pass over a snapshot, in which replicas of services keep apart if
+// there is room for that.
 func (c *Chosen) pass(snap *dispatch.Snapshot) dispatch.Plan {
 	for more := range spreads {
 		apart := spread(snap, more)
@@ -53,8 +53,8 @@ func (c *Chosen) pass(snap *dispatch.Snapshot) dispatch.Plan {
 	return c.passElastic(snap)
 }
 
-// passElastic makes a pass in which jobs of elastic size want as many GPUs as they can
-// start with.
+// passElastic runs a pass in which elastic jobs want as many GPUs as they can start
+// with.
 func (c *Chosen) passElastic(snap *dispatch.Snapshot) dispatch.Plan {
 	for sizes := c.Elastic.Sizes(snap); len(sizes) > 0; {
 		if plan := c.passSized(elastic.Sized(snap, sizes)); !elastic.Less(snap, sizes, &plan) {
@@ -71,8 +71,9 @@ func (c *Chosen) passSized(snap *dispatch.Snapshot) dispatch.Plan {
 	return scheduler.Schedule(snap, c.Policy)
 }
 
-// planKnown asks the policy about the jobs that it may have: those that want nodes for
-// themselves are kept from one that keeps cells for tenants, and told so.
+// planKnown asks the policy about the jobs that it can handle: jobs that want nodes
+// exclusively are kept from one that manages cells for tenants, and get that
+// reason.
 func (c *Chosen) planKnown(snap *dispatch.Snapshot, kept []policies.Kept) (dispatch.Plan, []policies.Kept) {
 	if c.Tenancy() == nil {
 		return c.ask(snap, kept)
@@ -92,7 +93,7 @@ func (c *Chosen) planKnown(snap *dispatch.Snapshot, kept []policies.Kept) (dispa
 	return plan, kept
 }
 
-// ask lets the policy plan beside what earlier passes keep, if it can.
+// ask lets the policy plan around what earlier passes reserved, if it can.
 func (c *Chosen) ask(snap *dispatch.Snapshot, kept []policies.Kept) (dispatch.Plan, []policies.Kept) {
 	p, ok := c.Planner.(interface {
 		PlanBeside(*dispatch.Snapshot, []policies.Kept) (dispatch.Plan, []policies.Kept)
@@ -103,9 +104,9 @@ func (c *Chosen) ask(snap *dispatch.Snapshot, kept []policies.Kept) (dispatch.Pl
 	return p.PlanBeside(snap, kept)
 }
 
-// SpanReason says that a job that wants nodes for itself never starts, since the GPUs are
-// guaranteed to tenants; the code is empty when that is not so. A guarantee is of GPUs,
-// and whoever else is on a node need hold none that could be asked back.
+// SpanReason says that a job that wants nodes exclusively never starts, since the
+// GPUs are guaranteed to tenants; otherwise the code is empty. A guarantee is of
+// GPUs, and other jobs on a node need hold none that could be reclaimed.
 func (c *Chosen) SpanReason(j *cluster.Job) cluster.Reason {
 	if c.Tenancy() == nil || !j.Spec.WholeNodes() {
 		return cluster.Reason{}
@@ -114,10 +115,10 @@ func (c *Chosen) SpanReason(j *cluster.Job) cluster.Reason {
 		"GPUs are guaranteed to tenants here (policy %s), and nodes are nobody's alone; ask for GPUs of each node instead", c.Name())}
 }
 
-// WhyWaits is what a pass of a policy beside the scheduler's own says of a job that
-// waits: of one over several nodes always, of any other that somebody comes before
-// it; ok is false where it says nothing. snap is what the job may use, with all
-// that passes go by.
+// WhyWaits is what a pass of a policy other than the scheduler's own says of a
+// waiting job: of one over several nodes always, of any other that a job comes
+// before it; ok is false if it says nothing. snap is what the job may use, with
+// everything that passes need.
 func (c *Chosen) WhyWaits(snap *dispatch.Snapshot, j *cluster.Job) (r cluster.Reason, ok bool) {
 	if c.Planner == nil {
 		return r, false
@@ -137,7 +138,7 @@ func (c *Chosen) WhyWaits(snap *dispatch.Snapshot, j *cluster.Job) (r cluster.Re
 	return cluster.Reason{Code: cluster.ReasonUnconfirmed, Detail: "there is room; the next pass decides"}, Spans(j)
 }
 
-// fate is what a plan says of a job: that it starts, or why not.
+// fate returns what a plan says of a job: that it starts, or why not.
 func fate(p dispatch.Plan, id cluster.JobID) (why cluster.Reason, starts bool) {
 	for i := range p.Unplaced {
 		if p.Unplaced[i].Job == id {
@@ -147,19 +148,19 @@ func fate(p dispatch.Plan, id cluster.JobID) (why cluster.Reason, starts bool) {
 	return why, slices.ContainsFunc(p.Starts, func(s dispatch.Start) bool { return s.Job == id })
 }
 
-// Spans reports whether a job needs several nodes, or nodes of its own.
+// Spans reports whether a job needs several nodes, or whole nodes.
 func Spans(j *cluster.Job) bool { return j.Spec.NodeCount() > 1 || j.Spec.WholeNodes() }
 
-// Site is the policies that a site chooses. It is not changed; policies keep
-// nothing between passes, so that another Site can take its place at any time.
+// Site is the policies that a site chooses. It is immutable; policies keep nothing
+// between passes, so another Site can replace it at any time.
 type Site struct {
-	// Chosen is for partitions that are not named below, and for a cluster
-	// without partitions.
+	// Chosen is for partitions that are not named below, and for a cluster without
+	// partitions.
 	Chosen
 	Partitions map[string]Chosen
 }
 
-// Of is what was chosen for a partition.
+// Of returns what was chosen for a partition.
 func (s *Site) Of(partition string) *Chosen {
 	if c, ok := s.Partitions[partition]; ok {
 		return &c
@@ -168,7 +169,7 @@ func (s *Site) Of(partition string) *Chosen {
 }
 
 // Foreign reports whether some pass over these partitions is not the scheduler's
-// own. Such passes know no queues, and may look at the time alone.
+// own. Such passes know no queues, and may read only the time.
 func (s *Site) Foreign(parts []*cluster.Partition) bool {
 	if s.Planner != nil {
 		return true
@@ -181,7 +182,7 @@ func (s *Site) Foreign(parts []*cluster.Partition) bool {
 	return false
 }
 
-// CountsUse reports whether some policy goes by what users had, Snapshot.Service.
+// CountsUse reports whether some policy uses past usage, Snapshot.Service.
 func (s *Site) CountsUse() bool {
 	counts := func(c *Chosen) bool {
 		p, ok := c.Planner.(interface{ CountsUse() bool })

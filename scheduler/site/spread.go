@@ -9,13 +9,15 @@ import (
 	"github.com/berth-scheduler/berth/cluster/hostnames"
 )
 
-// spreads is how often a pass is tried in which replicas keep apart, each time less so.
+// spreads is how often a pass in which replicas keep apart is tried, each time less
+// strictly.
 const spreads = 3
 
-// spread is a snapshot in which replicas of services that wait keep away from nodes which
-// have more of the others, by more than a number, than some node with room for them; of each
-// service the first one alone waits in it, since the others are to go by where that one goes.
-// nil is that nothing speaks for such a snapshot. Its ledger and queues are its own.
+// spread returns a snapshot in which waiting replicas of services avoid nodes that
+// have more of the others, by more than a number, than some node with room for
+// them; of each service only the first one waits in it, since the others depend on
+// where that one goes. It is nil if nothing calls for such a snapshot. It has its
+// own ledger and queues.
 func spread(snap *dispatch.Snapshot, more int) *dispatch.Snapshot {
 	if len(snap.Nodes) < 2 || !slices.ContainsFunc(snap.Waiting, waitsToServe) {
 		return nil
@@ -49,13 +51,13 @@ func spread(snap *dispatch.Snapshot, more int) *dispatch.Snapshot {
 	return &out
 }
 
-// waitsToServe reports whether a job is a replica that waits in no queue.
+// waitsToServe reports whether a job is a waiting replica in no queue.
 func waitsToServe(j *cluster.Job) bool {
 	return j.Spec.Service != nil && j.State == cluster.JobPending && j.Spec.Node == ""
 }
 
-// keptApart is j kept from nodes with more replicas than the one with the fewest of those
-// with room for it, and some more.
+// keptApart returns j kept from nodes with more replicas, by more than a number,
+// than the one with the fewest among those with room for it.
 func keptApart(j *cluster.Job, snap *dispatch.Snapshot, there map[cluster.NodeID]int, more int) *cluster.Job {
 	least, most := -1, 0
 	for _, n := range snap.Nodes {
@@ -88,8 +90,8 @@ func keptApart(j *cluster.Job, snap *dispatch.Snapshot, there map[cluster.NodeID
 	return out
 }
 
-// hasRoom reports whether a node has as many cards as j wants on which there is something
-// free, and of memory what is surely needed. Policies may ask for more.
+// hasRoom reports whether a node has as many GPUs as j wants with something free,
+// and of memory what is surely needed. Policies may ask for more.
 func hasRoom(j *cluster.Job, n *cluster.Node, led *dispatch.Ledger) bool {
 	cards := 0
 	for i := range n.GPUs {
@@ -101,7 +103,7 @@ func hasRoom(j *cluster.Job, n *cluster.Node, led *dispatch.Ledger) bool {
 	return cards >= j.Spec.GPUs
 }
 
-// startsAll reports whether a plan starts all replicas that wait.
+// startsAll reports whether a plan starts all waiting replicas.
 func startsAll(snap *dispatch.Snapshot, plan *dispatch.Plan) bool {
 	return !slices.ContainsFunc(snap.Waiting, func(j *cluster.Job) bool {
 		return waitsToServe(j) && !slices.ContainsFunc(plan.Starts, func(s dispatch.Start) bool { return s.Job == j.ID })

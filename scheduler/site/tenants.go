@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
-// Tenancy is who is guaranteed what, nil for nobody.
+// Tenancy returns the guarantees of tenants, nil if there are none.
 func (c *Chosen) Tenancy() *policies.Tenancy {
 	if t, ok := c.Planner.(interface{ Tenancy() *policies.Tenancy }); ok {
 		return t.Tenancy()
@@ -15,8 +15,8 @@ func (c *Chosen) Tenancy() *policies.Tenancy {
 	return nil
 }
 
-// bindTenants works out whose cells the cards of a snapshot are. A job on several nodes
-// lies on all of them.
+// bindTenants computes to whose cells the GPUs of a snapshot belong. A job on
+// several nodes is on all of them.
 func bindTenants(ten *policies.Tenancy, snap *dispatch.Snapshot) *cells.Binding {
 	jobs := make([]cells.Job, 0, len(snap.Running))
 	for _, j := range snap.Running {
@@ -34,15 +34,15 @@ func bindTenants(ten *policies.Tenancy, snap *dispatch.Snapshot) *cells.Binding 
 	return cells.Bind(snap.Nodes, ten.Tenants, jobs)
 }
 
-// lendable reports whether a job may lie where others have a claim: it can be ended
+// lendable reports whether a job may run where others have a claim: it can be ended
 // whenever they ask.
 func lendable(snap *dispatch.Snapshot, j *cluster.Job) bool {
 	return snap.Terms[j.ID].Preemptible && j.Rested(snap.Now)
 }
 
-// Short says of each guarantee of a tenant that cannot be kept with the nodes in
-// service what lacks. Where there are partitions it says nothing: guarantees are
-// kept in each for itself.
+// Short says, for each guarantee of a tenant that cannot be kept with the nodes in
+// service, what is missing. With partitions it says nothing: guarantees are kept in
+// each by itself.
 func Short(snap *dispatch.Snapshot, s *Site) (lines []string) {
 	ten := s.Tenancy()
 	if ten == nil || len(snap.Partitions) > 0 {
@@ -54,8 +54,8 @@ func Short(snap *dispatch.Snapshot, s *Site) (lines []string) {
 	return lines
 }
 
-// TenantReason says why a job waits as far as the guarantees go; the code is
-// empty when they are not why.
+// TenantReason says why a job waits as far as guarantees go; the code is empty if
+// they are not the reason.
 func TenantReason(chosen *Chosen, snap *dispatch.Snapshot, j *cluster.Job) cluster.Reason {
 	ten := chosen.Tenancy()
 	if ten == nil || j.Spec.GPUs == 0 {

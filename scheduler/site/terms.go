@@ -13,8 +13,8 @@ import (
 // deadline was promised its end.
 func MayMakeRoom(j *cluster.Job) bool { return j.Spec.Checkpoint.Set() && j.Spec.Deadline == 0 }
 
-// termsOf gathers what policies go by beside specs: the deadlines of those who
-// wait, and who may be preempted; nil where there is nothing to say.
+// termsOf collects what policies use besides specs: the deadlines of waiting jobs,
+// and which jobs may be preempted; nil if there is nothing to say.
 func termsOf(waiting, running []*cluster.Job) (out map[cluster.JobID]dispatch.Terms) {
 	set := func(id cluster.JobID, t dispatch.Terms) {
 		if t == (dispatch.Terms{}) {
@@ -34,17 +34,17 @@ func termsOf(waiting, running []*cluster.Job) (out map[cluster.JobID]dispatch.Te
 	return out
 }
 
-// unqueuedDeadline reports whether somebody with a deadline waits whom no pass
-// has given a queue yet: what is promised to the others is on the nodes of their
-// queues, and the fast path keeps away from there.
+// unqueuedDeadline reports whether a job with a deadline waits that no pass has
+// queued yet: what is promised to the others is on the nodes of their queues, and
+// the fast path keeps away from there.
 func unqueuedDeadline(waiting []*cluster.Job) bool {
 	return slices.ContainsFunc(waiting, func(j *cluster.Job) bool {
 		return j.Spec.Deadline > 0 && j.Spec.GPUs > 0 && j.State == cluster.JobPending
 	})
 }
 
-// makesRoom reports whether passes end others for a deadline that was promised:
-// the scheduler's own do, and those of the order edf.
+// makesRoom reports whether passes preempt jobs for a promised deadline: the
+// scheduler's own do, and those of the order edf.
 func (c *Chosen) makesRoom() bool {
 	if c.Planner == nil {
 		return true
@@ -53,9 +53,9 @@ func (c *Chosen) makesRoom() bool {
 	return ok && p.MakesRoomForDeadlines()
 }
 
-// Admit refuses jobs, which have ids in order and are not in snap, when their
-// deadlines cannot be met beside those that were promised before. What may be
-// ended for them counts as such where the policy does so.
+// Admit refuses jobs, which have ids in order and are not in snap, if their
+// deadlines cannot be met along with those already promised. Preemptible jobs count
+// as such if the policy preempts.
 func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, s *Site) error {
 	byPart := map[string][]*cluster.Job{}
 	for _, j := range jobs {

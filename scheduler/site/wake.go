@@ -9,28 +9,28 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
-// Needs is what those who wait would start on, were the nodes up that are off.
+// Needs is what waiting jobs would start on if the nodes that are off were up.
 type Needs struct {
-	// Wake are the nodes that are powered down and would get jobs, by id.
+	// Wake holds the nodes that are powered down and would get jobs, by id.
 	Wake []cluster.NodeID
-	// Used are all nodes on which somebody would start, those that are up as well.
+	// Used holds all nodes on which a job would start, including those that are up.
 	Used map[cluster.NodeID]struct{}
-	// For is on which of the nodes that are off a job would start, those that are
-	// coming up already as well.
+	// For holds on which of the nodes that are off a job would start, including
+	// those already coming up.
 	For map[cluster.JobID][]cluster.NodeID
 }
 
-// Needed makes the passes of the site over copies of a snapshot that Prepare has seen:
-// one in which the nodes are up that are coming up, and for those who would not start
-// there one in which those that are powered down are up, too. So nobody has a node woken
-// who starts without it. A job on several nodes that starts in neither, and for which those
-// that are up are too few however long it waits, has all of its nodes woken, since nothing
-// is kept for it before. snap is not changed.
+// Needed runs the passes of the site over copies of a snapshot that Prepare has
+// seen: one in which the nodes coming up are up and, for jobs that would not start
+// there, one in which the powered-down ones are up too. So no node is woken for a
+// job that starts without it. A job on several nodes that starts in neither, and
+// for which the nodes that are up are too few however long it waits, has all of its
+// nodes woken, since nothing is reserved for it before. snap is not modified.
 func Needed(snap *dispatch.Snapshot, s *Site) Needs {
 	return NeededBy(snap, func(view *dispatch.Snapshot) dispatch.Plan { return Plan(view, s, Full) })
 }
 
-// NeededBy is Needed with other passes than a site's. Each is given a snapshot of its own.
+// NeededBy is Needed with other passes than a site's. Each gets its own snapshot.
 func NeededBy(snap *dispatch.Snapshot, plan func(*dispatch.Snapshot) dispatch.Plan) Needs {
 	out := Needs{Used: map[cluster.NodeID]struct{}{}, For: map[cluster.JobID][]cluster.NodeID{}}
 	up := lit(snap, cluster.PoweringUp)
@@ -55,7 +55,8 @@ func NeededBy(snap *dispatch.Snapshot, plan func(*dispatch.Snapshot) dispatch.Pl
 // asleep reports whether a node is powered down and would be woken.
 func asleep(n *cluster.Node) bool { return n.Power.State == cluster.PoweredDown && n.Wakeable() }
 
-// vacant is a view in which nothing runs, and those of waiting wait that need several nodes.
+// vacant returns a view in which nothing runs, and those of waiting wait that need
+// several nodes.
 func vacant(view *dispatch.Snapshot, waiting []*cluster.Job) *dispatch.Snapshot {
 	out := pass(view)
 	out.Ledger, out.Running, out.Queues = dispatch.NewLedger(view.Nodes), nil, map[cluster.GPUID][]dispatch.Waiter{}
@@ -63,7 +64,7 @@ func vacant(view *dispatch.Snapshot, waiting []*cluster.Job) *dispatch.Snapshot 
 	return out
 }
 
-// add takes over who would start in a view of snap, and has them start there.
+// add adds the jobs that would start in a view of snap, and starts them there.
 func (n *Needs) add(snap *dispatch.Snapshot, starts []dispatch.Start, view *dispatch.Snapshot) {
 	off := map[cluster.NodeID]cluster.PowerState{}
 	for _, x := range snap.Nodes {
@@ -99,8 +100,8 @@ func (n *Needs) add(snap *dispatch.Snapshot, starts []dispatch.Start, view *disp
 	slices.SortFunc(view.Running, func(a, b *cluster.Job) int { return int(a.ID) - int(b.ID) })
 }
 
-// lit is a copy of a snapshot in which the nodes are up that are off in one way and would
-// be woken for jobs.
+// lit returns a copy of a snapshot with those nodes up that are off in one way and
+// would be woken for jobs.
 func lit(snap *dispatch.Snapshot, state cluster.PowerState) *dispatch.Snapshot {
 	out := pass(snap)
 	out.Nodes = slices.Clone(snap.Nodes)
@@ -116,7 +117,7 @@ func lit(snap *dispatch.Snapshot, state cluster.PowerState) *dispatch.Snapshot {
 	return out
 }
 
-// pass is a snapshot that a pass may change, and add.
+// pass returns a snapshot that a pass, and add, may modify.
 func pass(snap *dispatch.Snapshot) *dispatch.Snapshot {
 	out := *snap
 	out.Waiting, out.Running = slices.Clone(snap.Waiting), slices.Clone(snap.Running)
