@@ -7,24 +7,24 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Job is a job that holds cards.
+// Job is a job that holds GPUs.
 type Job struct {
 	ID     cluster.JobID
 	Tenant string
-	// Preemptible jobs may lie in cells of others, until those are asked for.
+	// Preemptible jobs may run in cells of others, until those are asked for.
 	Preemptible bool
-	// Ending says that its cards are being cleared already: nobody counts on
-	// it, and nobody can use them yet.
+	// Ending means that its GPUs are already being cleared: no job counts on it,
+	// and none can use them yet.
 	Ending bool
-	// Since is when it was placed: of a tenant's preemptible jobs the first
-	// count as its own, as far as its cells go.
+	// Since is when it was placed: of a tenant's preemptible jobs the first count
+	// as its own, as far as its cells go.
 	Since cluster.Time
 	GPUs  []cluster.GPUID
 }
 
-// Binding is which blocks of the cluster stand for whose cells now, and who
-// lies where. It is made from the jobs that run; equal arguments make an equal
-// one, in whatever order they are listed.
+// Binding is which blocks of the cluster currently stand for whose cells, and which
+// jobs run where. It is computed from the running jobs; equal arguments give an
+// equal one, in whatever order they are listed.
 type Binding struct {
 	tenants []Tenant
 	index   map[string]int32
@@ -40,8 +40,8 @@ type Binding struct {
 type resident struct {
 	Job
 	tenant int32
-	// own jobs may not be ended: they are not preemptible, or count into
-	// what their tenant is guaranteed.
+	// own jobs may not be ended: they are not preemptible, or count towards their
+	// tenant's guarantee.
 	own bool
 }
 
@@ -53,11 +53,11 @@ type place struct {
 	claim []int32       // by leaf: the tenant for which it is being cleared, or free
 	label []int32       // by leaf: whose cell it is in, or free
 	cells []bound
-	broke bool // not every cell has a block
+	broke bool // some cell has no block
 }
 
-// Bind works out the binding of a fleet. Nodes that take no jobs count as
-// gone. When the guarantees cannot all be kept, Short says which.
+// Bind computes the binding of a fleet. Nodes that take no jobs count as gone. If
+// the guarantees cannot all be kept, Short says which.
 func Bind(nodes []*cluster.Node, tenants []Tenant, jobs []Job) *Binding {
 	b := &Binding{tenants: sortTenants(tenants), index: map[string]int32{}, types: forests(nodes), places: map[string]*place{}, jobs: map[cluster.JobID]*resident{}, asked: map[ask]bool{}}
 	for i := range b.tenants {
@@ -103,7 +103,7 @@ func (b *Binding) tenantOf(name string) int32 {
 	return int32(len(b.tenants))
 }
 
-// enter lays a job on its cards.
+// enter places a job on its GPUs.
 func (b *Binding) enter(r *resident) {
 	b.jobs[r.ID] = r
 	for _, g := range r.GPUs {
@@ -115,9 +115,9 @@ func (b *Binding) enter(r *resident) {
 	}
 }
 
-// bindType finds a block for each cell and tells which preemptible jobs count
-// as their tenant's own: those that its cells would hold if they were packed
-// well, as long as nobody else's cells are lost by it.
+// bindType finds a block for each cell and determines which preemptible jobs count
+// as their tenant's own: those that its cells would hold if they were packed well,
+// as long as no other tenant loses cells by it.
 func (b *Binding) bindType(pl *place) {
 	firmOnly, ok := pl.problem(b).solve()
 	if !ok {
@@ -158,8 +158,8 @@ func (b *Binding) bindType(pl *place) {
 	}
 }
 
-// withinGuarantee lists the preemptible jobs of a type that their tenant's
-// cells could hold beside those that are its own, first come first.
+// withinGuarantee lists the preemptible jobs of a type that their tenant's cells
+// could hold in addition to its own, first come first.
 func (b *Binding) withinGuarantee(pl *place) []*resident {
 	var out []*resident
 	seen := map[cluster.JobID]struct{}{}
@@ -205,7 +205,7 @@ func (b *Binding) withinGuarantee(pl *place) []*resident {
 	return out
 }
 
-// inside reports whether a job lies wholly in cells of its tenant.
+// inside reports whether a job is wholly in cells of its tenant.
 func (pl *place) inside(r *resident) bool {
 	return !slices.ContainsFunc(r.GPUs, func(g cluster.GPUID) bool {
 		i, ok := pl.f.leafAt[g]
@@ -213,7 +213,7 @@ func (pl *place) inside(r *resident) bool {
 	})
 }
 
-// mayOwn reports whether a job lies in no cell of others.
+// mayOwn reports whether a job is in no cell of others.
 func (pl *place) mayOwn(r *resident) bool {
 	return !slices.ContainsFunc(r.GPUs, func(g cluster.GPUID) bool {
 		i, ok := pl.f.leafAt[g]
@@ -221,7 +221,7 @@ func (pl *place) mayOwn(r *resident) bool {
 	})
 }
 
-// problem states the binding of the type as it is.
+// problem returns the binding problem of the type as it is.
 func (pl *place) problem(b *Binding) *problem {
 	n := len(pl.f.leaves)
 	firm, busy := filled(n), make([]bool, n)
@@ -235,8 +235,8 @@ func (pl *place) problem(b *Binding) *problem {
 	return newProblem(pl.f, pl.need, used, firm, busy)
 }
 
-// holder is who has a leaf for good: the tenant of who may not be ended there
-// or for whom it is being cleared.
+// holder returns the permanent holder of a leaf: the tenant whose job may not be
+// ended there or for which it is being cleared.
 func (pl *place) holder(i int) int32 {
 	h := pl.claim[i]
 	if pl.f.leaves[i].gone {
@@ -277,19 +277,19 @@ func (b *Binding) tellShort(pl *place, p *problem) {
 	}
 }
 
-// Short lists the guarantees that the hardware in service cannot keep, by
-// type, tenant and size; none when all are kept.
+// Short lists the guarantees that the hardware in service cannot keep, by type,
+// tenant and size; none if all are kept.
 func (b *Binding) Short() []Shortage { return b.short }
 
-// Own reports whether a job is safe: it is not preemptible, or counts into what
-// its tenant is guaranteed.
+// Own reports whether a job is safe: it is not preemptible, or counts towards its
+// tenant's guarantee.
 func (b *Binding) Own(id cluster.JobID) bool {
 	r := b.jobs[id]
 	return r != nil && r.own
 }
 
-// Holder tells in whose cell a card is; ok is false for one that nobody is
-// guaranteed, or that is not known.
+// Holder returns in whose cell a GPU is; ok is false for one that is guaranteed to
+// no tenant, or unknown.
 func (b *Binding) Holder(gpu cluster.GPUID) (tenant string, ok bool) {
 	for _, t := range b.names {
 		if i, in := b.types[t].leafAt[gpu]; in {
@@ -302,8 +302,8 @@ func (b *Binding) Holder(gpu cluster.GPUID) (tenant string, ok bool) {
 	return "", false
 }
 
-// Keeps reports an error of ours: a cell in which somebody else lies who may
-// not be ended. It is for tests.
+// Keeps reports a bug: a cell that holds another tenant's job that may not be
+// ended. It is for tests.
 func (b *Binding) Keeps() (gpu cluster.GPUID, ok bool) {
 	for _, t := range b.names {
 		pl := b.places[t]

@@ -8,11 +8,11 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// load is what a job takes of cells: so many cards on each of so many nodes.
+// load is what a job takes of cells: so many GPUs on each of so many nodes.
 type load struct{ width, nodes int }
 
-// charged lists what a tenant's own jobs take of a type. Shares of one card count once.
-// Jobs on nodes that take no others count too.
+// charged lists what a tenant's own jobs take of a type. Shares of one GPU count
+// once. Jobs on nodes that take no others count too.
 func (b *Binding) charged(pl *place, tenant int32) []load {
 	width := map[cluster.JobID]map[int32]int{} // by node
 	var order []cluster.JobID
@@ -23,7 +23,7 @@ func (b *Binding) charged(pl *place, tenant int32) []load {
 					order, width[r.ID] = append(order, r.ID), map[int32]int{}
 				}
 				width[r.ID][pl.f.leaves[i].node]++
-				break // who lies beside it has the card for nothing
+				break // other jobs on it have the GPU for nothing
 			}
 		}
 	}
@@ -34,7 +34,7 @@ func (b *Binding) charged(pl *place, tenant int32) []load {
 	return out
 }
 
-// loadOf is what a job takes that has so many cards of each of some nodes.
+// loadOf returns the load of a job with so many GPUs on each of some nodes.
 func loadOf(width map[int32]int) load {
 	l := load{nodes: len(width)}
 	for _, w := range width {
@@ -43,8 +43,8 @@ func loadOf(width map[int32]int) load {
 	return l
 }
 
-// flat is the cells of a tenant with those of several nodes as so many of one: whatever
-// lies in them lies on one node, or has a part on each of several.
+// flat returns the cells of a tenant with those of several nodes as so many of one:
+// any job in them is on one node, or has a part on each of several.
 func (pl *place) flat(tenant int32) []int {
 	out := slices.Clone(pl.need[tenant])
 	for l := pl.f.whole + 1; l < len(out); l++ {
@@ -54,9 +54,9 @@ func (pl *place) flat(tenant int32) []int {
 	return out
 }
 
-// holds reports whether a tenant's cells can hold a job of n cards on each of so many
-// nodes beside others, were all packed anew: with widths rounded up to
-// levels, for which packing by decreasing width is exact, or as they are. Who needs
+// holds reports whether a tenant's cells can hold a job of n GPUs on each of so
+// many nodes along with others, if all were packed anew: with widths rounded up to
+// levels, for which packing by decreasing width is exact, or as they are. A job on
 // several nodes needs cells that are nodes: two smaller ones may be on the same.
 func (pl *place) holds(tenant int32, loads []load, n, nodes int) bool {
 	need, least := pl.flat(tenant), 0
@@ -78,8 +78,9 @@ func (pl *place) holds(tenant int32, loads []load, n, nodes int) bool {
 // room is what a cell of a level has left.
 type room struct{ level, left int }
 
-// packed lays jobs into cells, the widest first, each where least is left; one on several
-// nodes into as many cells that are nodes, of level whole. Who fits nowhere lies outside.
+// packed packs jobs into cells, the widest first, each where least is left; one on
+// several nodes into as many cells that are nodes, of level whole. Jobs that fit
+// nowhere are left out.
 func packed(need []int, whole int, loads []load, size func(int) int) []room {
 	var cells []room
 	for l, n := range need {
@@ -122,11 +123,11 @@ func (pl *place) usedCells(tenant int32, loads []load) []int {
 	return out
 }
 
-// Usage is how far a tenant's cells of one type are in use.
+// Usage is how much of a tenant's cells of one type is in use.
 type Usage struct {
 	GPUType string
-	// GPUs are guaranteed, Used taken by its own jobs, Borrowed by jobs that
-	// lie where others, or nobody, have a claim and that may be ended.
+	// GPUs are guaranteed, Used taken by its own jobs, Borrowed by preemptible jobs
+	// that run where others, or no tenant, have a claim.
 	GPUs, Used, Borrowed int
 	// Largest is the widest job that its cells could hold now.
 	Largest int

@@ -9,9 +9,10 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// forest is the buddy trees of one GPU type: a node of 8 is a tree of 8, 4, 2, 1; one of
-// 6 is a tree of 4 and one of 2. The largest nodes of a rack, where their size is a
-// power of two, are halves of larger trees: three of 8 are a tree of 16 and one of 8.
+// forest is the buddy trees of one GPU type: a node of 8 is a tree of 8, 4, 2, 1;
+// one of 6 is a tree of 4 and one of 2. The largest nodes of a rack, if their size
+// is a power of two, are halves of larger trees: three of 8 are a tree of 16 and
+// one of 8.
 type forest struct {
 	gpuType string
 	leaves  []leaf
@@ -22,7 +23,7 @@ type forest struct {
 	leafAt  map[cluster.GPUID]int32
 }
 
-// leaf is one card.
+// leaf is one GPU.
 type leaf struct {
 	gpu  cluster.GPUID
 	node int32 // its place in forest.nodes
@@ -47,14 +48,15 @@ func (f *forest) at(level int) []int32 {
 	return f.levels[level]
 }
 
-// shelf is the cards of one type of a node.
+// shelf is the GPUs of one type on a node.
 type shelf struct {
 	node *cluster.Node
 	rack string
 	gpus []*cluster.GPU
 }
 
-// forests builds the trees of all types, over racks by name and nodes and cards by id.
+// forests builds the trees of all types, over racks by name and nodes and GPUs by
+// id.
 func forests(nodes []*cluster.Node) map[string]*forest {
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) })
@@ -77,7 +79,7 @@ func forests(nodes []*cluster.Node) map[string]*forest {
 	return out
 }
 
-// rackOf is the rack of a node, "" for one that does not say.
+// rackOf returns the rack of a node, "" if it has none.
 func rackOf(n *cluster.Node) string {
 	for _, f := range n.Features {
 		if rack, ok := strings.CutPrefix(f, cluster.RackFeature); ok {
@@ -87,8 +89,8 @@ func rackOf(n *cluster.Node) string {
 	return ""
 }
 
-// plant makes the trees of a type: rack by rack, the largest nodes of each first, those
-// with one tree over as many of them as there are.
+// plant builds the trees of a type: rack by rack, the largest nodes of each first,
+// those with one tree over as many of them as possible.
 func (f *forest) plant(all []shelf) {
 	for i := range all {
 		f.whole = max(f.whole, bits.Len(uint(len(all[i].gpus)))-1)
@@ -116,8 +118,8 @@ func (f *forest) plant(all []shelf) {
 	}
 }
 
-// add appends a node's cards. Those of one NUMA group stand beside each other when the
-// groups are equal powers of two, so that small cells do not cross them.
+// add appends a node's GPUs. Those of one NUMA group are adjacent if the groups are
+// equal powers of two, so that small cells do not cross them.
 func (f *forest) add(s shelf) {
 	n, gs := s.node, s.gpus
 	numa := evenGroups(gs)
@@ -136,7 +138,7 @@ func (f *forest) add(s shelf) {
 	f.nodes = append(f.nodes, span{lo, int32(len(f.leaves))})
 }
 
-// tree appends the block of a level that begins at a leaf, and those in it.
+// tree appends the block of a level that begins at a leaf, and the blocks in it.
 func (f *forest) tree(level int, lo, parent int32) int32 {
 	i := int32(len(f.blocks))
 	f.blocks = append(f.blocks, block{span{lo, lo + 1<<level}, level, parent, -1, -1})
@@ -152,8 +154,8 @@ func (f *forest) tree(level int, lo, parent int32) int32 {
 	return i
 }
 
-// evenGroups reports whether the cards lie in NUMA groups of one size, a power
-// of two.
+// evenGroups reports whether the GPUs are in NUMA groups of one size, a power of
+// two.
 func evenGroups(gs []*cluster.GPU) bool {
 	n := map[int]int{}
 	for _, g := range gs {

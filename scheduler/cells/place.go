@@ -7,7 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Request is a job that wants GPUs cards of one type of one node, or on each of several.
+// Request is a job that wants GPUs GPUs of one type on one node, or on each of
+// several.
 type Request struct {
 	ID          cluster.JobID
 	Tenant      string
@@ -17,31 +18,31 @@ type Request struct {
 	Sent    string
 	GPUType string
 	GPUs    int
-	// Nodes is on how many at once, 0 as 1.
+	// Nodes is how many nodes at once, 0 as 1.
 	Nodes int
-	// Barred are tenants of whose cells it borrows none, since jobs of theirs that are
-	// guaranteed these are about to start.
+	// Barred are tenants from whose cells it borrows none, since jobs of theirs
+	// with a guarantee to these are about to start.
 	Barred []string
 }
 
-// nodes is on how many nodes it lies.
+// nodes returns how many nodes it runs on.
 func (r *Request) nodes() int { return max(1, r.Nodes) }
 
-// Answer is what becomes of a request.
+// Answer is the outcome of a request.
 type Answer struct {
-	// GPUs are the cards it is to have, none when it waits.
+	// GPUs are the GPUs it gets, none if it waits.
 	GPUs []cluster.GPUID
-	// Now tells that they are all free; else Victims have to end first, and
-	// whoever is ending there already.
+	// Now means that they are all free; otherwise Victims have to end first, and
+	// any job already ending there.
 	Now bool
-	// Victims are the jobs to end for it, sorted; empty when Now.
+	// Victims are the jobs to end for it, sorted; empty if Now.
 	Victims []cluster.JobID
-	// Guaranteed tells that its tenant's cells can hold it beside the tenant's
-	// own jobs. Such a request is always answered with cards.
+	// Guaranteed means that its tenant's cells can hold it along with the tenant's
+	// own jobs. Such a request always gets GPUs.
 	Guaranteed bool
 }
 
-// rebinds bounds for how many places a changed binding is looked for.
+// rebinds bounds for how many places a changed binding is tried.
 const rebinds = 64
 
 // Guaranteed reports whether a tenant's cells can hold one more job of its own.
@@ -49,7 +50,7 @@ func (b *Binding) Guaranteed(tenant, gpuType string, gpus int) bool {
 	return b.GuaranteedOn(tenant, gpuType, gpus, 1)
 }
 
-// GuaranteedOn is Guaranteed of a job on several nodes, with so many cards on each.
+// GuaranteedOn is Guaranteed for a job on several nodes, with so many GPUs on each.
 func (b *Binding) GuaranteedOn(tenant, gpuType string, gpus, nodes int) bool {
 	t := b.tenantOf(tenant)
 	pl := b.places[gpuType]
@@ -65,7 +66,7 @@ func (b *Binding) GuaranteedOn(tenant, gpuType string, gpus, nodes int) bool {
 	return yes
 }
 
-// ask is a question that many requests put.
+// ask is a question that many requests share.
 type ask struct {
 	tenant  int32
 	gpuType string
@@ -90,9 +91,9 @@ func (pl *place) claimed(tenant int32) []load {
 	return out
 }
 
-// Allows reports whether a job may start on a card without harm to the cells as
-// they are bound now: one that may be ended anywhere, one that may not in cells
-// of its tenant and where nobody is guaranteed anything.
+// Allows reports whether a job may start on a GPU without harm to the cells as they
+// are bound now: anywhere if it is preemptible, otherwise in cells of its tenant
+// and where nothing is guaranteed.
 func (b *Binding) Allows(tenant string, preemptible bool, gpu cluster.GPUID) bool {
 	for _, name := range b.names {
 		i, ok := b.types[name].leafAt[gpu]
@@ -106,10 +107,10 @@ func (b *Binding) Allows(tenant string, preemptible bool, gpu cluster.GPUID) boo
 	return false
 }
 
-// Place answers a request and leaves the binding as it is, but for which
-// blocks stand for whose cells; Take enters the answer. ok, when not nil, is
-// asked whether the rest of a node's resources hold the job once the victims
-// have ended there; of a job on several nodes it is asked for each.
+// Place answers a request and leaves the binding as it is, except for which blocks
+// stand for whose cells; Take enters the answer. ok, if not nil, reports whether
+// the rest of a node's resources hold the job once the victims have ended there;
+// for a job on several nodes it is called for each.
 func (b *Binding) Place(r Request, ok func(gpus []cluster.GPUID, victims []cluster.JobID) bool) Answer {
 	pl := b.places[r.GPUType]
 	if pl == nil || r.GPUs < 1 {
@@ -126,7 +127,7 @@ func (b *Binding) Place(r Request, ok func(gpus []cluster.GPUID, victims []clust
 	if q.guaranteed {
 		tries = append(tries, func() Answer { return q.best(mine, false) })
 	}
-	if q.guaranteed && q.inOneCell() { // nearer to each other than where it would be at once
+	if q.guaranteed && q.inOneCell() { // closer together than where it would start at once
 		tries = append(tries, func() Answer { return q.best(mine, true) })
 	}
 	tries = append(tries, func() Answer { return q.best(loose, false) })
@@ -134,7 +135,7 @@ func (b *Binding) Place(r Request, ok func(gpus []cluster.GPUID, victims []clust
 		tries = append(tries, func() Answer { return q.rebind(false) },
 			func() Answer { return q.best(mine, true) }, func() Answer { return q.best(loose, true) }, func() Answer { return q.rebind(true) })
 	}
-	if r.Preemptible { // last: in a cell of others it would be ended for them
+	if r.Preemptible { // last: in a cell of others it would be preempted for them
 		tries = append(tries, func() Answer { return q.best(any, false) })
 	}
 	for _, try := range tries {
@@ -145,7 +146,7 @@ func (b *Binding) Place(r Request, ok func(gpus []cluster.GPUID, victims []clust
 	return Answer{Guaranteed: q.guaranteed}
 }
 
-// query is one request under way.
+// query is one request in progress.
 type query struct {
 	b          *Binding
 	pl         *place
@@ -155,11 +156,11 @@ type query struct {
 	guaranteed bool
 }
 
-// option is a set of cards in one block or node.
+// option is a set of GPUs in one block or node.
 type option struct {
 	leaves  []int32
 	victims []*resident
-	lost    int // cards that victims have in all
+	lost    int // GPUs that victims have in all
 	size    int32
 	splits  int32 // the size of the largest group around it that could be used
 	spare   int   // leaves of the block that could be used and are not
@@ -182,7 +183,7 @@ func (q *query) answer(o *option) Answer {
 	return a
 }
 
-// best returns the cheapest set of cards among those allowed.
+// best returns the cheapest set of GPUs among those allowed.
 func (q *query) best(allowed func(int32) bool, evict bool) Answer {
 	opts := q.options(allowed, evict)
 	if q.r.nodes() > 1 {
@@ -199,8 +200,8 @@ func (q *query) best(allowed func(int32) bool, evict bool) Answer {
 	return Answer{}
 }
 
-// usable reports whether a leaf could be had: now, or once jobs that may be
-// ended have ended.
+// usable reports whether a leaf is available: now, or once preemptible jobs have
+// ended.
 func (q *query) usable(i int32, evict bool) bool {
 	if q.pl.f.leaves[i].gone || q.pl.claim[i] != free {
 		return false
@@ -208,9 +209,8 @@ func (q *query) usable(i int32, evict bool) bool {
 	return !slices.ContainsFunc(q.pl.on[i], func(r *resident) bool { return r.own || !evict })
 }
 
-// options lists sets of cards, the best first: fewest victims, least lost
-// by them, out of the smallest group that would be split, the least left over,
-// the first.
+// options lists sets of GPUs, the best first: fewest victims, least lost by them,
+// out of the smallest group that would be split, least left over, first.
 func (q *query) options(allowed func(int32) bool, evict bool) []option {
 	f := q.pl.f
 	can := make([]bool, len(f.leaves))
@@ -257,9 +257,8 @@ func (q *query) options(allowed func(int32) bool, evict bool) []option {
 	return out
 }
 
-// choose takes as many of the usable leaves of a block as are asked for, with
-// no victim without need, such that the smallest aligned groups are used up
-// first.
+// choose takes as many usable leaves of a block as asked for, without needless
+// victims, such that the smallest aligned groups are used up first.
 func (q *query) choose(s span, can []int32) option {
 	o := option{size: s.hi - s.lo, spare: len(can) - q.r.GPUs, victims: q.victims(can)}
 	can = q.leavesWith(can, o.victims)
@@ -282,9 +281,9 @@ func (q *query) choose(s span, can []int32) option {
 	return o
 }
 
-// victims chooses whom to end so that enough of some leaves are free: again
-// and again who frees most, of equals who loses least and came last, and then
-// without those that turned out not to be needed.
+// victims chooses which jobs to end so that enough of some leaves are free:
+// repeatedly the one that frees most, then loses least, then came last; finally it
+// drops those that turned out not to be needed.
 func (q *query) victims(can []int32) []*resident {
 	var out []*resident
 	all := q.newVictims(can)
@@ -321,7 +320,7 @@ func (q *query) leavesWith(can []int32, vs []*resident) []int32 {
 	return out
 }
 
-// newVictims are those on leaves who are not ending yet.
+// newVictims returns the jobs on leaves that are not ending yet.
 func (q *query) newVictims(leaves []int32) []*resident {
 	var out []*resident
 	for _, i := range leaves {
@@ -334,7 +333,7 @@ func (q *query) newVictims(leaves []int32) []*resident {
 	return out
 }
 
-// around is the size of the largest aligned group around a leaf, within a
+// around returns the size of the largest aligned group around a leaf, within a
 // span, of leaves of a set.
 func (q *query) around(i int32, s span, in map[int32]struct{}) int {
 	size := 1
@@ -353,8 +352,8 @@ func (q *query) around(i int32, s span, in map[int32]struct{}) int {
 	return size
 }
 
-// rebind looks for a place that would be right if blocks stood for other
-// cells than they do, since a guaranteed request must find one.
+// rebind looks for a place that would be right if blocks stood for other cells,
+// since a guaranteed request must find one.
 func (q *query) rebind(evict bool) Answer {
 	opts := q.options(func(int32) bool { return true }, evict)
 	if q.r.nodes() > 1 {
@@ -383,8 +382,8 @@ func (q *query) rebind(evict bool) Answer {
 	return Answer{}
 }
 
-// Take enters the answer to a request: the job lies there, or, when others
-// have to end first, the cards are kept for it.
+// Take enters the answer to a request: the job runs there or, if others have to end
+// first, the GPUs are reserved for it.
 func (b *Binding) Take(r Request, a Answer) {
 	if len(a.GPUs) == 0 {
 		return

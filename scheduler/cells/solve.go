@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Who holds a leaf or a block, beside the index of a tenant.
+// What holds a leaf or a block, besides the index of a tenant.
 const (
-	free  = -1 // nobody who may not be ended
+	free  = -1 // no job that may not be ended
 	mixed = -2 // several tenants, or hardware that is gone
 )
 
-// tries bounds the search for a binding. The first try is right unless a
-// tenant that uses more than its guarantee lies in more cells than it has.
+// tries bounds the search for a binding. The first try is right unless a tenant
+// that uses more than its guarantee is in more cells than it has.
 const tries = 512
 
 // bound is a cell of a tenant with the block that stands for it.
@@ -21,14 +21,14 @@ type bound struct {
 	block  int32
 }
 
-// problem is the question whether every cell of every tenant can have a block
-// of its own, in which nobody else lies who may not be ended.
+// problem is the question whether every cell of every tenant can have a block of
+// its own that holds no other tenant's job that may not be ended.
 type problem struct {
 	f    *forest
 	need [][]int // by tenant, level
 	used [][]int // how many of them the tenant's jobs take when packed well
 	firm []int32 // holder by leaf
-	busy []bool  // by leaf: somebody lies there, whoever
+	busy []bool  // by leaf: some job runs there
 
 	status []int32 // holder by block
 	count  []int32 // leaves with a holder, by block
@@ -77,9 +77,9 @@ func newProblem(f *forest, need, used [][]int, firm []int32, busy []bool) *probl
 	return p
 }
 
-// solve returns a block for each cell; ok is false when there is none or the
-// search was given up. Three ways, from the one that leaves tenants most room
-// in their unused cells to the one that finds what there is.
+// solve returns a block for each cell; ok is false if there is none or the search
+// was given up. It tries three ways, from the one that leaves tenants most room in
+// their unused cells to the exhaustive one.
 func (p *problem) solve() (out []bound, ok bool) {
 	if p.greedy(true) || p.greedy(false) {
 		return p.out, true
@@ -91,8 +91,8 @@ func (p *problem) solve() (out []bound, ok bool) {
 	return nil, false
 }
 
-// partial gives as many cells a block as it can, the large ones first, and
-// says in short how many are missing.
+// partial gives as many cells a block as it can, the large ones first, and records
+// in short how many are missing.
 func (p *problem) partial() []bound {
 	p.greedy(false)
 	return p.out
@@ -107,10 +107,10 @@ func (p *problem) reset() {
 	}
 }
 
-// greedy goes from the largest level down. With spare room only the cells that
-// a tenant's jobs take are bound where it lies, and the rest to blocks that are
-// free, so that they are wholly its own; without, every cell is bound first
-// where the tenant lies already, which leaves most to others.
+// greedy goes from the largest level down. With roomy only the cells that a
+// tenant's jobs take are bound where they run, and the rest to free blocks, so that
+// they are wholly its own; without, every cell is first bound where the tenant
+// already runs, which leaves most to others.
 func (p *problem) greedy(roomy bool) bool {
 	p.reset()
 	ok := true
@@ -143,7 +143,7 @@ func (p *problem) greedy(roomy bool) bool {
 	return ok
 }
 
-// open lists the blocks of a level and a holder that no cell has yet.
+// open lists the blocks of a level and a holder that are not bound to a cell yet.
 func (p *problem) open(level int, holder int32) []int32 {
 	var out []int32
 	for _, b := range p.f.at(level) {
@@ -177,25 +177,23 @@ func (p *problem) unbind(n int) {
 	p.out = p.out[:n]
 }
 
-// fullest puts the blocks first in which a tenant has most.
+// fullest sorts blocks by how much a tenant has in them, the most first.
 func (p *problem) fullest(bs []int32) {
 	slices.SortFunc(bs, func(a, b int32) int { return cmp.Or(-cmp.Compare(p.count[a], p.count[b]), cmp.Compare(a, b)) })
 }
 
-// idlest puts the blocks first that split the least (buddy allocation: the
-// smallest free block that holds the cell), then those with the fewest who
-// would have to leave.
+// idlest sorts blocks that split the least first (buddy allocation: the smallest
+// free block that holds the cell), then those where the fewest would have to leave.
 func (p *problem) idlest(bs []int32) {
 	slices.SortFunc(bs, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(p.roomy[a], p.roomy[b]), cmp.Compare(p.load[a], p.load[b]), cmp.Compare(a, b))
 	})
 }
 
-// search tries, for a tenant that lies in more blocks of a level than it has
-// cells, every choice among those that differ. All else needs no choice: a
-// block in which only the tenant lies is as good for it as a free one and
-// worse for everybody else, and free blocks of one level are alike, since
-// sizes divide each other.
+// search tries, for a tenant in more blocks of a level than it has cells, every
+// choice among those that differ. Nothing else needs a choice: a block with only
+// the tenant in it is as good for it as a free one and worse for all others, and
+// free blocks of one level are alike, since sizes divide each other.
 func (p *problem) search(l, t int, lack []int) bool {
 	mark := len(p.out)
 	switch {
@@ -237,7 +235,7 @@ func (p *problem) search(l, t int, lack []int) bool {
 	return false
 }
 
-// kinds parts blocks by their shape, the fullest first.
+// kinds groups blocks by their shape, the fullest first.
 func (p *problem) kinds(bs []int32) [][]int32 {
 	p.fullest(bs)
 	at := map[string]int{}
@@ -255,7 +253,7 @@ func (p *problem) kinds(bs []int32) [][]int32 {
 	return out
 }
 
-// shape is equal for blocks that differ only by which half is which.
+// shape is equal for blocks that differ only in the order of their halves.
 func (p *problem) shape(b int32) string {
 	k := &p.f.blocks[b]
 	switch {

@@ -7,14 +7,15 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// A job on several nodes has a part of the same width on each, and lies in cells that
-// are nodes or hold several. Of the racks and halves of racks in which as many nodes
-// could have a part it takes the smallest.
+// A job on several nodes has a part of the same width on each, and runs in cells
+// that are nodes or hold several. It takes the smallest of the racks and halves of
+// racks in which enough nodes could have a part.
 
-// onNode is the node of an option.
+// onNode returns the node of an option.
 func (q *query) onNode(o *option) int32 { return q.pl.f.leaves[o.leaves[0]].node }
 
-// parts is the best option of each node that would have its part, the best node first.
+// parts returns the best option of each node that would have its part, the best
+// node first.
 func (q *query) parts(opts []option) []*option {
 	var out []*option
 	have := map[int32]struct{}{}
@@ -29,8 +30,8 @@ func (q *query) parts(opts []option) []*option {
 	return out
 }
 
-// bestSpan returns the cards of as many nodes as are asked for, as near to each other as
-// can be, with the fewest victims there.
+// bestSpan returns the GPUs of as many nodes as asked for, as close together as
+// possible, with the fewest victims there.
 func (q *query) bestSpan(opts []option) Answer {
 	f, parts := q.pl.f, q.parts(opts)
 	if len(parts) < q.r.nodes() {
@@ -67,8 +68,8 @@ func (q *query) inOneCell() bool {
 	return false
 }
 
-// together is the answer of parts on several nodes. Who is in the way on two of them is
-// ended once.
+// together returns the answer for parts on several nodes. A job in the way on two
+// of them is ended once.
 func (q *query) together(parts []*option) Answer {
 	a := Answer{Guaranteed: q.guaranteed, Now: true}
 	for _, o := range parts {
@@ -87,7 +88,7 @@ func (q *query) together(parts []*option) Answer {
 	return a
 }
 
-// rebindSpan is rebind for several nodes: one after the other is claimed if all cells
+// rebindSpan is rebind for several nodes: each in turn is claimed if all cells
 // still have a block then.
 func (q *query) rebindSpan(opts []option) Answer {
 	var parts []*option

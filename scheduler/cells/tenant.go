@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Bounds of what a tenant may be guaranteed.
+// Limits on what a tenant may be guaranteed.
 const (
 	// MaxLevel is the largest level: cells of 2^MaxLevel GPUs.
 	MaxLevel = 12
@@ -19,8 +19,8 @@ const (
 	MaxCount = 100_000
 )
 
-// Cell is a guarantee of Count cells of GPUs cards each: aligned groups, each of
-// one type and one node, or of several nodes of a rack. GPUs is a power of two.
+// Cell is a guarantee of Count cells of GPUs GPUs each: aligned groups, each of one
+// type and one node, or of several nodes of a rack. GPUs is a power of two.
 type Cell struct {
 	GPUType string
 	GPUs    int
@@ -30,15 +30,15 @@ type Cell struct {
 // String returns the form that ParseCell reads.
 func (c Cell) String() string { return fmt.Sprintf("%s:%d=%d", c.GPUType, c.GPUs, c.Count) }
 
-// Tenant is a group of users with a guarantee; none is allowed, and then all
-// its jobs run on what others leave.
+// Tenant is a group of users with a guarantee, possibly empty; then all its jobs
+// run on what others leave.
 type Tenant struct {
 	Name  string
 	Cells []Cell
 }
 
-// ParseCell reads TYPE:GPUS=COUNT, for example "A100-SXM4-80GB:8=2": two
-// groups of eight GPUs. The error says what was wrong and what is wanted.
+// ParseCell reads TYPE:GPUS=COUNT, for example "A100-SXM4-80GB:8=2": two groups of
+// eight GPUs. The error says what was wrong and what is expected.
 func ParseCell(s string) (Cell, error) {
 	head, count, ok1 := cutLast(s, "=")
 	name, size, ok2 := cutLast(head, ":")
@@ -71,12 +71,12 @@ func sortTenants(ts []Tenant) []Tenant {
 	return ts
 }
 
-// level is the power of two that g GPUs need at least.
+// level returns the least level whose power of two is at least g.
 func level(g int) int { return bits.Len(uint(g - 1)) }
 
 // needs returns how many cells of each level each tenant has of a type.
 func needs(ts []Tenant, gpuType string) [][]int {
-	out := make([][]int, len(ts)+1) // one for who is no tenant
+	out := make([][]int, len(ts)+1) // one for jobs without a tenant
 	for i := range out {
 		out[i] = make([]int, MaxLevel+1)
 	}
@@ -94,19 +94,18 @@ func needs(ts []Tenant, gpuType string) [][]int {
 type Shortage struct {
 	Tenant  string
 	GPUType string
-	// GPUs is the size of the cells, Missing how many of Want there is no room
-	// for.
+	// GPUs is the size of the cells, Missing how many of Want have no room.
 	GPUs, Want, Missing int
 }
 
-// String says it for people.
+// String describes the shortage.
 func (s Shortage) String() string {
 	return fmt.Sprintf("tenant %s: %d of its %d cells of %d GPUs (%s) cannot be kept", s.Tenant, s.Missing, s.Want, s.GPUs, s.GPUType)
 }
 
-// Check reports whether the cells of all tenants fit into the nodes when nobody
-// runs there and every node is in service. The error is a *cluster.Error of
-// CodeInvalid that names the tenant, the level and what is short.
+// Check checks that the cells of all tenants fit into the nodes if nothing runs
+// there and every node is in service. The error is a *cluster.Error of CodeInvalid
+// that names the tenant, the level and what is short.
 func Check(nodes []*cluster.Node, tenants []Tenant) error {
 	all := make([]*cluster.Node, len(nodes))
 	for i, n := range nodes {

@@ -2,7 +2,7 @@ package cells
 
 import "fmt"
 
-// Widest is the largest job of one node that a tenant's cells of a type could
+// Widest returns the largest single-node job that a tenant's cells of a type could
 // hold if they were empty.
 func (b *Binding) Widest(tenant, gpuType string) int {
 	pl, t := b.places[gpuType], b.tenantOf(tenant)
@@ -18,7 +18,8 @@ func (b *Binding) Widest(tenant, gpuType string) int {
 	return 0
 }
 
-// wholeNodes is how many nodes of a type a tenant's cells are, those of several counted.
+// wholeNodes returns how many nodes of a type a tenant's cells are, including those
+// of several.
 func (b *Binding) wholeNodes(tenant, gpuType string) int {
 	pl := b.places[gpuType]
 	return pl.flat(b.tenantOf(tenant))[pl.f.whole]
@@ -30,8 +31,8 @@ func (b *Binding) EverHolds(r Request) bool {
 	return pl != nil && int(t) < len(b.tenants) && pl.holds(t, nil, r.GPUs, r.nodes())
 }
 
-// Why says in numbers why a request has to wait, as far as its tenant's cells
-// go, and what would help. It is "" when they are not the reason.
+// Why says in numbers why a request has to wait, as far as its tenant's cells go,
+// and what would help. It is "" if they are not the reason.
 func (b *Binding) Why(r Request) string {
 	guaranteed := b.GuaranteedOn(r.Tenant, r.GPUType, r.GPUs, r.nodes())
 	for _, s := range b.short {
