@@ -1,5 +1,5 @@
-// Package deadline promises jobs their deadlines, and tells where and from when on they
-// must run for that.
+// Package deadline promises jobs their deadlines, and computes where and from when
+// on they must run for that.
 package deadline
 
 import (
@@ -15,32 +15,32 @@ import (
 
 // Check is the answer to whether deadlines can be met.
 type Check struct {
-	// End is when the job would have ended by the plan, at the latest in nine
-	// of ten cases; 0 when nothing reserved for deadlines could run it.
+	// End is when the job would have ended by the plan, at the latest in nine of
+	// ten cases; 0 if nothing reserved for deadlines could run it.
 	End cluster.Time
-	// GPUType is where, and Before how many jobs with deadlines go before it.
+	// GPUType is where it runs, and Before how many jobs with deadlines go before
+	// it.
 	GPUType string
 	Before  int
 
 	Start int64
 	lost  int64
 	On    []cluster.GPUID
-	// yield are those that must make room for it, in order of id.
+	// Yield holds the jobs that must be preempted for it, in order of id.
 	Yield []*cluster.Job
 }
 
-// Admit reports whether jobs, which are not in snap yet, can meet their deadlines
-// without making another miss its own. The error has CodeInvalid and says
-// what is missing in numbers. Jobs without a deadline are always admitted.
+// Admit checks whether jobs, which are not in snap yet, can meet their deadlines
+// without making another job miss its own. The error has CodeInvalid and says what
+// is missing in numbers. Jobs without a deadline are always admitted.
 //
-// It is the demand check of EDF, carried out by laying the jobs with deadlines
-// on the GPUs in order of their deadlines (Chronus; gangs do not divide, so
-// that summing up demands would promise too much): of each type
-// Policy.DeadlineShareMilli of the GPUs, those that become free first by the
-// time limits of who is there. Each counts as alone on its GPUs, for as long as
-// nine in ten such predictions stay below, at most its time limit. Who would miss
-// its deadline behind jobs that snap.Terms call preemptible is laid where they
-// make room; see yields.
+// It is the demand check of EDF, carried out by placing the jobs with deadlines on
+// the GPUs in order of their deadlines (Chronus; gangs are indivisible, so summing
+// up demands would promise too much): of each type Policy.DeadlineShareMilli of the
+// GPUs, those that become free first by the time limits of the jobs there. Each
+// counts as alone on its GPUs, for as long as nine in ten such predictions stay
+// below, at most its time limit. A job that would miss its deadline behind jobs
+// that snap.Terms call preemptible is placed where they make room; see yields.
 func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, pol rules.Policy) *cluster.Error {
 	if !slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
 		return nil
@@ -63,7 +63,7 @@ func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, pol rules.Policy) *clus
 	return nil
 }
 
-// due are the jobs with deadlines, the earliest first.
+// due returns the jobs with deadlines, the earliest first.
 func due(jobs []*cluster.Job) []*cluster.Job {
 	var out []*cluster.Job
 	for _, j := range jobs {
@@ -79,7 +79,7 @@ func byDeadline(a, b *cluster.Job) int {
 	return cmp.Or(cmp.Compare(a.Spec.Deadline, b.Spec.Deadline), cmp.Compare(a.ID, b.ID))
 }
 
-// demand is when each GPU becomes free, and which of them deadlines may claim.
+// demand records when each GPU becomes free, and which of them deadlines may claim.
 type demand struct {
 	pol    *rules.Policy
 	now    int64
@@ -89,7 +89,7 @@ type demand struct {
 	at     map[string]map[cluster.NodeID]int // of nodes
 	reps   map[string]*cluster.GPU
 	places []rules.Place
-	clears bool // somebody may make room
+	clears bool // some job may be preempted
 	nodeOf map[cluster.GPUID]cluster.NodeID
 	node   map[cluster.NodeID]*cluster.Node
 	rs     dispatch.Reservations
@@ -99,15 +99,15 @@ type slot struct {
 	node  cluster.NodeID
 	gpu   cluster.GPUID
 	free  int64
-	claim bool // one of those that become free first, which new promises may be made of
-	// cleared is when it is free if who may make room does, never after free, and
-	// lost what those lose; by are they.
+	claim bool // one of those that become free first, which new promises may use
+	// cleared is when it is free if preemptible jobs make room, never after free,
+	// lost is what those lose, and by holds them.
 	cleared, lost int64
 	by            []*cluster.Job
 }
 
-// NewDemand looks at what runs. margin is how much longer making room may take
-// than its grace.
+// NewDemand reads the running jobs. margin is how much longer a preemption may take
+// than its grace period.
 func NewDemand(snap *dispatch.Snapshot, pol *rules.Policy, margin time.Duration) *demand {
 	d := &demand{
 		pol: pol, now: int64(snap.Now), slots: map[string][]slot{}, nodes: map[string][]slotNode{}, at: map[string]map[cluster.NodeID]int{},
@@ -144,13 +144,12 @@ func NewDemand(snap *dispatch.Snapshot, pol *rules.Policy, margin time.Duration)
 	return d
 }
 
-// Plan lays the jobs so that the fewest miss their deadlines: with those that
-// wait in a queue on the node where they wait, or else all anew, or else either
-// way with room made for them.
+// Plan places the jobs so that the fewest miss their deadlines: with queued jobs on
+// the node where they wait, or else all anew, or else either way with preemption.
 //
-// On its node a promise only comes nearer from plan to plan as long as nobody
-// else is laid on its GPUs beyond its start: what is free there is free no later,
-// GPU by GPU. Laid anew it need not, since for gangs more free GPUs elsewhere can
+// On its node a promise only gets earlier from plan to plan as long as no other job
+// is placed on its GPUs beyond its start: what is free there is free no later, GPU
+// by GPU. Placed anew it need not, since for gangs more free GPUs elsewhere can
 // make a later plan (Graham's anomalies).
 func (d *demand) Plan(jobs []*cluster.Job) map[*cluster.Job]Check {
 	slices.SortStableFunc(jobs, byDeadline)
@@ -176,8 +175,8 @@ func lateIn(laid map[*cluster.Job]Check) (n int) {
 	return n
 }
 
-// lay plans the jobs, which are in order of their deadlines, and returns what
-// became of each. With clear, who would be late otherwise has room made.
+// lay plans the jobs, which are in order of their deadlines, and returns the
+// outcome of each. With clear, jobs that would otherwise be late have room made.
 func (d *demand) lay(jobs []*cluster.Job, stay, clear bool) map[*cluster.Job]Check {
 	slots := map[string][]slot{}
 	for t, s := range d.slots {
@@ -224,9 +223,9 @@ func (d *demand) lay(jobs []*cluster.Job, stay, clear bool) map[*cluster.Job]Che
 	return out
 }
 
-// may tells on which GPUs a job can be promised its deadline: those of nodes
-// that it asks for, of which no reservation begins before the deadline, but its
-// own. nil is all.
+// may returns on which GPUs a job can be promised its deadline: those of nodes that
+// it asks for, on which no reservation but its own begins before the deadline. nil
+// is all.
 func (d *demand) may(j *cluster.Job) func(*slot) bool {
 	if j.Spec.Where == nil && len(d.rs) == 0 {
 		return nil
@@ -245,7 +244,7 @@ func (d *demand) may(j *cluster.Job) func(*slot) bool {
 	}
 }
 
-// among are the nodes with GPUs of a type, or the one with the given name.
+// among returns the nodes with GPUs of a type, or the one with the given name.
 func (d *demand) among(gpuType string, node cluster.NodeID) []slotNode {
 	if node == "" {
 		return d.nodes[gpuType]
@@ -257,7 +256,7 @@ func (d *demand) among(gpuType string, node cluster.NodeID) []slotNode {
 	return d.nodes[gpuType][k : k+1]
 }
 
-// length is how long a job takes on a type at most, in nine of ten cases.
+// length returns how long a job takes on a type at most, in nine of ten cases.
 func (d *demand) length(j *cluster.Job, gpuType string) int64 {
 	e, _ := cluster.EstimateFor(j.Estimates, gpuType)
 	return rules.Stretched(rules.DurationOf(j, &e, d.pol), rules.Tail, &e, j.Spec.TimeLimit)
@@ -283,8 +282,8 @@ func slotNodes(slots []slot) (nodes []slotNode, of map[cluster.NodeID]int) {
 	return nodes, of
 }
 
-// earliest returns the n slots of one of nodes that are free together first,
-// nil when none has so many; only those that may be claimed count if claims.
+// earliest returns the n slots of one of nodes that are free together first, nil if
+// none has so many; with claims, only claimable ones count.
 func earliest(slots []slot, nodes []slotNode, n int, claims bool, may func(*slot) bool) (at []int, start int64) {
 	start = rules.Forever
 	var own []int
@@ -324,9 +323,9 @@ func (d *demand) refusal(j *cluster.Job, c Check) *cluster.Error {
 		say.Clock(j.Spec.Deadline), say.About(d.length(j, c.GPUType)), where, say.Clock(c.End), say.Jobs(c.Before))
 }
 
-// Slack is how much later than expected a job may end and still meet its
-// deadline; negative when it is expected to miss it. ok is false for a job
-// without a deadline, or one that has ended.
+// Slack returns how much later than expected a job may end and still meet its
+// deadline; negative if it is expected to miss it. ok is false for a job without a
+// deadline, or one that has ended.
 func Slack(job *cluster.Job, now cluster.Time, pol rules.Policy) (slack time.Duration, ok bool) {
 	if job.Spec.Deadline == 0 || job.State.Terminal() {
 		return 0, false
@@ -337,7 +336,7 @@ func Slack(job *cluster.Job, now cluster.Time, pol rules.Policy) (slack time.Dur
 	return time.Duration(laxity(job, int64(now), &pol)) * time.Microsecond, true
 }
 
-// laxity is how long a waiting job may still wait beyond its expected start,
+// laxity returns how long a waiting job may still wait beyond its expected start,
 // in microseconds, on the type that is fastest for it.
 func laxity(job *cluster.Job, now int64, pol *rules.Policy) int64 {
 	d := int64(rules.Forever)

@@ -11,18 +11,18 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// admitMargin is how much longer than its grace making room may take when a
-// deadline is promised: a pass must see it, and what is asked reach the node.
+// admitMargin is how much longer than its grace period a preemption may take when a
+// deadline is promised: a pass must see it, and the request reach the node.
 const admitMargin = 15 * time.Second
 
-// holding is who holds a GPU.
+// holding is what holds a GPU.
 type holding struct {
 	free, cleared, lost int64
 	by                  []*cluster.Job
 }
 
-// holders finds who holds each GPU and until when, and until when if those make
-// room that may.
+// holders returns what holds each GPU and until when, and until when if preemptible
+// jobs make room.
 func (d *demand) holders(snap *dispatch.Snapshot, margin time.Duration) map[cluster.GPUID]*holding {
 	out := map[cluster.GPUID]*holding{}
 	for _, j := range snap.Running {
@@ -53,8 +53,8 @@ func (d *demand) holders(snap *dispatch.Snapshot, margin time.Duration) map[clus
 	return out
 }
 
-// clearsAt is when a running job is gone if it is asked to make room for a
-// deadline now; ok is false for one that is not asked.
+// clearsAt returns when a running job is gone if it is preempted for a deadline
+// now; ok is false for one that may not be.
 func clearsAt(j *cluster.Job, snap *dispatch.Snapshot, margin time.Duration) (at int64, ok bool) {
 	if !snap.Terms[j.ID].Preemptible || j.Unpreemptible(snap.Now) != "" {
 		return 0, false
@@ -62,8 +62,8 @@ func clearsAt(j *cluster.Job, snap *dispatch.Snapshot, margin time.Duration) (at
 	return int64(snap.Now.Add(j.Spec.Checkpoint.Grace + margin)), true
 }
 
-// lostBy is what a job loses that makes room, in microseconds of GPUs: at most what it
-// did, and a minute to begin anew.
+// lostBy returns what a job loses by preemption, in microseconds of GPUs: at most
+// what it did, and a minute to restart.
 func lostBy(j *cluster.Job, now int64) int64 {
 	a := j.Live()
 	return (a.Ran(cluster.Time(now)) + time.Minute).Microseconds() * int64(max(1, len(a.HeldGPUs())))
@@ -77,7 +77,7 @@ func (h *holding) slot(node cluster.NodeID, gpu cluster.GPUID, now int64) slot {
 	return slot{node: node, gpu: gpu, free: free, cleared: min(free, max(now, h.cleared)), lost: h.lost, by: h.by}
 }
 
-// due is when a slot is to be had: when it is free, or when it is cleared if
+// due returns when a slot is available: when it is free, or when it is cleared if
 // that is after latest.
 func (s *slot) due(latest int64) int64 {
 	if s.free <= latest {
@@ -86,7 +86,7 @@ func (s *slot) due(latest int64) int64 {
 	return s.cleared
 }
 
-// yields are those who must make room for that.
+// yields returns the jobs that must be preempted for that.
 func (s *slot) yields(latest int64) []*cluster.Job {
 	if s.free <= latest {
 		return nil
@@ -94,8 +94,8 @@ func (s *slot) yields(latest int64) []*cluster.Job {
 	return s.by
 }
 
-// cleared is earliest where those make room for whom the job would start after
-// latest: on the node where it starts by then and they lose least.
+// cleared is earliest with preemption for jobs that would start after latest: on
+// the node where the job starts by then and the preempted ones lose least.
 func (d *demand) cleared(slots []slot, nodes []slotNode, n int, latest int64, claims bool, may func(*slot) bool) (best Check, at []int) {
 	best.Start, best.lost = rules.Forever, rules.Forever
 	lost := func(s *slot) int64 {
@@ -146,7 +146,8 @@ func (c *Check) serves(j *cluster.Job, o *Check) bool {
 	return cmp.Or(cmp.Compare(in, max(o.End, j.Spec.Deadline)), cmp.Compare(c.lost, o.lost), cmp.Compare(c.End, o.End)) < 0
 }
 
-// YieldsFor asks those to make room who must for a job with a deadline, each once.
+// YieldsFor preempts the jobs that must make room for a job with a deadline, each
+// once.
 func YieldsFor(due *cluster.Job, by []*cluster.Job, asked map[cluster.JobID]struct{}) (out []dispatch.Preemption) {
 	for _, j := range by {
 		if _, twice := asked[j.ID]; twice {
