@@ -1,4 +1,4 @@
-// Package fair orders users by what they were served of what their shares claim.
+// Package fair orders users by how much they were served relative to their shares.
 package fair
 
 import (
@@ -11,16 +11,16 @@ import (
 	"github.com/berth-scheduler/berth/cluster/accounting"
 )
 
-// Tree orders users by what they were served, the least first: it is Fair
-// Tree of Cox and Morrison (Slurm 14.11). At each level of the accounts those go
-// first that had less of what their shares claim, and all users of one account
-// before all of the next, so that who is below a well-served account gains
-// nothing by what its other users left. A classic factor, 2^(-use/shares) of the
-// user alone, dilutes with each level: users of an account within its share lose
-// places to users of one beyond it.
+// Tree orders users by what they were served, the least first: it is Fair Tree of
+// Cox and Morrison (Slurm 14.11). At each level of the accounts those go first that
+// had less relative to their shares, and all users of one account before all of the
+// next, so a user below a well-served account gains nothing from what its other
+// users left. A classic factor, 2^(-use/shares) of the user alone, dilutes with
+// each level: users of an account within its share lose places to users of one
+// beyond it.
 //
-// The tree is made once for a set of accounts; then each order costs a sort of
-// siblings. It is not safe for several goroutines.
+// The tree is built once for a set of accounts; then each order costs a sort of
+// siblings. It is not safe for concurrent use.
 type Tree struct {
 	index map[accounting.Assoc]int32 // of users in users
 	users []fairNode
@@ -38,9 +38,9 @@ type fairNode struct {
 	own          uint64 // of users who left it
 }
 
-// New returns the tree of accounts and their members; neither map is
-// kept. Users without an account stand beside the top accounts with one share
-// each, once they used something.
+// New returns the tree of accounts and their members; it keeps neither map. Users
+// without an account are siblings of the top accounts with one share each, once
+// they used something.
 func New(accounts map[string]*accounting.Account, members map[accounting.Assoc]*accounting.Member) *Tree {
 	f := &Tree{index: make(map[accounting.Assoc]int32, len(members)), users: make([]fairNode, 0, len(members)), at: make(map[string]*fairNode, len(accounts))}
 	names := slices.Sorted(maps.Keys(accounts))
@@ -73,7 +73,7 @@ func (f *Tree) add(n *fairNode, who accounting.Assoc, shares uint64) {
 	n.members = append(n.members, i)
 }
 
-// Reset forgets what everybody used.
+// Reset forgets all usage.
 func (f *Tree) Reset() {
 	for i := range f.users {
 		f.users[i].used = 0
@@ -83,7 +83,7 @@ func (f *Tree) Reset() {
 	}
 }
 
-// Add counts what of a user's use has not decayed.
+// Add counts a user's undecayed usage.
 func (f *Tree) Add(who accounting.Assoc, used cluster.GPUTime) {
 	u := uint64(max(0, used))
 	if i, ok := f.index[who]; ok {
@@ -100,7 +100,7 @@ func (f *Tree) Add(who accounting.Assoc, used cluster.GPUTime) {
 	}
 }
 
-// Order is the order by what was added.
+// Order returns the order by what was added.
 func (f *Tree) Order() *accounting.Fair {
 	for i := len(f.all) - 1; i >= 0; i-- {
 		n := f.all[i]
@@ -117,7 +117,7 @@ func (f *Tree) Order() *accounting.Fair {
 	return o
 }
 
-// Used is what was added below an account, after Order.
+// Used returns what was added below an account, after Order.
 func (f *Tree) Used(account string) cluster.GPUTime {
 	if n := f.at[account]; n != nil {
 		return cluster.GPUTime(n.used)
@@ -133,14 +133,14 @@ func (f *Tree) children(n *fairNode, to []*fairNode) []*fairNode {
 	return to
 }
 
-// compare holds what they used of their shares against each other, exactly.
+// compare compares usage relative to shares, exactly.
 func (n *fairNode) compare(o *fairNode) int {
 	ah, al := bits.Mul64(n.used, o.shares)
 	bh, bl := bits.Mul64(o.used, n.shares)
 	return cmp.Or(cmp.Compare(ah, bh), cmp.Compare(al, bl))
 }
 
-// visit numbers the users below siblings. Equals are one: they have one place,
+// visit numbers the users below siblings. Equals count as one: they have one place,
 // and the users of equal accounts are ordered together.
 func (f *Tree) visit(siblings []*fairNode, o *accounting.Fair) {
 	slices.SortFunc(siblings, (*fairNode).compare)
