@@ -11,42 +11,46 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
-// Forecast is what a site wants of a forecast of demand. The rule follows the Cluster Energy
-// Saving service of Helios (Hu et al., SC 2021): as many nodes stay up as will be needed, and
-// some to spare.
+// Forecast configures a site's forecast of demand. The rule follows the Cluster
+// Energy Saving service of Helios (Hu et al., SC 2021): as many nodes stay up as
+// will be needed, plus some spare.
 type Forecast struct {
-	// Every is how often demand is forecast anew, and Horizon for how long.
+	// Every is the interval between forecasts of demand, and Horizon how far they
+	// look ahead.
 	Every, Horizon time.Duration
-	// Learn is of how long a time demand must be known. Until then idle nodes are powered
+	// Learn is for how long demand must be known. Until then idle nodes are powered
 	// down as if nothing were forecast.
 	Learn time.Duration
-	// SparePercent is how many nodes more than forecast stay up, in percent of all, rounded up.
+	// SparePercent is how many nodes beyond the forecast stay up, in percent of
+	// all, rounded up.
 	SparePercent int
 }
 
-// part is how many of some nodes are to spare.
+// part returns how many of some nodes are spare.
 func (f *Forecast) part(nodes int) int { return (nodes*f.SparePercent + 99) / 100 }
 
-// Outlook is why nodes of one kind are up, of those that a rule is about.
+// Outlook is why nodes of one kind, among those that a rule covers, are up.
 type Outlook struct {
 	Kind Kind
-	// Nodes are those that jobs may have, once they are up. Up are those of them that are, or
-	// are coming up, Needed those that jobs hold or would start on.
+	// Nodes counts those that jobs may have once they are up, Up those of them that
+	// are up or coming up, Needed those that jobs hold or would start on.
 	Nodes, Up, Needed int
-	// Known reports whether enough is known for a forecast. Peak is the most that is forecast
-	// to be needed, By how; Spare is how many more stay up, and Keep how many in all.
+	// Known reports whether enough is known for a forecast. Peak is the forecast of
+	// the most needed, How its method; Spare is how many more stay up, and Keep how
+	// many in all.
 	Known       bool
 	Peak        int
 	By          Method
 	Spare, Keep int
-	// Gang is how many nodes the largest job wants that waits for several; 0 is none. While one
-	// waits no node is powered down.
+	// Gang is how many nodes the largest waiting multi-node job wants; 0 is none.
+	// While one waits no node is powered down.
 	Gang int
-	// Horizon is that of the forecast, Idle after what time idle nodes go.
+	// Horizon is that of the forecast, Idle how long a node is idle before it is
+	// powered down.
 	Horizon, Idle time.Duration
 }
 
-// String says it in words.
+// String describes the outlook in words.
 func (o *Outlook) String() string {
 	s := fmt.Sprintf("of %d nodes with %s, %d are up and %d needed", o.Nodes, o.Kind, o.Up, o.Needed)
 	switch {
@@ -58,7 +62,7 @@ func (o *Outlook) String() string {
 	return s + fmt.Sprintf("; %d stay up: at most %d are forecast to be needed within %s, and %d are to spare", o.Keep, o.Peak, o.Horizon, o.Spare)
 }
 
-// Ahead is what is forecast. The zero value knows nothing.
+// Ahead is the forecast. The zero value knows nothing.
 type Ahead struct {
 	demand   Demand
 	outlooks map[Kind]*Outlook
@@ -73,8 +77,8 @@ type peak struct {
 	by    Method
 }
 
-// Recall takes over who held nodes from since until now, as Demand.Recall does. The kinds are
-// those that the rule is about.
+// Recall learns which jobs held nodes from since until now, as Demand.Recall does.
+// The kinds are those that the rule covers.
 func (a *Ahead) Recall(snap *dispatch.Snapshot, r *Rule, spans []Span, since cluster.Time) {
 	a.demand.Slot, a.peaks = r.Forecast.Every, nil
 	var kinds []Kind
@@ -87,7 +91,8 @@ func (a *Ahead) Recall(snap *dispatch.Snapshot, r *Rule, spans []Span, since clu
 	a.demand.Recall(kinds, spans, since, snap.Now)
 }
 
-// KindsOf are the kinds of the nodes that a rule is about, those beyond MaxKinds taken together.
+// KindsOf returns the kinds of the nodes that a rule covers, with those beyond
+// MaxKinds combined.
 func KindsOf(snap *dispatch.Snapshot, r *Rule) map[cluster.NodeID]Kind { return kindsOf(snap, r) }
 
 func kindsOf(snap *dispatch.Snapshot, r *Rule) map[cluster.NodeID]Kind {
@@ -106,8 +111,8 @@ func kindsOf(snap *dispatch.Snapshot, r *Rule) map[cluster.NodeID]Kind {
 	return out
 }
 
-// Look takes over what is needed now: nodes that jobs hold, or wait for in a queue of their cards,
-// and those among used, on which somebody would start.
+// Look records what is needed now: nodes that jobs hold, or wait for in a queue of
+// their GPUs, and those in used, on which a job would start.
 func (a *Ahead) Look(snap *dispatch.Snapshot, r *Rule, used map[cluster.NodeID]struct{}) {
 	f := r.Forecast
 	a.demand.Slot, a.kinds = f.Every, kindsOf(snap, r)
@@ -128,7 +133,7 @@ func (a *Ahead) Look(snap *dispatch.Snapshot, r *Rule, used map[cluster.NodeID]s
 			o.Needed++
 		}
 		if reserved(snap, n.ID, r.ResumeTimeout) {
-			continue // it is up for those alone
+			continue // it is up only for those
 		}
 		up := n.Schedulable() || n.Power.State == cluster.PoweringUp && n.Wakeable()
 		if up {
@@ -139,14 +144,14 @@ func (a *Ahead) Look(snap *dispatch.Snapshot, r *Rule, used map[cluster.NodeID]s
 		}
 	}
 	a.demand.keep(out)
-	for k, o := range out { // none depends on another
+	for k, o := range out { // independent of each other
 		a.demand.Observe(k, snap.Now, o.Needed)
 		a.foresee(o, f)
 	}
 	a.outlooks = out
 }
 
-// foresee fills in how many nodes of a kind are to stay up.
+// foresee sets how many nodes of a kind should stay up.
 func (a *Ahead) foresee(o *Outlook, f *Forecast) {
 	y := a.demand.Slots(o.Kind)
 	if o.Known = len(y) > 0 && time.Duration(len(y))*f.Every >= f.Learn; !o.Known {
@@ -162,13 +167,13 @@ func (a *Ahead) foresee(o *Outlook, f *Forecast) {
 		}
 		a.peaks[o.Kind] = p
 	}
-	const almost = 0.01 // of a node is none
+	const almost = 0.01 // less than that of a node is none
 	o.By, o.Peak = p.by, min(o.Nodes, int(math.Ceil(p.nodes-almost)))
 	o.Spare = max(f.part(o.Nodes), o.Gang)
 	o.Keep = min(o.Nodes, max(o.Peak, o.Needed)+o.Spare)
 }
 
-// waitingGang is on how many nodes the largest job wants to be that waits for several.
+// waitingGang returns how many nodes the largest waiting multi-node job wants.
 func waitingGang(snap *dispatch.Snapshot) int {
 	most := 0
 	for _, j := range snap.Waiting {
@@ -179,10 +184,10 @@ func waitingGang(snap *dispatch.Snapshot) int {
 	return most
 }
 
-// Wake are the nodes that are powered down and are forecast to be needed: where fewer are up
-// than are needed now, or than are forecast less half of the part that is to spare, so many that
-// all to spare are up as well. So a forecast that is off by little wakes nobody, and boots
-// come together.
+// Wake returns the powered-down nodes that are forecast to be needed: if fewer are
+// up than are needed now, or than the forecast less half of the spare part, enough
+// to have all the spare ones up as well. So a forecast that is slightly off wakes
+// none, and boots come together.
 func (a *Ahead) Wake(snap *dispatch.Snapshot, r *Rule) (out []cluster.NodeID) {
 	lack := map[Kind]int{}
 	for k, o := range a.outlooks {
@@ -200,8 +205,8 @@ func (a *Ahead) Wake(snap *dispatch.Snapshot, r *Rule) (out []cluster.NodeID) {
 	return out
 }
 
-// spares reports of nodes, one after the other, whether each may be powered down besides those
-// before it.
+// spares returns a function that reports for one node after another whether it may
+// be powered down in addition to those before it.
 func (a *Ahead) spares() func(*cluster.Node) bool {
 	gone := map[Kind]int{}
 	return func(n *cluster.Node) bool {
@@ -215,10 +220,10 @@ func (a *Ahead) spares() func(*cluster.Node) bool {
 	}
 }
 
-// Of is the outlook of a node's kind, nil for none.
+// Of returns the outlook of a node's kind, nil for none.
 func (a *Ahead) Of(id cluster.NodeID) *Outlook { return a.outlooks[a.kinds[id]] }
 
-// Outlooks are those of all kinds, by kind.
+// Outlooks returns those of all kinds, by kind.
 func (a *Ahead) Outlooks() []*Outlook {
 	var out []*Outlook
 	for _, k := range slices.Sorted(maps.Keys(a.outlooks)) {
@@ -227,7 +232,7 @@ func (a *Ahead) Outlooks() []*Outlook {
 	return out
 }
 
-// Next is when demand is forecast anew after now.
+// Next returns the time of the next forecast after now.
 func (f *Forecast) Next(now cluster.Time) cluster.Time {
 	every := f.Every.Microseconds()
 	return cluster.Time((int64(now)/every + 1) * every)

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Bounds of what is remembered of demand: of how many kinds of nodes, those beyond taken
-// together, and how many slots of each, which are five weeks of ten minutes.
+// Limits on the demand remembered: kinds of nodes, with those beyond combined, and
+// slots of each, which are five weeks of ten minutes.
 const (
 	MaxKinds = 64
 	MaxSlots = 5 * 7 * 24 * 6
@@ -24,14 +24,15 @@ const (
 	week = 7 * day
 )
 
-// Kind is nodes that may stand in for each other: they have as many cards of the same types,
+// Kind is nodes that are interchangeable: they have as many GPUs of the same types,
 // and are in the same partitions.
 type Kind string
 
 // otherKinds are those beyond MaxKinds.
 const otherKinds Kind = "other GPUs"
 
-// KindOf is the kind of a node: "8xA100-SXM4-80GB", or "8xT4 in a,b" where there are partitions.
+// KindOf returns the kind of a node: "8xA100-SXM4-80GB", or "8xT4 in a,b" with
+// partitions.
 func KindOf(n *cluster.Node, parts []*cluster.Partition) Kind {
 	kind := cardsOf(n)
 	first := true
@@ -64,17 +65,17 @@ func cardsOf(n *cluster.Node) string {
 	return strings.Join(out, "+")
 }
 
-// Demand is how many nodes of each kind were needed at most in every slot of time, the last
-// MaxSlots of them. It reads no clock: it is told what there is. The zero value, with a slot,
-// has seen nothing.
+// Demand is how many nodes of each kind were needed at most in every slot of time,
+// the last MaxSlots of them. It reads no clock: its callers report what there is.
+// The zero value, with a slot, has seen nothing.
 type Demand struct {
-	// Slot is how long a slot is, above 0.
+	// Slot is the length of a slot, above 0.
 	Slot  time.Duration
 	kinds map[Kind]*series
 }
 
-// series is of one kind: y[i] is the demand of slot first+i, all of them over; the slot that
-// is open had most so far, and has level since a moment.
+// series is of one kind: y[i] is the demand of slot first+i, for finished slots;
+// the open slot had most so far, and has had level since a time.
 type series struct {
 	first       int64
 	y           []float64
@@ -82,14 +83,15 @@ type series struct {
 	since       cluster.Time
 }
 
-// open is the slot that is not over.
+// open returns the unfinished slot.
 func (s *series) open() int64 { return s.first + int64(len(s.y)) }
 
-// slotOf is in which slot a moment is.
+// slotOf returns the slot of a time.
 func (d *Demand) slotOf(at cluster.Time) int64 { return int64(at) / d.Slot.Microseconds() }
 
-// Observe takes over how many nodes of a kind are needed from a moment on. Moments do not fall;
-// what is older than the open slot counts for that. What holds for no time is not counted.
+// Observe records how many nodes of a kind are needed from a time on. Times do not
+// decrease; one before the open slot counts for the open slot. A level that holds
+// for no time is not counted.
 func (d *Demand) Observe(kind Kind, at cluster.Time, needed int) {
 	s := d.of(kind, at)
 	if s.pass(d.slotOf(at)); at > s.since {
@@ -101,12 +103,12 @@ func (d *Demand) Observe(kind Kind, at cluster.Time, needed int) {
 	s.level = float64(needed)
 }
 
-// keep forgets all kinds but those that there are.
+// keep forgets all kinds but the given ones.
 func (d *Demand) keep(there map[Kind]*Outlook) {
 	maps.DeleteFunc(d.kinds, func(k Kind, _ *series) bool { return there[k] == nil })
 }
 
-// of is the series of a kind, which begins at a moment if there is none.
+// of returns the series of a kind, starting a new one at a time if there is none.
 func (d *Demand) of(kind Kind, at cluster.Time) *series {
 	s := d.kinds[kind]
 	if s == nil {
@@ -119,13 +121,13 @@ func (d *Demand) of(kind Kind, at cluster.Time) *series {
 	return s
 }
 
-// pass closes the slots before one.
+// pass closes the slots before slot.
 func (s *series) pass(slot int64) {
 	gone := slot - s.open()
 	if gone <= 0 {
 		return
 	}
-	if gone > MaxSlots { // nothing of before is remembered
+	if gone > MaxSlots { // nothing from before is remembered
 		s.first, s.y, s.most = slot-MaxSlots, s.y[:0], s.level
 		gone = MaxSlots
 	}
@@ -140,14 +142,15 @@ func (s *series) pass(slot int64) {
 	}
 }
 
-// Until closes the slots of all kinds that are over by a moment.
+// Until closes the slots of all kinds that end by a time.
 func (d *Demand) Until(at cluster.Time) {
 	for _, s := range d.kinds {
 		s.pass(d.slotOf(at))
 	}
 }
 
-// Slots are the demands of the slots of a kind that are over, oldest first. They are only read.
+// Slots returns the demands of a kind's finished slots, oldest first. Callers must
+// not modify them.
 func (d *Demand) Slots(kind Kind) []float64 {
 	if s := d.kinds[kind]; s != nil {
 		return s.y
@@ -155,16 +158,17 @@ func (d *Demand) Slots(kind Kind) []float64 {
 	return nil
 }
 
-// Span is a job that held a node of a kind from one moment to another; To is 0 while it does.
+// Span is a job's hold on a node of a kind from one time to another; To is 0 while
+// it lasts.
 type Span struct {
 	Node     cluster.NodeID
 	Kind     Kind
 	From, To cluster.Time
 }
 
-// Recall takes over what is known of the time from since until now: who held nodes, in any
-// order, and that nothing else was needed of the kinds that there are. What was observed
-// before is forgotten.
+// Recall replaces what is known of the time from since until now: which jobs held
+// nodes, in any order, and that nothing else was needed of the given kinds. Earlier
+// observations are forgotten.
 func (d *Demand) Recall(kinds []Kind, spans []Span, since, now cluster.Time) {
 	since = max(since, now.Add(-MaxSlots*d.Slot))
 	d.kinds = nil
@@ -203,8 +207,8 @@ func (d *Demand) Recall(kinds []Kind, spans []Span, since, now cluster.Time) {
 	d.Until(now)
 }
 
-// SpansOf are the nodes that the attempts of a job held, of those whose kinds are told; a live one
-// holds them still.
+// SpansOf returns the nodes that the attempts of a job held, among those in kinds;
+// a live attempt still holds its own.
 func SpansOf(j *cluster.Job, kinds map[cluster.NodeID]Kind) (out []Span) {
 	for i := range j.Attempts {
 		a := &j.Attempts[i]

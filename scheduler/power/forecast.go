@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Method is a way to forecast the most that is needed within a horizon.
+// Method is a way to forecast the most needed within a horizon.
 type Method string
 
-// The methods: what is needed now; the change that followed a day or a week ago, added to
-// what is needed now; and a regression on these, on recent demand and on its course.
+// The methods: what is needed now; the change that followed a day or a week ago,
+// added to what is needed now; and a regression on these, on recent demand and on
+// its trend.
 const (
 	ByLast       Method = "last"
 	ByDay        Method = "day"
@@ -17,11 +18,11 @@ const (
 	ByRegression Method = "regression"
 )
 
-// Methods lists them, the simplest first.
+// Methods lists the methods, the simplest first.
 func Methods() []Method { return []Method{ByLast, ByDay, ByWeek, ByRegression} }
 
-// ridge keeps coefficients small where features say the same, fitted is how many slots of
-// examples a regression needs for each of its features.
+// ridge keeps coefficients small where features are collinear; fitted is how many
+// slots of examples a regression needs for each of its features.
 const (
 	ridge  = 1e-3
 	fitted = 24
@@ -30,14 +31,15 @@ const (
 // Seasons are how many slots a horizon, a day and a week have.
 type Seasons struct{ Horizon, Day, Week int }
 
-// SeasonsOf are those of slots of a length.
+// SeasonsOf returns the seasons for slots of a length.
 func SeasonsOf(slot, horizon time.Duration) Seasons {
 	in := func(d time.Duration) int { return max(1, int((d+slot/2)/slot)) }
 	return Seasons{in(horizon), in(day), in(week)}
 }
 
-// Peak forecasts the most that is needed within the horizon after the last of some slots, by a
-// method, or by the next simpler one for which enough is known. It is 0 of nothing.
+// Peak forecasts the most needed within the horizon after the last of some slots,
+// by a method, or by the next simpler one for which enough is known. It is 0
+// without data.
 func (h Seasons) Peak(y []float64, m Method) (float64, Method) {
 	last := len(y) - 1
 	if last < 0 {
@@ -64,7 +66,7 @@ func (h Seasons) Peak(y []float64, m Method) (float64, Method) {
 	return y[last], ByLast
 }
 
-// followed is by how much more was needed at most within the horizon after a slot.
+// followed returns by how much demand rose at most within the horizon after a slot.
 func (h Seasons) followed(y []float64, at int) float64 {
 	most := math.Inf(-1)
 	for _, v := range y[at+1 : min(len(y), at+1+h.Horizon)] {
@@ -96,9 +98,10 @@ func sums(y []float64) []float64 {
 	return out
 }
 
-// features are what is known of a slot, into out: what is needed, how far the last hour's,
-// the last horizon's and the last day's are from it on average, and how high the horizon's
-// peak was; what followed a day ago and, where that is known of enough slots, a week ago.
+// features writes what is known of a slot to out: what is needed, how far the
+// averages of the last hour, the last horizon and the last day are from it, and how
+// high the horizon's peak was; what followed a day ago and, if known for enough
+// slots, a week ago.
 func (h Seasons) features(y, sums []float64, at int, out []float64) []float64 {
 	mean := func(n int) float64 {
 		from := max(0, at+1-n)
@@ -115,14 +118,14 @@ func (h Seasons) features(y, sums []float64, at int, out []float64) []float64 {
 	return out
 }
 
-// fit finds the weights of features with which the changes that followed in y are met best:
-// least squares, by the normal equations. It is nil where too few are known.
+// fit returns the feature weights that best explain the changes that followed in y:
+// least squares, by the normal equations. It is nil if too few are known.
 func (h Seasons) fit(y []float64) weights {
 	from := h.Day
 	if len(y) >= 2*h.Week {
 		from = h.Week
 	}
-	until := len(y) - h.Horizon // the horizon of those before is over
+	until := len(y) - h.Horizon // the horizon of earlier ones is over
 	if until <= from {
 		return nil
 	}
@@ -155,8 +158,9 @@ func (h Seasons) fit(y []float64) weights {
 	return solve(a)
 }
 
-// solve is the solution of linear equations whose right side is the last column, by
-// elimination with the largest pivot; nil where there is none. It changes a.
+// solve returns the solution of linear equations whose right side is the last
+// column, by elimination with the largest pivot; nil if there is none. It modifies
+// a.
 func solve(a [][]float64) weights {
 	n := len(a)
 	for k := range n {
@@ -188,16 +192,16 @@ func solve(a [][]float64) weights {
 	return x
 }
 
-// Errors are how far forecasts were off, in nodes: what is expected of the absolute error, the
-// root of what is expected of its square, and the part of 2|f-y|/(f+y) in percent (sMAPE). Short
-// is by how much they were too low on average.
+// Errors are how far forecasts were off, in nodes: the mean absolute error, the
+// root mean square error, and the mean of 2|f-y|/(f+y) in percent (sMAPE). Short is
+// by how much they were too low on average.
 type Errors struct {
 	MAE, RMSE, SMAPE, Short float64
 	N                       int
 }
 
-// Measure forecasts by a method at every slot from one on, from what was known then and of it
-// the last MaxSlots, and holds that against what came.
+// Measure forecasts by a method at every slot from one on, from what was known
+// then, limited to the last MaxSlots, and compares that with what came.
 func (h Seasons) Measure(y []float64, from int, m Method) Errors {
 	var e Errors
 	for at := from; at+h.Horizon < len(y); at++ {

@@ -8,23 +8,24 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
-// Keeper decides by a rule who is powered down and up, look after look: the leader of a
-// cluster and a simulation both ask it. The zero value has seen nothing.
+// Keeper decides by a rule which nodes are powered down and up, look after look:
+// both the leader of a cluster and a simulation use it. The zero value has seen
+// nothing.
 type Keeper struct {
 	idle     Idle
 	ahead    Ahead
 	down, up Paced
 }
 
-// Recall takes over who held nodes from since until now, for a forecast: of nodes of the kinds
-// that KindsOf tells.
+// Recall learns which jobs held nodes from since until now, for a forecast: nodes
+// of the kinds that KindsOf returns.
 func (k *Keeper) Recall(snap *dispatch.Snapshot, r *Rule, spans []Span, since cluster.Time) {
 	if r.Forecast != nil {
 		k.ahead.Recall(snap, r, spans, since)
 	}
 }
 
-// Look takes over what a snapshot holds, and on which nodes somebody would start.
+// Look records a snapshot, and on which nodes a job would start.
 func (k *Keeper) Look(snap *dispatch.Snapshot, r *Rule, used map[cluster.NodeID]struct{}) {
 	k.idle.Look(snap, r, used)
 	if r.Forecast != nil {
@@ -32,8 +33,9 @@ func (k *Keeper) Look(snap *dispatch.Snapshot, r *Rule, used map[cluster.NodeID]
 	}
 }
 
-// Up are the nodes to power up now, as Look saw them last: first those that who waits needs or
-// whose reservation opens, then those that are forecast to be needed.
+// Up returns the nodes to power up now, as of the last Look: first those that
+// waiting jobs need or whose reservation opens, then those that are forecast to be
+// needed.
 func (k *Keeper) Up(snap *dispatch.Snapshot, r *Rule, wake []cluster.NodeID) []cluster.NodeID {
 	most := k.up.Room(r.AtOnce, snap.Now)
 	out := Up(snap, r, wake, most)
@@ -48,7 +50,7 @@ func (k *Keeper) Up(snap *dispatch.Snapshot, r *Rule, wake []cluster.NodeID) []c
 	return out
 }
 
-// Down are the nodes to power down now, as Look saw them last.
+// Down returns the nodes to power down now, as of the last Look.
 func (k *Keeper) Down(snap *dispatch.Snapshot, r *Rule) []cluster.NodeID {
 	may := func(*cluster.Node) bool { return true }
 	if r.Forecast != nil {
@@ -57,16 +59,17 @@ func (k *Keeper) Down(snap *dispatch.Snapshot, r *Rule) []cluster.NodeID {
 	return k.idle.Down(snap, r, k.down.Room(r.AtOnce, snap.Now), may)
 }
 
-// WentUp counts that a node was powered up at a moment.
+// WentUp records that a node was powered up.
 func (k *Keeper) WentUp(now cluster.Time) { k.up.Did(now) }
 
-// WentDown counts that a node was powered down at a moment.
+// WentDown records that a node was powered down.
 func (k *Keeper) WentDown(now cluster.Time) { k.down.Did(now) }
 
 // Full reports whether no more may be powered down in this minute.
 func (k *Keeper) Full(r *Rule, now cluster.Time) bool { return k.down.Room(r.AtOnce, now) == 0 }
 
-// Next is when after now another answer may be due though nothing has changed; 0 for never.
+// Next returns when after now another answer may be due although nothing changed; 0
+// for never.
 func (k *Keeper) Next(r *Rule, now cluster.Time) cluster.Time {
 	at := k.idle.Next(r, now)
 	if r.Forecast == nil {
@@ -78,8 +81,8 @@ func (k *Keeper) Next(r *Rule, now cluster.Time) cluster.Time {
 	return at
 }
 
-// Why says since when a node that is up has been idle, and why it is up nevertheless; false of
-// one that is not, or that the rule is not about.
+// Why returns since when a node that is up has been idle, and says why it is up
+// nevertheless; false for one that is not, or that the rule does not cover.
 func (k *Keeper) Why(n *cluster.Node, snap *dispatch.Snapshot, r *Rule) (since cluster.Time, why string, idle bool) {
 	since, idle = k.idle.since[n.ID]
 	if !idle || !r.Governs(n, snap.Partitions) {
@@ -95,8 +98,8 @@ func (k *Keeper) Why(n *cluster.Node, snap *dispatch.Snapshot, r *Rule) (since c
 	return since, why, true
 }
 
-// Outlook is why nodes of a node's kind are up; nil where nothing is forecast.
+// Outlook returns why nodes of a node's kind are up; nil if nothing is forecast.
 func (k *Keeper) Outlook(id cluster.NodeID) *Outlook { return k.ahead.Of(id) }
 
-// Outlooks are those of all kinds.
+// Outlooks returns those of all kinds.
 func (k *Keeper) Outlooks() []*Outlook { return k.ahead.Outlooks() }

@@ -1,6 +1,7 @@
-// Package power decides which idle nodes are powered down, and which of those that are
-// are powered up again: as few as who waits needs, and no node that somebody has or is
-// planned on. It is decided from values alone; the leader of a cluster carries it out.
+// Package power decides which idle nodes are powered down, and which powered-down
+// ones are powered up again: as few as waiting jobs need, and never a node that a
+// job holds or is planned on. Decisions depend on values alone; the leader of a
+// cluster carries them out.
 package power
 
 import (
@@ -15,25 +16,25 @@ import (
 // Minute is the time over which Rule.AtOnce counts.
 const Minute = time.Minute
 
-// Rule is what a site wants of idle nodes.
+// Rule is a site's rule for idle nodes.
 type Rule struct {
-	// Idle is for how long a node must hold no job, with nobody planned on it.
+	// Idle is for how long a node must hold no job, with none planned on it.
 	Idle time.Duration
-	// ResumeTimeout is how long a node may take from off to ready: so long before a
-	// reservation its nodes are up.
+	// ResumeTimeout is how long a node may take from off to ready: its nodes are up
+	// that long before a reservation opens.
 	ResumeTimeout time.Duration
-	// KeepIdle is how many idle nodes stay up, AtOnce how many nodes may be powered down
-	// in a minute, and up.
+	// KeepIdle is how many idle nodes stay up, AtOnce how many nodes may be powered
+	// down in a minute, and how many up.
 	KeepIdle, AtOnce int
-	// Exclude are never powered down by themselves; Partitions are those whose nodes
-	// are, all for none.
+	// Exclude are never powered down automatically; Partitions are those whose
+	// nodes are, empty for all.
 	Exclude    cluster.HostList
 	Partitions []string
-	// Forecast keeps those up that are forecast to be needed; nil goes by Idle alone.
+	// Forecast keeps those up that are forecast to be needed; nil uses Idle alone.
 	Forecast *Forecast
 }
 
-// Governs reports whether n is one of the nodes that the rule is about.
+// Governs reports whether the rule covers n.
 func (r *Rule) Governs(n *cluster.Node, parts []*cluster.Partition) bool {
 	if r.Exclude.Holds(n.ID) {
 		return false
@@ -43,8 +44,8 @@ func (r *Rule) Governs(n *cluster.Node, parts []*cluster.Partition) bool {
 	})
 }
 
-// Concerns reports whether some node is idle or off: else it need not be known who waits
-// for what.
+// Concerns reports whether some node is idle or off: otherwise waiting jobs' needs
+// are irrelevant.
 func Concerns(snap *dispatch.Snapshot) bool {
 	busy := busy(snap)
 	return slices.ContainsFunc(snap.Nodes, func(n *cluster.Node) bool {
@@ -58,9 +59,9 @@ type Idle struct {
 	since map[cluster.NodeID]cluster.Time
 }
 
-// Look takes over which nodes of a snapshot are idle: up, with no job on them, nobody in
-// the queues of their cards, no reservation that is open or opens soon, and not among
-// those that are used.
+// Look records which nodes of a snapshot are idle: up, without jobs on them or in
+// the queues of their GPUs, without a reservation that is open or opens soon, and
+// not in used.
 func (i *Idle) Look(snap *dispatch.Snapshot, r *Rule, used map[cluster.NodeID]struct{}) {
 	busy := busy(snap)
 	since := map[cluster.NodeID]cluster.Time{}
@@ -77,8 +78,8 @@ func (i *Idle) Look(snap *dispatch.Snapshot, r *Rule, used map[cluster.NodeID]st
 	i.since = since
 }
 
-// Down are the nodes to power down now, at most so many of those that may, those first that were
-// idle longest. They are as Look saw them last.
+// Down returns the nodes to power down now, at most so many of those that may
+// allows, the longest idle first, as of the last Look.
 func (i *Idle) Down(snap *dispatch.Snapshot, r *Rule, most int, may func(*cluster.Node) bool) []cluster.NodeID {
 	var idle, ripe []*cluster.Node
 	for _, n := range snap.Nodes {
@@ -98,7 +99,8 @@ func (i *Idle) Down(snap *dispatch.Snapshot, r *Rule, most int, may func(*cluste
 	return ids(ripe, min(most, len(idle)-r.KeepIdle))
 }
 
-// Next is when after now another node may have been idle for long enough; 0 for never.
+// Next returns when after now another node may have been idle for long enough; 0
+// for never.
 func (i *Idle) Next(r *Rule, now cluster.Time) (at cluster.Time) {
 	for _, since := range i.since { // the least does not depend on the order
 		if t := since.Add(r.Idle); t > now && (at == 0 || t < at) {
@@ -108,8 +110,8 @@ func (i *Idle) Next(r *Rule, now cluster.Time) (at cluster.Time) {
 	return at
 }
 
-// Up are the nodes to power up now, at most so many: those that who waits needs, and
-// those whose reservation opens within the time that they take.
+// Up returns the nodes to power up now, at most so many: those that waiting jobs
+// need, and those whose reservation opens within the time they take.
 func Up(snap *dispatch.Snapshot, r *Rule, wake []cluster.NodeID, most int) []cluster.NodeID {
 	var out []*cluster.Node
 	for _, n := range snap.Nodes {
@@ -128,7 +130,7 @@ func ids(nodes []*cluster.Node, most int) []cluster.NodeID {
 	return out
 }
 
-// busy are the nodes on which a job has something.
+// busy returns the nodes where a job holds something.
 func busy(snap *dispatch.Snapshot) map[cluster.NodeID]struct{} {
 	out := map[cluster.NodeID]struct{}{}
 	for _, j := range snap.Running {
@@ -141,12 +143,12 @@ func busy(snap *dispatch.Snapshot) map[cluster.NodeID]struct{} {
 	return out
 }
 
-// awaited reports whether jobs stand in the queue of a card of n.
+// awaited reports whether jobs are in the queue of a GPU of n.
 func awaited(snap *dispatch.Snapshot, n *cluster.Node) bool {
 	return slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool { return len(snap.Queues[g.ID]) > 0 })
 }
 
-// reserved reports whether a reservation for jobs holds something of a node and is open,
+// reserved reports whether a job reservation holds something of a node and is open,
 // or opens within a time.
 func reserved(snap *dispatch.Snapshot, id cluster.NodeID, within time.Duration) bool {
 	return slices.ContainsFunc(snap.Reservations, func(r *dispatch.Reservation) bool {
@@ -158,14 +160,14 @@ func reserved(snap *dispatch.Snapshot, id cluster.NodeID, within time.Duration) 
 	})
 }
 
-// Paced bounds how many times something is done in a minute.
+// Paced bounds how many times something is done per minute.
 type Paced struct{ at []cluster.Time }
 
-// Room is how many times more it may be done by now.
+// Room returns how many more times it may be done by now.
 func (p *Paced) Room(most int, now cluster.Time) int {
 	p.at = slices.DeleteFunc(p.at, func(t cluster.Time) bool { return now.Sub(t) >= Minute })
 	return max(0, most-len(p.at))
 }
 
-// Did counts that it was done.
+// Did records that it was done.
 func (p *Paced) Did(now cluster.Time) { p.at = append(p.at, now) }

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Bounds of a signal: how many bytes it may be, how many values it may have, how large they
-// may be, and how long the last one holds at most.
+// Limits of a signal: its size in bytes, its number of values, their magnitude, and
+// how long the last one holds at most.
 const (
 	MaxSignalBytes = 1 << 20
 	MaxPrices      = 20_000
@@ -25,21 +25,22 @@ const (
 	longestPrice   = 24 * time.Hour
 )
 
-// worthWaiting is how much less power must cost, in parts of what it costs now, for a job to
-// wait for it.
+// worthWaiting is how much less power must cost, as a fraction of its cost now, for
+// a job to wait for it.
 const worthWaiting = 0.01
 
-// Price is what power costs, or the carbon that it causes, from a moment on.
+// Price is the cost of power, or the carbon that it causes, from a time on.
 type Price struct {
 	From  cluster.Time
 	Value float64
 }
 
-// Signal is what power costs from when on. It follows ANDREAS (Filippini et al., 2021) in
-// that jobs wait for cheaper hours within what they may take. Values are immutable.
+// Signal is the cost of power over time. It follows ANDREAS (Filippini et al.,
+// 2021) in that jobs wait for cheaper hours within their allowance. Values are
+// immutable.
 type Signal struct {
-	// Prices rise in time; each holds until the next one. The last holds as long as the
-	// one before it did, an hour where it is alone.
+	// Prices are in order of time; each holds until the next one. The last holds as
+	// long as the one before it did, an hour if it is alone.
 	Prices []Price
 	// Unit is for people, such as EUR/kWh or gCO2/kWh.
 	Unit string
@@ -105,7 +106,7 @@ func (s *Signal) readCSV(data []byte) error {
 		}
 		from, err := time.Parse(time.RFC3339, row[0])
 		if err != nil && i == 0 {
-			continue // it names the columns
+			continue // header
 		}
 		value, verr := strconv.ParseFloat(row[1], 64)
 		if err := errors.Join(err, verr); err != nil {
@@ -125,7 +126,7 @@ func (s *Signal) add(i int, from time.Time, value float64) error {
 	return nil
 }
 
-// Ends is when the last price holds no longer.
+// Ends returns when the last price ceases to hold.
 func (s *Signal) Ends() cluster.Time {
 	n := len(s.Prices)
 	last := s.Prices[n-1].From
@@ -135,7 +136,7 @@ func (s *Signal) Ends() cluster.Time {
 	return last.Add(min(last.Sub(s.Prices[n-2].From), longestPrice))
 }
 
-// At is the price at a moment, and reports whether there is one.
+// At returns the price at a time, and reports whether there is one.
 func (s *Signal) At(at cluster.Time) (float64, bool) {
 	if s == nil || len(s.Prices) == 0 || at < s.Prices[0].From || at >= s.Ends() {
 		return 0, false
@@ -143,7 +144,7 @@ func (s *Signal) At(at cluster.Time) (float64, bool) {
 	return s.Prices[s.holds(at)].Value, true
 }
 
-// holds is which price does at a moment that is not before the first.
+// holds returns the index of the price at a time that is not before the first.
 func (s *Signal) holds(at cluster.Time) int {
 	i, found := slices.BinarySearchFunc(s.Prices, at, func(p Price, at cluster.Time) int {
 		switch {
@@ -160,8 +161,8 @@ func (s *Signal) holds(at cluster.Time) int {
 	return i
 }
 
-// Mean is the price of what draws the same from a moment on for a time, and reports whether
-// it is known until then.
+// Mean returns the mean price of constant power from a time on for a length, and
+// reports whether it is known until then.
 func (s *Signal) Mean(from cluster.Time, length time.Duration) (float64, bool) {
 	to := from.Add(max(length, time.Second))
 	if s == nil || len(s.Prices) == 0 || from < s.Prices[0].From || to > s.Ends() {
@@ -178,18 +179,18 @@ func (s *Signal) Mean(from cluster.Time, length time.Duration) (float64, bool) {
 	return sum / to.Sub(from).Seconds(), true
 }
 
-// Waits is for what a job waits: until when, what its power then costs on average, and what
-// it costs now.
+// Waits is a job's wait for cheaper power: until when, what its power then costs on
+// average, and what it costs now.
 type Waits struct {
 	Until         cluster.Time
 	Then, Instead float64
 }
 
-// Defer is until when a job of a length that may start until latest waits for cheaper power:
-// until the start at which it costs least, and of equals the first. It reports false when it
-// is to start now: nothing is cheaper by a hundredth, or nobody knows what it costs now.
-// The cost is a line between starts or ends at which the price changes, so that only those can
-// be cheapest, and the last start.
+// Defer returns until when a job of a length that may start until latest waits for
+// cheaper power: until the start at which it costs least, and of equals the first.
+// It reports false if the job should start now: nothing is cheaper by a hundredth,
+// or the cost now is unknown. The cost is linear between starts or ends at which
+// the price changes, so only those can be cheapest, and the last start.
 func (s *Signal) Defer(now, latest cluster.Time, length time.Duration) (Waits, bool) {
 	instead, known := s.Mean(now, length)
 	if !known {
@@ -215,16 +216,17 @@ func (s *Signal) Defer(now, latest cluster.Time, length time.Duration) (Waits, b
 	return w, w.Until > now && instead-w.Then >= worthWaiting*math.Abs(instead)
 }
 
-// Deferral is how a job may wait: it is to have ended within so much of its submission.
+// Deferral is how long a job may wait: it must have ended within so much of its
+// submission.
 type Deferral struct {
 	Submitted cluster.Time
 	Within    time.Duration
-	// Length is how long it is predicted to run, 0 where nobody knows: then half of Within
+	// Length is how long it is predicted to run, 0 if unknown: then half of Within
 	// is left for it.
 	Length time.Duration
 }
 
-// Of is what a job waits for.
+// Of returns what a job waits for.
 func (d Deferral) Of(s *Signal, now cluster.Time) (Waits, bool) {
 	length := d.Length
 	if length <= 0 {
@@ -233,7 +235,8 @@ func (d Deferral) Of(s *Signal, now cluster.Time) (Waits, bool) {
 	return s.Defer(now, d.Submitted.Add(d.Within-length), length)
 }
 
-// DeferralOf is how a job may wait whose spec says so, by what is predicted of it.
+// DeferralOf returns the deferral of a job whose spec asks for it, by its
+// prediction.
 func DeferralOf(j *cluster.Job, submitted cluster.Time) Deferral {
 	d := Deferral{Submitted: submitted, Within: j.Spec.Defer, Length: j.Spec.Duration}
 	for i := range j.Estimates {
