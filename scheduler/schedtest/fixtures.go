@@ -1,6 +1,6 @@
-// Package schedtest builds nodes, jobs and snapshots for tests of the
-// scheduler, and a World that applies plans the way the state machine does
-// and moves virtual time on.
+// Package schedtest builds nodes, jobs and snapshots for tests of the scheduler,
+// and a World that applies plans as the state machine does and advances virtual
+// time.
 package schedtest
 
 import (
@@ -13,7 +13,7 @@ import (
 // Now is the instant at which worlds begin.
 const Now = cluster.Time(1_700_000_000_000_000)
 
-// sellable is what the cards of a type sell.
+// sellable returns what the GPUs of a type sell.
 func sellable(gpuType string) int64 {
 	switch gpuType {
 	case "A100-SXM4-80GB", "H100-SXM5-80GB":
@@ -26,11 +26,11 @@ func sellable(gpuType string) int64 {
 	return 24000
 }
 
-// NodeOption changes a node as it is made.
+// NodeOption changes a node under construction.
 type NodeOption func(*cluster.Node)
 
-// Node returns a ready node with count GPUs of a type: 64 cores, 512 GiB of
-// host memory, three jobs to a card. The GPUs are called <node>-<index>.
+// Node returns a ready node with count GPUs of a type: 64 cores, 512 GiB of host
+// memory, three jobs per GPU. The GPUs are called <node>-<index>.
 func Node(id cluster.NodeID, count int, gpuType string, opts ...NodeOption) *cluster.Node {
 	n := &cluster.Node{ID: id, State: cluster.NodeReady, CPUMilli: 64_000, MemMiB: 512 << 10}
 	for i := range count {
@@ -45,7 +45,7 @@ func Node(id cluster.NodeID, count int, gpuType string, opts ...NodeOption) *clu
 	return n
 }
 
-// GPU names the i-th card of a node made by Node.
+// GPU names the i-th GPU of a node made by Node.
 func GPU(id cluster.NodeID, i int) cluster.GPUID { return cluster.GPUID(fmt.Sprintf("%s-%02d", id, i)) }
 
 // Host sets the cores and the host memory of a node.
@@ -56,7 +56,7 @@ func Host(cpuMilli, memMiB int64) NodeOption {
 // Drained takes a node out of service.
 func Drained(n *cluster.Node) { n.Drain, n.DrainReason = true, "fan" }
 
-// Switch says where in the network a node is, as core:leaf3.
+// Switch sets a node's location in the network, as core:leaf3.
 func Switch(path string) NodeOption {
 	return func(n *cluster.Node) { n.Features = append(n.Features, cluster.SwitchFeature+path) }
 }
@@ -64,7 +64,7 @@ func Switch(path string) NodeOption {
 // Silent makes a node unreachable.
 func Silent(n *cluster.Node) { n.State = cluster.NodeUnreachable }
 
-// CapMode sets how memory is capped on all cards of a node.
+// CapMode sets how memory is capped on all GPUs of a node.
 func CapMode(mode string) NodeOption {
 	return func(n *cluster.Node) {
 		for i := range n.GPUs {
@@ -73,7 +73,7 @@ func CapMode(mode string) NodeOption {
 	}
 }
 
-// Scoped sets whose jobs may share the cards of a node.
+// Scoped sets whose jobs may share the GPUs of a node.
 func Scoped(s cluster.Scope) NodeOption {
 	return func(n *cluster.Node) {
 		for i := range n.GPUs {
@@ -82,11 +82,11 @@ func Scoped(s cluster.Scope) NodeOption {
 	}
 }
 
-// JobOption changes a job as it is made.
+// JobOption changes a job under construction.
 type JobOption func(*cluster.Job)
 
-// Job returns a pending job for one GPU that nobody can predict, with one
-// core and 1 GiB of host memory, waiting since Now.
+// Job returns a pending job for one GPU without a prediction, with one core and 1
+// GiB of host memory, waiting since Now.
 func Job(id cluster.JobID, opts ...JobOption) *cluster.Job {
 	j := &cluster.Job{
 		ID: id, State: cluster.JobPending, Submitted: Now, Eligible: Now,
@@ -110,7 +110,7 @@ func Mem(mib int64) JobOption { return func(j *cluster.Job) { j.Spec.GPUMemMiB =
 // Util declares the compute on each GPU.
 func Util(milli int64) JobOption { return func(j *cluster.Job) { j.Spec.GPUMilli = milli } }
 
-// Of sets who submitted the job.
+// Of sets the job's owner.
 func Of(uid cluster.UID, gid uint32) JobOption {
 	return func(j *cluster.Job) { j.Owner.UID, j.Owner.GID = uid, gid }
 }
@@ -130,7 +130,7 @@ func Type(t string) JobOption { return func(j *cluster.Job) { j.Spec.GPUType = t
 // On asks for one node.
 func On(n cluster.NodeID) JobOption { return func(j *cluster.Job) { j.Spec.Node = n } }
 
-// Cores and HostMem ask for host resources.
+// Cores asks for cores.
 func Cores(milli int64) JobOption { return func(j *cluster.Job) { j.Spec.CPUMilli = milli } }
 
 // HostMem asks for host memory.
@@ -139,7 +139,7 @@ func HostMem(mib int64) JobOption { return func(j *cluster.Job) { j.Spec.MemMiB 
 // Signed gives the job a signature.
 func Signed(sig string) JobOption { return func(j *cluster.Job) { j.Spec.Signature = sig } }
 
-// Waited makes the job wait for so long already.
+// Waited makes the job have waited for so long.
 func Waited(d time.Duration) JobOption {
 	return func(j *cluster.Job) { j.Eligible, j.Submitted = Now.Add(-d), Now.Add(-d) }
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // World is a cluster in memory: it applies plans with the checks of the state
-// machine, ends jobs when their time has come, and hands out snapshots. It is
-// also the View of the fast path. It is not safe for concurrent use.
+// machine, ends jobs when their time has come, and returns snapshots. It is also
+// the View of the fast path. It is not safe for concurrent use.
 type World struct {
 	Clock  cluster.Time
 	Nodes  []*cluster.Node
@@ -22,19 +22,19 @@ type World struct {
 	Ledg   *dispatch.Ledger
 	// Know is what was learned of jobs that share a GPU.
 	Know *dispatch.Interference
-	// Runs tells how long a job really runs; nil means as long as declared
-	// or predicted.
+	// Runs returns how long a job really runs; nil means as long as declared or
+	// predicted.
 	Runs func(*cluster.Job) time.Duration
 	// Rejected holds the parts of plans that were refused, Overtakes counts the
-	// starts that passed others.
+	// starts that overtook others.
 	Rejected  []dispatch.Rejection
 	Overtakes int
 	index     uint64
 	ends      map[cluster.JobID]cluster.Time
 }
 
-// NewWorld returns a world of nodes with the given jobs waiting. Jobs that
-// already stand in a queue (Job.Queue) are put there in order of id.
+// NewWorld returns a world of nodes with the given jobs waiting. Jobs that are
+// already in a queue (Job.Queue) are put there in order of id.
 func NewWorld(nodes []*cluster.Node, jobs ...*cluster.Job) *World {
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) })
@@ -59,8 +59,8 @@ func (w *World) Submit(j *cluster.Job) {
 }
 
 // rank is the place at the end of a queue, as if the job had joined it when it
-// began to wait, and was neither short nor long then. Who waited for hours is
-// old.
+// began to wait, and was neither short nor long then. A job that waited for hours
+// is old.
 func (w *World) rank(j *cluster.Job) int64 {
 	rank := int64(j.Eligible)
 	if w.Clock.Sub(j.Eligible) < 4*time.Hour {
@@ -89,14 +89,14 @@ func (w *World) Snapshot() *dispatch.Snapshot {
 	return s
 }
 
-// Now, Index, Ledger, Job, Node and Queue make a World a scheduler.View, with
-// OnGPU and Interference it is a scheduler.CompanyView.
+// Now, Index, Ledger, Job, Node and Queue make a World a scheduler.View; with OnGPU
+// and Interference it is a scheduler.CompanyView.
 func (w *World) Now() cluster.Time { return w.Clock }
 
-// Index is the number of changes so far.
+// Index returns the number of changes so far.
 func (w *World) Index() uint64 { return w.index }
 
-// Ledger is the live ledger.
+// Ledger returns the live ledger.
 func (w *World) Ledger() *dispatch.Ledger { return w.Ledg }
 
 // Job returns a job.
@@ -112,10 +112,10 @@ func (w *World) Node(id cluster.NodeID) (*cluster.Node, bool) {
 	return nil, false
 }
 
-// Interference is what was learned.
+// Interference returns what was learned.
 func (w *World) Interference() *dispatch.Interference { return w.Know }
 
-// OnGPU returns who lies on a GPU, by id.
+// OnGPU returns the jobs on a GPU, by id.
 func (w *World) OnGPU(g cluster.GPUID) []cluster.JobID {
 	var on []cluster.JobID
 	for _, id := range slices.Sorted(maps.Keys(w.Jobs)) {
@@ -126,7 +126,7 @@ func (w *World) OnGPU(g cluster.GPUID) []cluster.JobID {
 	return on
 }
 
-// Queue returns who waits for a GPU.
+// Queue returns the jobs waiting for a GPU.
 func (w *World) Queue(g cluster.GPUID) []dispatch.Waiter { return w.Queues[g] }
 
 // Apply commits a plan: starts, then moves, each checked by itself.
@@ -196,7 +196,7 @@ func (w *World) conflict(st *dispatch.Start) string {
 	return ""
 }
 
-// gangOf is what an attempt on several nodes has on those after the first.
+// gangOf returns what an attempt on several nodes has on those after the first.
 func gangOf(st *dispatch.Start, now cluster.Time) *cluster.Gang {
 	if len(st.Rest) == 0 {
 		return nil
@@ -255,8 +255,8 @@ func (w *World) move(m *dispatch.QueueMove) {
 	w.Jobs[j.ID] = j
 }
 
-// Advance moves time on by d, ends what is due, in order of id, and returns
-// the GPUs on which something ended, sorted.
+// Advance advances time by d, ends what is due, in order of id, and returns the
+// GPUs on which something ended, sorted.
 func (w *World) Advance(d time.Duration) []cluster.GPUID {
 	w.Clock = w.Clock.Add(d)
 	w.index++
@@ -290,8 +290,8 @@ func (w *World) End(id cluster.JobID) []cluster.GPUID {
 	return out
 }
 
-// Check returns the first invariant that does not hold: the ledger balances,
-// exclusive jobs are alone, and queues hold exactly the queued jobs.
+// Check returns the first violated invariant: the ledger balances, exclusive jobs
+// are alone, and queues hold exactly the queued jobs.
 func (w *World) Check() error {
 	if err := w.Ledg.Check(); err != nil {
 		return err
