@@ -10,10 +10,10 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 )
 
-// agree raises the version of log entries to the highest that every coordinator
-// has said it reads: one that does not would stop at the first. What is in the
-// log once stays, since all have read it. Those that did not answer are asked
-// again and again.
+// agree raises the version of log entries to the highest that every coordinator has
+// said it reads: one that does not would stop at the first such entry. What is
+// already in the log stays, since all have read it. Coordinators that did not
+// answer are asked again and again.
 func (c *Coordinator) agree(ctx context.Context) error {
 	for {
 		v, behind := c.allRead(ctx)
@@ -27,13 +27,13 @@ func (c *Coordinator) agree(ctx context.Context) error {
 	}
 }
 
-// allRead asks every coordinator which entries it reads, and returns the
-// highest version that all do, 0 when one does not answer, and who keeps it from
-// being higher: one that is older is so until it is upgraded, and one that does not
-// answer may be about to start.
+// allRead asks every coordinator which entries it reads, and returns the highest
+// version that all do, 0 if one does not answer, and which keep it from being
+// higher: an older one does until it is upgraded, and one that does not answer may
+// be about to start.
 func (c *Coordinator) allRead(ctx context.Context) (least uint32, behind *cluster.Error) {
 	members := c.raft.Members()
-	if len(members) == 0 { // they could not be told
+	if len(members) == 0 { // there are no others to ask
 		return 0, nil
 	}
 	least = fsm.EntryVersion

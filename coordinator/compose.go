@@ -29,7 +29,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// compose makes the rooms, each of what it needs of those below it.
+// compose builds the parts, each from what it needs of those below it.
 func (c *Coordinator) compose() {
 	c.auth = authorize.New(authorize.Config{
 		ID: c.cfg.ID, Users: c.cfg.Users, AllowRoot: c.cfg.AllowRoot, MinUID: c.cfg.MinUID, Admins: c.cfg.Admins, Peer: c.cfg.Peer, JobUserWait: c.cfg.Waits.JobUser,
@@ -63,8 +63,8 @@ func (c *Coordinator) compose() {
 	c.web = newWeb(c)
 }
 
-// Endpoints tells over HTTP where the replicas of services take requests; see package
-// endpoints.
+// Endpoints serves the addresses where replicas of services take requests over
+// HTTP; see package endpoints.
 func (c *Coordinator) Endpoints() http.Handler { return endpoints.Handler(c.fsm) }
 
 func newWeb(c *Coordinator) *web.Server {
@@ -123,7 +123,8 @@ func newArchive(c *Coordinator) *archive.Archive {
 	})
 }
 
-// servers makes the servers for daemons and for local users, and registers the services.
+// servers creates the servers for daemons and for local users, and registers the
+// services.
 func (c *Coordinator) servers() (daemons, local *grpc.Server) {
 	daemons, local = c.calls.Servers()
 	for _, s := range []*grpc.Server{daemons, local} {

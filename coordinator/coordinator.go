@@ -47,47 +47,46 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// Config is what a coordinator needs. Fields are required unless marked.
+// Config configures a coordinator. Fields are required unless marked.
 type Config struct {
 	ID, ClusterID, ClusterName string
 	Version                    string
-	// Dir holds the Raft log and snapshots. Space says with how little room left
-	// there users are refused; it may be left zero.
+	// Dir holds the Raft log and snapshots. Space sets how little room must be left
+	// there for users to be refused; it may be zero.
 	Dir   string
 	Space space.Config
-	// Advertise is the address that the others reach this one at, for Raft
-	// and gRPC both. Peers are all the coordinators of the cluster, this one
-	// among them.
+	// Advertise is the address at which the others reach this one, for both Raft
+	// and gRPC. Peers are all the coordinators of the cluster, including this one.
 	Advertise string
 	Peers     []raftnode.Server
 	Timing    raftnode.Timing
-	// BetweenRaft returns what stands between Raft and the state machine, nil for
+	// BetweenRaft returns what sits between Raft and the state machine, nil for
 	// nothing: tests hold entries back there.
 	BetweenRaft func(raft.FSM) raft.FSM
-	// Raft carries Raft's connections; Listener hands out connections of
-	// daemons, whose handshake Credentials take over; Socket is where local
-	// users connect.
-	// Joins, optional, hands out those of machines without a certificate, whose
-	// handshake Credentials take over too; they may ask to join and nothing else.
+	// Raft carries Raft's connections; Listener accepts connections of daemons,
+	// whose handshake Credentials perform; Socket is where local users connect.
+	// Joins, optional, accepts those of machines without a certificate, whose
+	// handshake Credentials perform too; they may only ask to join.
 	Raft        raft.StreamLayer
 	Listener    net.Listener
 	Joins       net.Listener
 	Credentials credentials.TransportCredentials
 	Socket      net.Listener
-	// Peer returns who calls over Listener: a role and an id. The error
-	// matches ErrNoCertificate when the caller showed no certificate.
+	// Peer returns the caller over Listener: a role and an id. The error matches
+	// ErrNoCertificate if the caller showed no certificate.
 	Peer func(ctx context.Context) (role, id string, err error)
-	// CutDenied closes the connections of those for whom denied, which is made for
-	// it, says so; optional. It is called after somebody was denied.
+	// CutDenied closes the connections for which denied, built for the call,
+	// returns true; optional. It is called after a certificate was denied.
 	CutDenied func(denied func(role, id, serial string) bool)
 	// Dial connects to another coordinator.
 	Dial func(addr string) (*grpc.ClientConn, error)
-	// Certs answers joins and renewals; optional: then nobody can join here.
+	// Certs answers joins and renewals; optional: without it no machine can join
+	// here.
 	Certs nodes.Certifier
 	// Users names the accounts of this host.
 	Users func(uid cluster.UID) string
-	// AllowRoot lets uid 0 submit; MinUID is the least uid that may. Admins
-	// may do everything; uid 0 is one always.
+	// AllowRoot lets uid 0 submit; MinUID is the least uid that may. Admins may do
+	// everything; uid 0 always is one.
 	AllowRoot bool
 	MinUID    cluster.UID
 	Admins    []cluster.UID
@@ -97,80 +96,80 @@ type Config struct {
 	HeadroomMiB int64
 	MaxShares   int
 	Policy      scheduler.Policy
-	// Planner makes the passes instead of the scheduler's own, nil for those.
-	// It is asked whenever something came, ended or changed, and each second
-	// while somebody waits.
+	// Planner runs the passes instead of the scheduler's own, nil for those. It is
+	// called whenever something arrived, ended or changed, and each second while a
+	// job waits.
 	Planner policies.Policy
-	// Elastic is how jobs of elastic size are sized.
+	// Elastic is how elastic jobs are sized.
 	Elastic elastic.Rules
 	// PreemptEvery is the least time between two passes whose preemptions are
 	// carried out; 0 means a minute.
 	PreemptEvery time.Duration
-	// Partitions are the policies of partitions that have others than Policy and
+	// Partitions are the policies of partitions that differ from Policy and
 	// Planner. Interval is Scheduling's. These five may be replaced while the
-	// coordinator runs, see SetScheduling.
+	// coordinator runs; see SetScheduling.
 	Partitions map[string]site.Chosen
 	Interval   time.Duration
-	// Learning may be left zero.
+	// Learning may be zero.
 	Learning learner.Config
-	// GangTimeout is how long the nodes of a job on several may take until all
-	// are ready to start it, images pulled; 0 means ten minutes. GangPorts are
-	// where the processes of a job with several meet, the first and the last; 0
-	// means 20000 to 29999.
+	// GangTimeout is how long the nodes of a multi-node job may take until all are
+	// ready to start it, images pulled; 0 means ten minutes. GangPorts are the
+	// first and the last port where the processes of a multi-node job meet; 0 means
+	// 20000 to 29999.
 	GangTimeout time.Duration
 	GangPorts   [2]uint16
-	// HistoryKeep is for how long finished jobs are kept in this coordinator's
-	// store, HistoryMaxJobs how many; 0 means 90 days and 1,000,000. They go by
+	// HistoryKeep is how long finished jobs are kept in this coordinator's store,
+	// HistoryMaxJobs how many; 0 means 90 days and 1,000,000. They are deleted in
 	// files of HistoryFileJobs, 0 means 8,192. KeepFinished is how many of the
 	// newest a new cluster keeps in its state; 0 means 20,000.
 	HistoryKeep     time.Duration
 	HistoryMaxJobs  int
 	HistoryFileJobs int
 	KeepFinished    int
-	// CatchUp bounds how long a question about finished jobs waits here for this
-	// coordinator to be as far as the leader; 0 means five seconds.
+	// CatchUp bounds how long a query for finished jobs waits for this coordinator
+	// to catch up with the leader; 0 means five seconds.
 	CatchUp time.Duration
 	// Waits bound how long calls wait here for others.
 	Waits Waits
-	// SnapshotThreshold is how many log entries gather before a snapshot, and how
-	// many are kept behind it; SnapshotInterval how often that is looked at. 0 means
-	// 8,192 and a minute.
+	// SnapshotThreshold is how many log entries accumulate before a snapshot, and
+	// how many are kept behind it; SnapshotInterval is how often that is checked. 0
+	// means 8,192 and a minute.
 	SnapshotThreshold uint64
 	SnapshotInterval  time.Duration
 	// MaxQueued is how many jobs may wait; 0 means 200,000.
 	MaxQueued int
-	// MaxBytes is how many bytes the specs of all jobs that wait or run may take, and
-	// MaxBytesPerUser those of one user's, with equal environments and scripts counted
-	// once; 0 means 2 GiB and 256 MiB.
+	// MaxBytes is how many bytes the specs of all waiting and running jobs may
+	// take, and MaxBytesPerUser those of one user's, with equal environments and
+	// scripts counted once; 0 means 2 GiB and 256 MiB.
 	MaxBytes, MaxBytesPerUser int64
 	// MaxPerUser is how many jobs of one user may wait or run; 0 means three
 	// quarters of MaxQueued.
 	MaxPerUser int
-	// InGroup reports whether a user, with a primary group, is in a group of a name;
-	// nil knows numbers of primary groups only.
+	// InGroup reports whether a user, with a primary group, is in the group of that
+	// name; nil knows only the numbers of primary groups.
 	InGroup func(user string, gid uint32, group string) bool
 	// MaxArrayTasks is how many tasks one array may have; 0 means 100,000.
 	MaxArrayTasks int
-	// MaxStreams is how many shells, commands and outputs users may have open
-	// here at once, MaxStreamsPerUser how many one of them; 0 means 512 and 32.
+	// MaxStreams is how many shells, commands and outputs users may have open here
+	// at once, MaxStreamsPerUser how many one user; 0 means 512 and 32.
 	MaxStreams, MaxStreamsPerUser int
-	// Limits bound what one user may ask for at once and in a second;
-	// MaxConnsPerUser how many connections to Socket one may have open, 0 means 256.
+	// Limits bound what one user may ask for at once and per second;
+	// MaxConnsPerUser is how many connections to Socket a user may have open, 0
+	// means 256.
 	Limits          limit.Config
 	MaxConnsPerUser int
-	// Notices says how users are told of jobs; it may be left zero.
+	// Notices configures how users are notified about jobs; it may be zero.
 	Notices notify.Notices
-	// IdleEvery is how often it is looked for GPUs that stand idle; 0 means two
-	// seconds.
+	// IdleEvery is the interval of checks for idle GPUs; 0 means two seconds.
 	IdleEvery time.Duration
-	// IdleSeen, if it is not nil, is told after each of these looks for how many
-	// milliseconds in all it is known by then what the jobs used.
+	// IdleSeen, if not nil, is called after each check with the milliseconds in all
+	// for which the use of the jobs is known by then.
 	IdleSeen func(knownMs int64)
 	// Power is how idle nodes are powered down; nil leaves all of them up.
 	Power *lead.PowerSaving
-	// Energy is what power costs; nil where nobody says.
+	// Energy is the cost of power; nil if unknown.
 	Energy *lead.EnergySignal
-	// Web is the page for browsers; without a listener there is none.
+	// Web configures the page for browsers; without a listener there is none.
 	Web web.Config
 	// Gossip is the address to gossip at; optional. GossipKey is 32 bytes.
 	Gossip      string
@@ -179,8 +178,8 @@ type Config struct {
 	// Clock defaults to time.Now.
 	Clock    func() time.Time
 	Registry prometheus.Registerer
-	// Fatal is called once when this process must not go on, with what is
-	// wrong; the state on disk may be bad.
+	// Fatal is called once, with the cause, when this process must not go on; the
+	// state on disk may be bad.
 	Fatal func(error)
 	Log   *slog.Logger
 }
@@ -191,11 +190,10 @@ const (
 	handOverLimit    = 2 * time.Second
 )
 
-// ErrNoCertificate says that a caller has no certificate.
+// ErrNoCertificate means that a caller has no certificate.
 var ErrNoCertificate = errors.New("no client certificate")
 
-// Coordinator is one of the cluster's heads. Make it with New, and call Run
-// once.
+// Coordinator is one head of the cluster. Create it with New, and call Run once.
 type Coordinator struct {
 	cfg       Config
 	log       *slog.Logger
@@ -216,7 +214,7 @@ type Coordinator struct {
 	calls     *calls.Calls
 	archive   *archive.Archive
 	web       *web.Server
-	denials   chan struct{} // holds one when somebody was denied
+	denials   chan struct{} // holds one after a certificate was denied
 	space     *space.Watch
 
 	office *office.Office
@@ -248,7 +246,7 @@ func New(cfg Config) (*Coordinator, error) {
 	c.fsm = fsm.New(fsm.Options{Version: cfg.Version, OnDiverged: c.diverged, OnDenied: c.cutLater, Bulk: large.Keep})
 	c.cfg.Peer = c.undenied(cfg.Peer)
 	c.peers = peers.New(cfg.Dial)
-	c.archive = newArchive(c) // before the log is read: the state forgets what it has not taken
+	c.archive = newArchive(c) // before the log is read: the state forgets what the archive has not taken
 	machine := c.archive.Machine()
 	if cfg.BetweenRaft != nil {
 		machine = cfg.BetweenRaft(machine)
@@ -272,11 +270,11 @@ func New(cfg Config) (*Coordinator, error) {
 	return c, nil
 }
 
-// SetScheduling puts other policies in use, see lead.Leader. It may be called on any
-// coordinator: who does not lead plans nothing.
+// SetScheduling replaces the policies, see lead.Leader. It may be called on any
+// coordinator: one that does not lead plans nothing.
 func (c *Coordinator) SetScheduling(s lead.Scheduling) { c.lead.SetScheduling(s) }
 
-// Suits reports why other policies cannot be put in use, see lead.Leader.
+// Suits reports why policies cannot be used, see lead.Leader.
 func (c *Coordinator) Suits(s *lead.Scheduling) error { return c.lead.Suits(s) }
 
 // die ends the process through Config.Fatal, once.
@@ -300,8 +298,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		return errors.Join(err, c.raft.Close())
 	}
 	daemons, local := c.servers()
-	// Serving goes on while leadership is handed over, so that requests in
-	// flight are answered: the servers stop last.
+	// Serving continues while leadership is handed over, so that requests in flight
+	// are answered: the servers stop last.
 	loops, lctx := errgroup.WithContext(ctx)
 	loops.Go(func() error { return c.nodes.Run(lctx) })
 	loops.Go(func() error { return c.holdOffices(lctx) })
@@ -327,14 +325,14 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 	c.handOver()
 	stopServers(servers...)
-	c.learn.Wait() // after at most one that computes; no office begins any more
+	c.learn.Wait() // after at most one that computes; no term begins any more
 	err = errors.Join(err, c.raft.Close(), c.nodes.Close(), serving.Wait())
 	c.peers.Close()
 	return err
 }
 
-// handOver gives leadership to another coordinator, to which requests that
-// come meanwhile are passed on.
+// handOver transfers leadership to another coordinator, to which requests that
+// arrive meanwhile are forwarded.
 func (c *Coordinator) handOver() {
 	if !c.raft.IsLeader() {
 		return
@@ -346,7 +344,7 @@ func (c *Coordinator) handOver() {
 	}
 }
 
-// stopServers lets calls in flight finish for a moment, then cuts them off.
+// stopServers gives calls in flight a moment to finish, then cuts them off.
 func stopServers(servers ...*grpc.Server) {
 	done := make(chan struct{})
 	go func() {
@@ -367,7 +365,7 @@ func stopServers(servers ...*grpc.Server) {
 	}
 }
 
-// Healthy returns nil while there is a leader to answer users.
+// Healthy returns nil while there is a leader to serve users.
 func (c *Coordinator) Healthy() error {
 	if _, addr := c.office.Leader(); addr == "" {
 		return errors.New("the coordinators have no leader")

@@ -8,13 +8,13 @@ import (
 )
 
 // Denied reports whether a certificate was revoked, by its holder's role and name
-// or by its serial number in lower-case hexadecimal. It is made for handshakes.
+// or by its serial number in lower-case hexadecimal. It is meant for handshakes.
 func (c *Coordinator) Denied(role, id, serial string) bool {
 	return c.fsm.Denied(role, id) || c.fsm.Denied(roles.Serial, serial)
 }
 
-// undenied returns peer for those who were not denied: every call of a daemon goes
-// through it, so that a certificate is worth nothing from the moment its holder is
+// undenied restricts peer to holders that were not denied: every call of a daemon
+// goes through it, so that a certificate is void from the moment its holder is
 // removed from the cluster, however long it is valid.
 func (c *Coordinator) undenied(peer func(context.Context) (role, id string, err error)) func(context.Context) (role, id string, err error) {
 	return func(ctx context.Context) (string, string, error) {
@@ -26,8 +26,7 @@ func (c *Coordinator) undenied(peer func(context.Context) (role, id string, err 
 	}
 }
 
-// cutLater has the connections of those who were just denied closed. It does not
-// wait.
+// cutLater requests closing the connections of those just denied. It does not wait.
 func (c *Coordinator) cutLater() {
 	select {
 	case c.denials <- struct{}{}:

@@ -13,7 +13,7 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// officePause is the time between two offices of one leadership.
+// officePause is the time between two terms of office within one leadership.
 const officePause = 50 * time.Millisecond
 
 // holdOffices follows Raft's notices of leadership and runs what only a leader runs,
@@ -26,8 +26,8 @@ func (c *Coordinator) holdOffices(ctx context.Context) error {
 			if err := c.holdOffice(ctx, changes); err != nil {
 				return err
 			}
-			// An office may end by a fault of ours while Raft's leadership
-			// goes on; nobody would answer then, and no notice would come.
+			// A term of office may end by a bug while Raft's leadership continues;
+			// then nothing would answer, and no notice would come.
 			if leads = c.raft.IsLeader(); leads && !wait.Sleep(ctx, officePause) {
 				return ctx.Err()
 			}
@@ -40,7 +40,8 @@ func (c *Coordinator) holdOffices(ctx context.Context) error {
 	}
 }
 
-// holdOffice is one term of leadership. It returns nil when it was lost.
+// holdOffice serves one term of leadership. It returns nil when leadership was
+// lost.
 func (c *Coordinator) holdOffice(ctx context.Context, changes <-chan bool) error {
 	octx, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
@@ -68,8 +69,8 @@ func (c *Coordinator) holdOffice(ctx context.Context, changes <-chan bool) error
 	return nil
 }
 
-// govern waits until every entry of earlier terms is applied here, and only
-// then plans and answers: before that the state may lack acknowledged submits.
+// govern waits until every entry of earlier terms is applied here, and only then
+// plans and answers: before that the state may lack acknowledged submits.
 func (c *Coordinator) govern(ctx context.Context) error {
 	began := time.Now()
 	if err := c.raft.Barrier(ctx); err != nil {
@@ -84,7 +85,7 @@ func (c *Coordinator) govern(ctx context.Context) error {
 		return errors.Join(err, g.Wait())
 	}
 	if len(c.raft.Members()) == 1 {
-		if err := c.agree(ctx); err != nil { // there is nobody to wait for
+		if err := c.agree(ctx); err != nil { // there are none to wait for
 			return errors.Join(err, g.Wait())
 		}
 	} else {
@@ -113,7 +114,7 @@ func (c *Coordinator) ensureInit(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		// The proposer's loop may not have begun yet.
+		// The proposer's loop may not have started yet.
 		if !wait.Sleep(ctx, 10*time.Millisecond) {
 			return ctx.Err()
 		}

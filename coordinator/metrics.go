@@ -22,7 +22,7 @@ func newMetrics(reg prometheus.Registerer, now time.Time) *metrics {
 	return &metrics{reg: reg, figures: figures.New(now)}
 }
 
-// watch registers the figures that are read when they are scraped.
+// watch registers the metrics that are computed when scraped.
 func (m *metrics) watch(c *Coordinator) {
 	gauge := func(name, help string, f func() float64) {
 		m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))

@@ -10,10 +10,10 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/wait"
 )
 
-// yieldEvery is the time between two looks for a coordinator with more room.
+// yieldEvery is the time between two checks for a coordinator with more room.
 const yieldEvery = time.Second
 
-// yieldWhenFull hands leadership over while there is no room here for the log and
+// yieldWhenFull hands over leadership while there is no room here for the log and
 // another coordinator has some, until ctx ends.
 func (c *Coordinator) yieldWhenFull(ctx context.Context) error {
 	for {
@@ -31,8 +31,8 @@ func (c *Coordinator) yieldWhenFull(ctx context.Context) error {
 	}
 }
 
-// roomiest is the other voter with the most room, of those that say how much they
-// have and are not full.
+// roomiest returns the other voter with the most room, of those that report how
+// much they have and are not full.
 func (c *Coordinator) roomiest(ctx context.Context) (best raftnode.Server, found bool) {
 	most := uint64(0)
 	for _, m := range c.raft.Members() {

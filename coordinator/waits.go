@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Waits bound how long calls wait at a coordinator for others. The zero value of
-// each is the usual time.
+// Waits bound how long calls wait at a coordinator for others. Zero means the
+// default.
 type Waits struct {
 	// First is for a request, or the first message of a stream, to arrive once its
 	// headers are here, 20 s.
 	First time.Duration
-	// Leader is for somebody to lead, 10 s.
+	// Leader is for a leader to exist, 10 s.
 	Leader time.Duration
 	// Visit is for an agent to call back, 10 s.
 	Visit time.Duration
-	// JobUser is for a job to be known here whose node knows it already, 3 s.
+	// JobUser is for a job to become known here that its node knows already, 3 s.
 	JobUser time.Duration
 	// Index is for an index that was seen at another coordinator, 5 s.
 	Index time.Duration
-	// Agree is between questions to coordinators that did not answer, 1 s.
+	// Agree is the pause before asking coordinators again that did not answer, 1 s.
 	Agree time.Duration
 }
 
