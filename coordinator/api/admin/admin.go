@@ -1,5 +1,6 @@
-// Package admin answers administrators, and users who look around: the cluster, its nodes
-// and cards, partitions, reservations, the predictor's weights, webhooks and backups.
+// Package admin serves administrators, and users who look around: the cluster, its
+// nodes and GPUs, partitions, reservations, the predictor's weights, webhooks and
+// backups.
 package admin
 
 import (
@@ -27,18 +28,18 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
-// Config says what of a coordinator is shown, and who may add webhooks.
+// Config sets what is shown of a coordinator, and who may add webhooks.
 type Config struct {
 	ID, ClusterID, ClusterName, Version string
 	Policy                              scheduler.Policy
 	Planner                             policies.Policy // nil for the scheduler's own passes
 	Webhooks                            notify.WebhookUsers
 	Mails                               bool // mail is sent here
-	// LeaderWait is for somebody to lead.
+	// LeaderWait is for a leader to exist.
 	LeaderWait time.Duration
 }
 
-// Needs is what the services work on. All fields are required.
+// Needs is what the services depend on. All fields are required.
 type Needs struct {
 	FSM      *fsm.FSM
 	Raft     *raftnode.Node
@@ -55,7 +56,7 @@ type Needs struct {
 	Log      *slog.Logger
 }
 
-// Admin is what the services have in common.
+// Admin is what the services share.
 type Admin struct {
 	cfg     Config
 	fsm     *fsm.FSM
@@ -74,7 +75,7 @@ type Admin struct {
 	builtIn fsm.WeightsVersion
 }
 
-// New makes the services.
+// New creates the services.
 func New(cfg Config, d Needs) *Admin {
 	return &Admin{
 		cfg: cfg, fsm: d.FSM, raft: d.Raft, prop: d.Proposer, office: d.Office, auth: d.Auth, lead: d.Leader, learn: d.Learner, nodes: d.Nodes,
@@ -82,7 +83,7 @@ func New(cfg Config, d Needs) *Admin {
 	}
 }
 
-// Register has s answer administrators and users.
+// Register registers the services with s.
 func (c *Admin) Register(s *grpc.Server) {
 	apirpc.RegisterClusterServiceServer(s, &clusterServer{c: c})
 	apirpc.RegisterModelServiceServer(s, &modelServer{c: c})
@@ -90,7 +91,7 @@ func (c *Admin) Register(s *grpc.Server) {
 	apirpc.RegisterBackupServiceServer(s, &backupServer{c: c})
 }
 
-// order proposes what only administrators may have done.
+// order proposes what only administrators may do.
 func (c *Admin) order(ctx context.Context, cmd *logv1.Command) (who authorize.Caller, r fsm.Result, err error) {
 	who = authorize.CallerOf(ctx)
 	if err := c.auth.May(who, authorize.Admin, nil); err != nil {

@@ -22,7 +22,7 @@ import (
 // backupChunk is how much of a file goes into one message.
 const backupChunk = 256 << 10
 
-// backupServer hands out copies of the state.
+// backupServer serves copies of the state.
 type backupServer struct {
 	apirpc.UnimplementedBackupServiceServer
 	c *Admin
@@ -30,8 +30,8 @@ type backupServer struct {
 
 type backupStream = grpc.ServerStreamingServer[apiv1.SaveBackupResponse]
 
-// SaveBackup streams the leader's state; any other coordinator passes on what
-// the leader sends.
+// SaveBackup streams the leader's state; any other coordinator forwards what the
+// leader sends.
 func (s *backupServer) SaveBackup(req *apiv1.SaveBackupRequest, stream backupStream) error {
 	ctx, who := stream.Context(), authorize.CallerOf(stream.Context())
 	if err := s.c.auth.May(who, authorize.Admin, nil); err != nil {
@@ -54,8 +54,7 @@ func (s *backupServer) SaveBackup(req *apiv1.SaveBackupRequest, stream backupStr
 	}
 }
 
-// lead sends the state as it is now: all that was acknowledged before the call
-// is in it.
+// lead sends the current state: everything acknowledged before the call is in it.
 func (s *backupServer) lead(ctx context.Context, who authorize.Caller, stream backupStream) error {
 	if err := s.c.office.Verify(ctx); err != nil {
 		return err
@@ -91,7 +90,7 @@ func (w *backupWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// follow passes on what the leader sends.
+// follow forwards what the leader sends.
 func (s *backupServer) follow(ctx context.Context, addr string, who authorize.Caller, req *apiv1.SaveBackupRequest, stream backupStream) error {
 	conn, err := s.c.peers.Get(addr)
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// clusterServer answers administrators, and users who look around.
+// clusterServer serves administrators, and users who look around.
 type clusterServer struct {
 	apirpc.UnimplementedClusterServiceServer
 	c *Admin
 }
 
-// GetStatus lists the coordinators and counts the jobs; in brief it counts alone, and
-// waits for no other coordinator.
+// GetStatus lists the coordinators and counts the jobs; in brief it only counts,
+// and waits for no other coordinator.
 func (s *clusterServer) GetStatus(ctx context.Context, req *apiv1.GetStatusRequest) (*apiv1.GetStatusResponse, error) {
 	id, name, _, _ := s.c.fsm.Config()
 	resp := &apiv1.GetStatusResponse{
@@ -41,7 +41,7 @@ func (s *clusterServer) GetStatus(ctx context.Context, req *apiv1.GetStatusReque
 	}
 	for st, n := range s.c.fsm.Counts() {
 		if st == cluster.JobPending {
-			n -= s.c.standby() // nobody waits for these
+			n -= s.c.standby() // these are not being waited for
 		}
 		if n > 0 {
 			resp.Jobs = append(resp.Jobs, &apiv1.JobCount{State: st.String(), Count: uint32(n)})
@@ -49,11 +49,12 @@ func (s *clusterServer) GetStatus(ctx context.Context, req *apiv1.GetStatusReque
 	}
 	sort.Slice(resp.Jobs, func(i, k int) bool { return resp.Jobs[i].State < resp.Jobs[k].State })
 	resp.Warnings = s.c.lead.Warnings()
-	resp.Now = timestamppb.New(s.c.clock()) // last: the members were asked meanwhile
+	resp.Now = timestamppb.New(s.c.clock()) // last: the members were queried meanwhile
 	return resp, nil
 }
 
-// standby is how many replicas stand by of services that have as many as they are to have.
+// standby returns how many replicas stand by, of services that have as many as they
+// should.
 func (c *Admin) standby() (n int) {
 	now := cluster.TimeOf(c.clock())
 	for _, r := range c.fsm.Services() {
@@ -66,7 +67,7 @@ func (c *Admin) standby() (n int) {
 	return n
 }
 
-// askMembers asks all coordinators at once how they stand.
+// askMembers asks all coordinators at once for their status.
 func (c *Admin) askMembers(ctx context.Context) []*apiv1.Member {
 	leader, _ := c.office.Leader()
 	members := c.raft.Members()
@@ -79,7 +80,7 @@ func (c *Admin) askMembers(ctx context.Context) []*apiv1.Member {
 	return out
 }
 
-// member asks one coordinator how it stands.
+// member asks one coordinator for its status.
 func (c *Admin) member(ctx context.Context, m raftnode.Member, leader bool) *apiv1.Member {
 	out := &apiv1.Member{Id: m.ID, Address: m.Addr, Voter: m.Voter, Leader: leader}
 	r, err := c.members.Ask(ctx, m)
@@ -96,8 +97,8 @@ func (c *Admin) member(ctx context.Context, m raftnode.Member, leader bool) *api
 	return out
 }
 
-// ListNodes describes nodes: what the ledger says, what was measured last, and
-// what gossip says, side by side.
+// ListNodes describes nodes: what the ledger says, what was last measured, and what
+// gossip says, side by side.
 func (s *clusterServer) ListNodes(ctx context.Context, req *apiv1.ListNodesRequest) (*apiv1.ListNodesResponse, error) {
 	resp := &apiv1.ListNodesResponse{Index: s.c.fsm.Index()}
 	nodes := s.c.fsm.Nodes()
@@ -121,7 +122,7 @@ func (s *clusterServer) ListNodes(ctx context.Context, req *apiv1.ListNodesReque
 	return resp, nil
 }
 
-// shorten leaves out of a node what only a view of that node alone shows.
+// shorten removes from a node what only a view of that node alone shows.
 func shorten(v *apiv1.Node) {
 	v.History = nil
 	for _, g := range v.Gpus {
@@ -178,8 +179,8 @@ func (c *Admin) nodeView(n *cluster.Node) *apiv1.Node {
 	return v
 }
 
-// FenceNode gives up a silent node: its jobs end as lost, or wait again when
-// they allow it.
+// FenceNode gives up a silent node: its jobs end as lost, or are requeued if they
+// allow it.
 func (s *clusterServer) FenceNode(ctx context.Context, req *apiv1.FenceNodeRequest) (*apiv1.FenceNodeResponse, error) {
 	who, r, err := s.c.order(ctx, &logv1.Command{Kind: &logv1.Command_FenceNode{FenceNode: &logv1.FenceNode{Node: req.Id, By: uint32(authorize.CallerOf(ctx).UID)}}})
 	if err != nil {
@@ -193,8 +194,7 @@ func (s *clusterServer) FenceNode(ctx context.Context, req *apiv1.FenceNodeReque
 	return &apiv1.FenceNodeResponse{Node: s.c.nodeView(n), Lost: apiconv.IDs[uint64](r.Lost), Requeued: apiconv.IDs[uint64](r.Requeued)}, nil
 }
 
-// RemoveNode forgets a node on which nothing runs, and its certificate is
-// good for nothing any more.
+// RemoveNode forgets a node on which nothing runs, and voids its certificate.
 func (s *clusterServer) RemoveNode(ctx context.Context, req *apiv1.RemoveNodeRequest) (*apiv1.RemoveNodeResponse, error) {
 	who, _, err := s.c.order(ctx, &logv1.Command{Kind: &logv1.Command_RemoveNode{RemoveNode: &logv1.RemoveNode{Node: req.Id}}})
 	if err != nil {
@@ -204,7 +204,7 @@ func (s *clusterServer) RemoveNode(ctx context.Context, req *apiv1.RemoveNodeReq
 	return &apiv1.RemoveNodeResponse{}, nil
 }
 
-// CreateToken makes a single-use token with which a node may join.
+// CreateToken creates a single-use token with which a node may join.
 func (s *clusterServer) CreateToken(ctx context.Context, req *apiv1.CreateTokenRequest) (*apiv1.CreateTokenResponse, error) {
 	who := authorize.CallerOf(ctx)
 	if err := s.c.auth.May(who, authorize.Admin, nil); err != nil {

@@ -15,8 +15,8 @@ import (
 
 var serials = regexp.MustCompile(`^[0-9a-f]{1,64}$`)
 
-// SetDenied revokes certificates, or lets their holders in again. Only
-// administrators may, and only they may look.
+// SetDenied revokes certificates, or readmits their holders. Only administrators
+// may do or see that.
 func (s *clusterServer) SetDenied(ctx context.Context, req *apiv1.SetDeniedRequest) (*apiv1.SetDeniedResponse, error) {
 	who := authorize.CallerOf(ctx)
 	if err := s.c.auth.May(who, authorize.Admin, nil); err != nil {
@@ -44,7 +44,7 @@ func (s *clusterServer) SetDenied(ctx context.Context, req *apiv1.SetDeniedReque
 }
 
 // mayBeDenied keeps typing errors out of the list, and members in the cluster:
-// without their votes it might not stand.
+// without their votes it might lose its quorum.
 func (c *Admin) mayBeDenied(req *apiv1.SetDeniedRequest) error {
 	switch req.Role {
 	case roles.Agent, roles.Gate, roles.Coordinator:

@@ -16,13 +16,13 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// drainPrefix begins the names of reservations that keep drains which are to come.
+// drainPrefix begins the names of reservations that hold future drains.
 const drainPrefix = "drain-"
 
 func drainName(node string) string { return drainPrefix + node }
 
-// DrainNode stops new jobs from starting on a node, from now on or from a time
-// on, and until it is resumed or until a time; running ones go on.
+// DrainNode stops new jobs from starting on a node, from now or a given time, until
+// it is resumed or until a given time; running ones continue.
 func (s *clusterServer) DrainNode(ctx context.Context, req *apiv1.DrainNodeRequest) (*apiv1.DrainNodeResponse, error) {
 	until, from, now := cluster.Time(0), cluster.Time(0), s.c.nowTime()
 	if req.Until != nil {
@@ -48,9 +48,9 @@ func (s *clusterServer) DrainNode(ctx context.Context, req *apiv1.DrainNodeReque
 	return &apiv1.DrainNodeResponse{Node: n}, nil
 }
 
-// drainLater keeps a drain that is to come as a reservation for maintenance:
-// jobs that may last longer than to its beginning do not start on the node, and
-// it gives the node back by itself.
+// drainLater stores a future drain as a reservation for maintenance: jobs that may
+// last beyond its beginning do not start on the node, and it gives the node back by
+// itself.
 func (s *clusterServer) drainLater(ctx context.Context, req *apiv1.DrainNodeRequest) (*apiv1.DrainNodeResponse, error) {
 	if err := checkDrainReason(req.Reason); err != nil {
 		return nil, err
@@ -69,14 +69,13 @@ func (s *clusterServer) drainLater(ctx context.Context, req *apiv1.DrainNodeRequ
 	return &apiv1.DrainNodeResponse{Node: s.c.nodeView(n), Reservation: drainName(req.Id), Warnings: resp.Warnings}, nil
 }
 
-// ResumeNode lets jobs start on a node again, and takes back a drain of it that
-// is to come.
+// ResumeNode lets jobs start on a node again, and cancels its future drain.
 func (s *clusterServer) ResumeNode(ctx context.Context, req *apiv1.ResumeNodeRequest) (*apiv1.ResumeNodeResponse, error) {
 	n, err := s.setDrain(ctx, &logv1.DrainNode{Node: req.Id})
 	if err == nil && s.c.fsm.Reservations().Get(drainName(req.Id)) != nil {
 		_, err = s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_RemoveReservation{RemoveReservation: &logv1.RemoveReservation{Name: drainName(req.Id)}}})
 		if e, ok := errors.AsType[*cluster.Error](err); ok && e.Code == cluster.CodeNotFound {
-			err = nil // somebody was faster
+			err = nil // another request was faster
 		}
 	}
 	if err != nil {
@@ -115,7 +114,7 @@ func (s *clusterServer) setDrain(ctx context.Context, cmd *logv1.DrainNode) (*ap
 	return s.c.nodeView(n), nil
 }
 
-// tellDrainLater says of a node when a drain of it that was ordered begins.
+// tellDrainLater sets when an ordered drain of a node begins.
 func tellDrainLater(m *apiv1.Node, rs dispatch.Reservations, now cluster.Time) {
 	r := rs.Get(drainName(m.Id))
 	if r == nil {

@@ -10,7 +10,7 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// DrainGPU keeps new jobs from one GPU; those that run on it go on.
+// DrainGPU keeps new jobs from one GPU; running ones continue.
 func (s *clusterServer) DrainGPU(ctx context.Context, req *apiv1.DrainGPURequest) (*apiv1.DrainGPUResponse, error) {
 	n, id, err := s.orderGPU(ctx, gpuName{req.Gpu, req.Node, req.Index}, true, req.Reason)
 	if err != nil {
@@ -19,8 +19,8 @@ func (s *clusterServer) DrainGPU(ctx context.Context, req *apiv1.DrainGPURequest
 	return &apiv1.DrainGPUResponse{Node: n, Gpu: string(id)}, nil
 }
 
-// ResumeGPU lets jobs start on a GPU again. What its agent held against it is
-// void; what it finds from now on is not.
+// ResumeGPU lets jobs start on a GPU again. What its agent held against it is void;
+// what it finds from now on is not.
 func (s *clusterServer) ResumeGPU(ctx context.Context, req *apiv1.ResumeGPURequest) (*apiv1.ResumeGPUResponse, error) {
 	n, id, err := s.orderGPU(ctx, gpuName{req.Gpu, req.Node, req.Index}, false, "")
 	if err != nil {
@@ -29,8 +29,8 @@ func (s *clusterServer) ResumeGPU(ctx context.Context, req *apiv1.ResumeGPUReque
 	return &apiv1.ResumeGPUResponse{Node: n, Gpu: string(id)}, nil
 }
 
-// gpuName is how a request names a card: by UUID, on whichever node it is, or
-// by node and index.
+// gpuName is how a request names a GPU: by UUID, on whichever node it is, or by
+// node and index.
 type gpuName struct {
 	uuid, node string
 	index      *uint32

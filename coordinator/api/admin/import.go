@@ -24,8 +24,8 @@ func (s *modelServer) ImportRuns(ctx context.Context, req *apiv1.ImportRunsReque
 	return &apiv1.ImportRunsResponse{Jobs: uint32(jobs)}, nil
 }
 
-// importRuns teaches runs under another scheduler, and returns of how many
-// jobs they are.
+// importRuns learns from runs under another scheduler, and returns how many jobs
+// they are.
 func (s *modelServer) importRuns(ctx context.Context, runs []*apiv1.PastRun) (int, error) {
 	who := authorize.CallerOf(ctx)
 	if err := s.c.auth.May(who, authorize.Admin, nil); err != nil {
@@ -54,8 +54,8 @@ func (s *modelServer) importRuns(ctx context.Context, runs []*apiv1.PastRun) (in
 	return len(jobs), nil
 }
 
-// checkRun says what is wrong with a run in its terms; whether its figures can
-// be is checked where they are applied.
+// checkRun validates a run formally; whether its figures are possible is checked
+// where they are applied.
 func (s *modelServer) checkRun(r *apiv1.PastRun) error {
 	switch {
 	case r.Name == "" || len(r.Name) > cluster.MaxNameLen:

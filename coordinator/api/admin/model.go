@@ -19,14 +19,14 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// modelServer answers what is asked of the predictor's weights.
+// modelServer serves requests about the predictor's weights.
 type modelServer struct {
 	apirpc.UnimplementedModelServiceServer
 	c *Admin
 }
 
-// versions returns all weights that there are, newest first, the built-in
-// ones last. The first are in use.
+// versions returns all weights, newest first, the built-in ones last. The first are
+// in use.
 func (c *Admin) versions() (vs []fsm.WeightsVersion, pinned bool) {
 	ws := c.fsm.WeightsState()
 	return append(ws.Versions, c.builtIn), ws.Pinned
@@ -105,8 +105,8 @@ func (s *modelServer) PublishModel(ctx context.Context, req *apiv1.PublishModelR
 	return &apiv1.PublishModelResponse{Model: m}, nil
 }
 
-// publish puts weights in use that an administrator brings. Those in use
-// already are not published again, so that a request may be repeated.
+// publish activates weights that an administrator supplies. Those already in use
+// are not published again, so that a request may be repeated.
 func (s *modelServer) publish(ctx context.Context, blob []byte, reason string) (*apiv1.Model, error) {
 	who := authorize.CallerOf(ctx)
 	if err := s.c.auth.May(who, authorize.Admin, nil); err != nil {
@@ -139,8 +139,8 @@ func (s *modelServer) RollbackModel(ctx context.Context, req *apiv1.RollbackMode
 	return &apiv1.RollbackModelResponse{Model: m}, nil
 }
 
-// rollback puts a kept version in use again. When what is in use is that
-// already nothing is done, so that a request may be repeated.
+// rollback reactivates a stored version. It does nothing if that is already in use,
+// so that a request may be repeated.
 func (s *modelServer) rollback(ctx context.Context, to uint64) (*apiv1.Model, error) {
 	who := authorize.CallerOf(ctx)
 	if err := s.c.auth.May(who, authorize.Admin, nil); err != nil {
@@ -206,7 +206,7 @@ func (s *modelServer) pin(ctx context.Context, req *apiv1.PinModelRequest) (*api
 	return m, err
 }
 
-// interferenceView is what was learned of sharing, for users.
+// interferenceView returns what was learned of sharing, for users.
 func (c *Admin) interferenceView() *apiv1.Interference {
 	in := c.fsm.Interference()
 	v := &apiv1.Interference{Version: in.Version, Observations: in.Observations, Sha256: hex.EncodeToString(in.SHA256), SizeBytes: uint64(len(in.Blob))}

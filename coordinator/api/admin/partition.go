@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// ListPartitions describes partitions by name, and what is there now.
+// ListPartitions describes partitions by name, and what is in them now.
 func (s *clusterServer) ListPartitions(ctx context.Context, req *apiv1.ListPartitionsRequest) (*apiv1.ListPartitionsResponse, error) {
 	resp := &apiv1.ListPartitionsResponse{}
 	parts := s.c.fsm.Partitions()
@@ -94,7 +94,7 @@ func (s *clusterServer) SetPartition(ctx context.Context, req *apiv1.SetPartitio
 	}, nil
 }
 
-// merged is a partition as a request changes it; old is nil for a new one.
+// merged returns a partition as a request changes it; old is nil for a new one.
 func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (p *cluster.Partition, err error) {
 	p = &cluster.Partition{Name: req.Name}
 	if old != nil {
@@ -147,12 +147,12 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (p *cluster.
 	return p, p.Check()
 }
 
-// liveStates are those of jobs that hold something.
+// liveStates returns the states of jobs that hold something.
 func liveStates() []cluster.JobState {
 	return []cluster.JobState{cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable}
 }
 
-// doubts are what may be meant and may be a slip.
+// doubts returns warnings about what may be intended or a mistake.
 func (c *Admin) doubts(p *cluster.Partition) []string {
 	var out, unknown []string
 	for _, id := range p.Nodes.Names() {
@@ -196,7 +196,7 @@ func (c *Admin) doubts(p *cluster.Partition) []string {
 	return out
 }
 
-// RemovePartition forgets a partition of which no job waits or runs.
+// RemovePartition forgets a partition without waiting or running jobs.
 func (s *clusterServer) RemovePartition(ctx context.Context, req *apiv1.RemovePartitionRequest) (*apiv1.RemovePartitionResponse, error) {
 	who, _, err := s.c.order(ctx, &logv1.Command{Kind: &logv1.Command_RemovePartition{RemovePartition: &logv1.RemovePartition{Name: req.Name}}})
 	if err != nil {
@@ -206,8 +206,8 @@ func (s *clusterServer) RemovePartition(ctx context.Context, req *apiv1.RemovePa
 	return &apiv1.RemovePartitionResponse{}, nil
 }
 
-// setLending sets to whom a partition lends, where the request says so. One that begins to
-// lend lends to short jobs, too.
+// setLending sets to whom a partition lends, if the request says so. One that
+// begins to lend lends to short jobs, too.
 func setLending(p *cluster.Partition, req *apiv1.SetPartitionRequest) {
 	lent := p.Lend.On()
 	if req.SetLendTo {
@@ -221,7 +221,7 @@ func setLending(p *cluster.Partition, req *apiv1.SetPartitionRequest) {
 	}
 }
 
-// setModes sets what becomes of running jobs, where the request says so.
+// setModes sets what happens to running jobs, if the request says so.
 func setModes(p *cluster.Partition, req *apiv1.SetPartitionRequest) (err error) {
 	if req.Idle != nil {
 		if p.Idle, err = cluster.ParseIdlePolicy(req.GetIdle()); err != nil {

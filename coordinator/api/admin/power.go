@@ -9,8 +9,8 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// PowerNode has a node powered down that holds no job, until somebody has it powered up,
-// or powers one up. The leader runs the site's programs for it.
+// PowerNode powers down a node that holds no job, until it is powered up on
+// request, or powers one up. The leader runs the site's programs for it.
 func (s *clusterServer) PowerNode(ctx context.Context, req *apiv1.PowerNodeRequest) (*apiv1.PowerNodeResponse, error) {
 	if err := s.c.auth.May(authorize.CallerOf(ctx), authorize.Admin, nil); err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// ListReservations describes reservations by name: those whose windows are to
-// come or open.
+// ListReservations describes reservations by name: those whose windows are open or
+// yet to open.
 func (s *clusterServer) ListReservations(ctx context.Context, req *apiv1.ListReservationsRequest) (*apiv1.ListReservationsResponse, error) {
 	if err := s.c.office.Verify(ctx); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func noReservation(name string) error {
 // nowTime is the leader's clock, never behind the log.
 func (c *Admin) nowTime() cluster.Time { return cluster.TimeOf(c.clock()) }
 
-// reservationView is a reservation with what of it is there now.
+// reservationView returns a reservation with what is there of it now.
 func (c *Admin) reservationView(r *dispatch.Reservation, now cluster.Time) *apiv1.Reservation {
 	m := conv.ReservationToAPI(r, now)
 	snap, _ := c.fsm.SchedulerSnapshotAt(now)
@@ -121,7 +121,8 @@ func (s *clusterServer) SetReservation(ctx context.Context, req *apiv1.SetReserv
 	return &apiv1.SetReservationResponse{Reservation: s.c.reservationView(r, now), Warnings: warnings}, nil
 }
 
-// mergeReservation is a reservation as a request changes it; old is nil for a new one.
+// mergeReservation returns a reservation as a request changes it; old is nil for a
+// new one.
 func mergeReservation(old *dispatch.Reservation, req *apiv1.SetReservationRequest, snap *dispatch.Snapshot) (*dispatch.Reservation, []string, error) {
 	r := &dispatch.Reservation{Name: req.Name}
 	if old != nil {
@@ -160,7 +161,7 @@ func mergeReservation(old *dispatch.Reservation, req *apiv1.SetReservationReques
 	return r, doubtsOf(r, snap), clashes(r, req, snap)
 }
 
-// whenReserved takes over the times.
+// whenReserved applies the times.
 func whenReserved(r, old *dispatch.Reservation, req *apiv1.SetReservationRequest, now cluster.Time) error {
 	switch {
 	case req.Start != nil:
@@ -183,7 +184,7 @@ func whenReserved(r, old *dispatch.Reservation, req *apiv1.SetReservationRequest
 	return nil
 }
 
-// whatReserved takes over the nodes, or chooses nodes or cards.
+// whatReserved applies the nodes, or chooses nodes or GPUs.
 func whatReserved(r, old *dispatch.Reservation, req *apiv1.SetReservationRequest, snap *dispatch.Snapshot) error {
 	ways := 0
 	for _, given := range []bool{req.Nodes != nil, req.NodeCount > 0, req.GpuCount > 0} {
@@ -211,14 +212,14 @@ func whatReserved(r, old *dispatch.Reservation, req *apiv1.SetReservationRequest
 	return site.ChooseNodes(r, wantOf(req), snap)
 }
 
-// wantOf is what a request leaves to be chosen.
+// wantOf returns what a request leaves to be chosen.
 func wantOf(req *apiv1.SetReservationRequest) *site.Want {
 	return &site.Want{
 		Nodes: int(req.NodeCount), GPUs: int(req.GpuCount), GPUType: req.GpuType, Features: req.Features, Partition: req.Partition, Overlap: req.Overlap,
 	}
 }
 
-// clashes tells which reservations, or running jobs, stand in the way of r.
+// clashes says which reservations, or running jobs, conflict with r.
 func clashes(r *dispatch.Reservation, req *apiv1.SetReservationRequest, snap *dispatch.Snapshot) error {
 	if !req.Overlap && !r.Maint {
 		for _, o := range snap.Reservations {
@@ -252,7 +253,7 @@ func someJobs(jobs []*cluster.Job) string {
 	return strings.Join(ids, ", ")
 }
 
-// doubtsOf are what may be meant and may be a slip.
+// doubtsOf returns warnings about what may be intended or a mistake.
 func doubtsOf(r *dispatch.Reservation, snap *dispatch.Snapshot) (out []string) {
 	var unknown []string
 	for _, id := range r.Nodes.Names() {
@@ -279,8 +280,8 @@ func (s *clusterServer) RemoveReservation(ctx context.Context, req *apiv1.Remove
 	return &apiv1.RemoveReservationResponse{}, nil
 }
 
-// tellReserved says of a node which reservation is open on all of it, one for
-// maintenance first.
+// tellReserved sets which reservation is open on all of a node, one for maintenance
+// first.
 func tellReserved(m *apiv1.Node, st *fsm.State, now cluster.Time) {
 	for _, r := range st.Reservations() {
 		if r.CoversNode(cluster.NodeID(m.Id)) && r.Active(now) && (m.Reservation == "" || r.Maint && !m.Maint) {

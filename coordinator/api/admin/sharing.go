@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// SetSharing switches sharing of GPUs off somewhere, or on again; what runs
-// beside each other goes on. Only administrators may; anybody may look.
+// SetSharing switches sharing of GPUs off somewhere, or on again; co-located jobs
+// continue. Only administrators may; anyone may look.
 func (s *clusterServer) SetSharing(ctx context.Context, req *apiv1.SetSharingRequest) (*apiv1.SetSharingResponse, error) {
 	if req.Look {
 		if err := s.c.office.Verify(ctx); err != nil {
@@ -50,8 +50,8 @@ func (s *clusterServer) switchSharing(ctx context.Context, req *apiv1.SetSharing
 	return nil
 }
 
-// sharingPlace is the one place that a request names. To be switched on it need
-// not be there any more.
+// sharingPlace returns the one place that a request names. To be switched on it
+// need not exist any more.
 func (s *clusterServer) sharingPlace(req *apiv1.SetSharingRequest) (*sharing.Off, error) {
 	gpu, places := req.Gpu != "" || req.Index != nil, 0
 	for _, named := range []bool{gpu, req.Node != "" && !gpu, req.Partition != "", req.Cluster} {

@@ -14,16 +14,16 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// noticePage is how many notices are looked at at once.
+// noticePage is how many notices are read at once.
 const noticePage = 20_000
 
-// notifyServer answers what is asked of webhooks.
+// notifyServer serves requests about webhooks.
 type notifyServer struct {
 	apirpc.UnimplementedNotifyServiceServer
 	c *Admin
 }
 
-// ListWebhooks returns the caller's webhooks, all to an administrator.
+// ListWebhooks returns the caller's webhooks, all for an administrator.
 func (s *notifyServer) ListWebhooks(ctx context.Context, _ *apiv1.ListWebhooksRequest) (*apiv1.ListWebhooksResponse, error) {
 	if err := s.c.office.Verify(ctx); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (s *notifyServer) ListWebhooks(ctx context.Context, _ *apiv1.ListWebhooksRe
 	return resp, nil
 }
 
-// webhookView is a webhook as people see it, without its secret.
+// webhookView returns a webhook for users, without its secret.
 func webhookView(h *logv1.Webhook, waiting uint64) *apiv1.Webhook {
 	m := &apiv1.Webhook{
 		Id: h.Id, Url: h.Url, Events: cluster.MailEvents(h.Events).String(), User: h.User, Uid: h.Uid, All: h.All,
@@ -124,8 +124,8 @@ func (s *notifyServer) RemoveWebhook(ctx context.Context, req *apiv1.RemoveWebho
 	return &apiv1.RemoveWebhookResponse{}, nil
 }
 
-// ListDeadNotices returns what could not be told, of the caller's jobs and
-// webhooks, or of all to an administrator.
+// ListDeadNotices returns what could not be delivered, of the caller's jobs and
+// webhooks, or all for an administrator.
 func (s *notifyServer) ListDeadNotices(ctx context.Context, _ *apiv1.ListDeadNoticesRequest) (*apiv1.ListDeadNoticesResponse, error) {
 	if err := s.c.office.Verify(ctx); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (s *notifyServer) ListDeadNotices(ctx context.Context, _ *apiv1.ListDeadNot
 	return resp, nil
 }
 
-// secret makes what a webhook's requests are signed with.
+// secret creates the key that signs a webhook's requests.
 func secret() []byte {
 	return []byte("whsec_" + rand.Text())
 }
