@@ -1,6 +1,6 @@
-// Package authorize finds out who calls a coordinator and says what they may do: users
-// as the kernel names them on the local socket, or as a trusted peer does, and daemons
-// by their certificates. What it does not allow is denied.
+// Package authorize identifies the callers of a coordinator and decides what they
+// may do: users as named by the kernel on the local socket or by a trusted peer,
+// and daemons by their certificates. What it does not allow is denied.
 package authorize
 
 import (
@@ -19,21 +19,21 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 )
 
-// Caller is a user, as the kernel named them to us or to a trusted peer.
+// Caller is a user, as named by the kernel or by a trusted peer.
 type Caller struct {
 	UID   cluster.UID
 	GID   uint32
 	Name  string
 	Admin bool
-	// Plain tells that a node speaks for a user of a job there: whatever the user
+	// Plain means that a node speaks for a user of a job there: whatever the user
 	// is elsewhere, there it is no administrator.
 	Plain bool
-	// Bare says that the node did so without a credential where one is due: such a
-	// caller may look at what everybody sees, and no more.
+	// Bare means that the node did so without a required credential: such a caller
+	// may only see what everyone sees.
 	Bare bool
 }
 
-// Owner is the caller as the owner of what it submits.
+// Owner returns the caller as the owner of what it submits.
 func (who Caller) Owner() cluster.Owner {
 	return cluster.Owner{UID: who.UID, GID: who.GID, Name: who.Name}
 }
@@ -47,39 +47,41 @@ const (
 	Read           // jobs in brief, nodes, status
 	ReadJob        // one job in full
 	Cancel
-	Exec  // run something inside of a job, as its owner
+	Exec  // run something inside a job, as its owner
 	Admin // nodes, tokens
 )
 
-// Config says who callers are, and which of them may do more or less than others.
+// Config defines who callers are, and which of them may do more or less than
+// others.
 type Config struct {
-	// ID is this coordinator's.
+	// ID is this coordinator's id.
 	ID string
 	// Users names the accounts of this host.
 	Users func(uid cluster.UID) string
 	// AllowRoot lets uid 0 submit; MinUID is the least uid that may. Admins may do
-	// everything; uid 0 is one always.
+	// everything; uid 0 always is one.
 	AllowRoot bool
 	MinUID    cluster.UID
 	Admins    []cluster.UID
-	// Peer returns who calls over mutual TLS: a role and an id.
+	// Peer returns the caller over mutual TLS: a role and an id.
 	Peer func(ctx context.Context) (role, id string, err error)
-	// JobUserWait is how long a job may take to be known here whose node knows it.
+	// JobUserWait is how long a job may take to become known here that its node
+	// knows.
 	JobUserWait time.Duration
 }
 
-// Authorizer finds out who calls and says what they may do. It is for any number of
-// callers at once.
+// Authorizer identifies callers and decides what they may do. It is safe for
+// concurrent use.
 type Authorizer struct {
 	cfg Config
 	fsm *fsm.FSM
 }
 
-// New makes an authorizer; which users a node may speak for is in the state.
+// New returns an authorizer; which users a node may speak for is in the state.
 func New(cfg Config, f *fsm.FSM) *Authorizer { return &Authorizer{cfg: cfg, fsm: f} }
 
-// May is the one place that says who may do what; what it does not allow is denied.
-// owner is the owner of the job concerned, if any.
+// May is the one place that decides who may do what; what it does not allow is
+// denied. owner is the owner of the job concerned, if any.
 func (a *Authorizer) May(who Caller, act Action, owner *cluster.Owner) error {
 	if err := Beyond(who); err != nil && act != Read {
 		return err
@@ -117,17 +119,17 @@ const (
 	mdPlain     = "berth-plain"
 )
 
-// Speaker is for whom a call is, and by which peer: role and id are "" on the
-// local socket.
+// Speaker is the user a call is for, and the peer that makes it: role and id are ""
+// on the local socket.
 type Speaker struct {
 	Role, ID string
 	UID      cluster.UID
 	GID      uint32
 }
 
-// Speaker reads who calls: from the kernel on the local socket, from the
-// metadata when a coordinator, a gate or a node speaks for somebody. It does not
-// wait, and does not look whether a node may speak for that user.
+// Speaker reads who calls: from the kernel on the local socket, from the metadata
+// if a coordinator, a gate or a node speaks for a user. It does not wait, and does
+// not check whether a node may speak for that user.
 func (a *Authorizer) Speaker(ctx context.Context) (Speaker, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -158,7 +160,7 @@ func (a *Authorizer) Speaker(ctx context.Context) (Speaker, error) {
 	return Speaker{Role: role, ID: id, UID: cluster.UID(uid), GID: gid}, nil
 }
 
-// Identify finds out what the speaker of a call is.
+// Identify resolves the speaker of a call.
 func (a *Authorizer) Identify(ctx context.Context, sp Speaker) (Caller, error) {
 	if sp.Role == roles.Agent {
 		return a.jobUser(ctx, cluster.NodeID(sp.ID), sp.UID)
@@ -171,11 +173,11 @@ func (a *Authorizer) Identify(ctx context.Context, sp Speaker) (Caller, error) {
 	return who, nil
 }
 
-// jobUser is a user for whom a node speaks: it may for those whose jobs run
-// there, as whoever is root there can be them anyway, and for nobody else. The
-// group is the one that the job came with: a node that could name any would
-// have its users' next jobs run with it on other nodes. What is shown for it is
-// looked at here, since it goes no further.
+// jobUser returns the user for whom a node speaks: it may for those whose jobs run
+// there, as root there can become them anyway, and for no others. The group is the
+// one that the job came with: a node that could name any would have its users' next
+// jobs run with it on other nodes. The credential is checked here, since it goes no
+// further.
 func (a *Authorizer) jobUser(ctx context.Context, node cluster.NodeID, uid cluster.UID) (Caller, error) {
 	credential := shown(ctx)
 	for deadline := time.Now().Add(a.cfg.JobUserWait); ; {
@@ -193,7 +195,7 @@ func (a *Authorizer) jobUser(ctx context.Context, node cluster.NodeID, uid clust
 	}
 }
 
-// OnBehalf is the metadata by which another coordinator learns who calls.
+// OnBehalf returns the metadata by which another coordinator learns who calls.
 func (a *Authorizer) OnBehalf(who Caller) metadata.MD {
 	md := metadata.Pairs(mdUID, strconv.FormatUint(uint64(who.UID), 10), mdGID, strconv.FormatUint(uint64(who.GID), 10), mdForwarded, a.cfg.ID)
 	if who.Plain {
@@ -205,7 +207,7 @@ func (a *Authorizer) OnBehalf(who Caller) metadata.MD {
 	return md
 }
 
-// User is a user as the kernel of this machine names it.
+// User returns a user as named by the kernel of this machine.
 func (a *Authorizer) User(uid cluster.UID, gid uint32) Caller {
 	return Caller{UID: uid, GID: gid, Name: a.cfg.Users(uid), Admin: a.isAdmin(uid)}
 }
@@ -224,25 +226,25 @@ func parseID(v []string) (uint32, error) {
 	return uint32(n), err
 }
 
-// Forwarded reports whether another coordinator passed a call on.
+// Forwarded reports whether another coordinator forwarded a call.
 func Forwarded(ctx context.Context) bool {
 	return len(metadata.ValueFromIncomingContext(ctx, mdForwarded)) > 0
 }
 
-// AsAdmin reports whether a speaker is an administrator and speaks as one: a call for a
-// user of a job, which a coordinator passes on, is none of an administrator's.
+// AsAdmin reports whether a speaker is an administrator and speaks as one: a
+// forwarded call for a user of a job is not an administrator's.
 func (a *Authorizer) AsAdmin(ctx context.Context, sp Speaker) bool {
 	return len(metadata.ValueFromIncomingContext(ctx, mdPlain)) == 0 && a.isAdmin(sp.UID)
 }
 
 type callerKey struct{}
 
-// With returns a context of a call of who.
+// With returns a context for a call by who.
 func With(ctx context.Context, who Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, who)
 }
 
-// CallerOf returns who the interceptor found to be calling.
+// CallerOf returns the caller that the interceptor identified.
 func CallerOf(ctx context.Context) Caller {
 	who, _ := ctx.Value(callerKey{}).(Caller)
 	return who

@@ -10,21 +10,21 @@ import (
 )
 
 // mdBare is sent from one coordinator to another with a call from a node that came
-// without a credential where one was due.
+// without a required credential.
 const mdBare = "berth-bare"
 
-// showing is what came of looking at a credential.
+// showing is the result of checking a credential.
 type showing uint8
 
 const (
-	isBare   showing = iota // none, or a wrong one, where one is due
-	isShown                 // the right one, or none is due
+	isBare   showing = iota // none, or a wrong one, where one is required
+	isShown                 // the right one, or none is required
 	isTooNew                // it is of an attempt that may not be known here yet
 )
 
-// shows looks at what was shown, "" for nothing, of those live jobs on a node that
-// belong to one user. None is due while an attempt of theirs that was given none is
-// among them: it could be the one that asks.
+// shows checks the credential shown, "" for none, against one user's live jobs on a
+// node. None is required while one of their attempts was given none: it could be
+// the caller.
 func shows(credential string, mine []*cluster.Job, node cluster.NodeID) showing {
 	if len(mine) == 0 {
 		return isTooNew
@@ -50,7 +50,7 @@ func shows(credential string, mine []*cluster.Job, node cluster.NodeID) showing 
 	return isTooNew
 }
 
-// shown is the credential that a call came with, "" for none.
+// shown returns the credential that a call came with, "" for none.
 func shown(ctx context.Context) string {
 	if v := metadata.ValueFromIncomingContext(ctx, cluster.CredentialKey); len(v) == 1 {
 		return v[0]
@@ -58,8 +58,8 @@ func shown(ctx context.Context) string {
 	return ""
 }
 
-// Beyond refuses what reaches beyond the node from which it is asked without a
-// credential.
+// Beyond refuses requests without a credential that reach beyond the node they come
+// from.
 func Beyond(who Caller) error {
 	if !who.Bare {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// UnixPeer is who is at the other end of a unix socket, as the kernel says
+// UnixPeer is the peer at the other end of a unix socket, from the kernel
 // (SO_PEERCRED), read once when the connection was accepted.
 type UnixPeer struct {
 	credentials.CommonAuthInfo
@@ -24,13 +24,13 @@ type UnixPeer struct {
 // AuthType implements credentials.AuthInfo.
 func (UnixPeer) AuthType() string { return "unix" }
 
-// UnixCredentials are the server's credentials for a unix socket: no secret is
+// UnixCredentials returns the server's credentials for a unix socket: no secret is
 // exchanged, the kernel vouches for the peer.
 func UnixCredentials() credentials.TransportCredentials { return unixCreds{} }
 
 type unixCreds struct{}
 
-// Within is a connection that another part of this process made for a user whom it
+// Within is a connection that another part of this process made for a user it
 // knows, to call as that user does over the socket.
 type Within struct {
 	net.Conn
