@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// named returns the job with an id, or one task of the array with that id. The
-// id of an array alone is its first task that has not ended, or its first.
+// named returns the job with an id, or one task of the array with that id. For the
+// id of an array alone it returns its first task that has not ended, or its first.
 func (c *Jobs) named(id uint64, task *uint32) (*cluster.Job, error) {
 	if task == nil {
 		if a, ok := c.fsm.Array(cluster.JobID(id)); ok {
@@ -44,8 +44,8 @@ func (c *Jobs) named(id uint64, task *uint32) (*cluster.Job, error) {
 	return j, nil
 }
 
-// explained is named but for an array as a whole of which most tasks that have not
-// ended wait: then it is the first of those.
+// explained is named except for an array as a whole of which most tasks that have
+// not ended wait: then it returns the first of those.
 func (c *Jobs) explained(id uint64, task *uint32) (*cluster.Job, error) {
 	j, err := c.named(id, task)
 	a, ok := c.fsm.Array(cluster.JobID(id))
@@ -69,8 +69,8 @@ func (c *Jobs) explained(id uint64, task *uint32) (*cluster.Job, error) {
 	return j, nil
 }
 
-// arrayInfo is what is told of the array with an id, of which j is a task; nil
-// where that is none.
+// arrayInfo describes the array with an id, of which j is a task; nil if there is
+// none.
 func (c *Jobs) arrayInfo(id uint64, j *cluster.Job) *apiv1.ArrayInfo {
 	if !j.InArray() || uint64(j.ArrayJobID) != id || j.Spec == nil || j.Spec.Array == nil {
 		return nil
@@ -79,7 +79,7 @@ func (c *Jobs) arrayInfo(id uint64, j *cluster.Job) *apiv1.ArrayInfo {
 	m.Ended = m.Size
 	a, ok := c.fsm.Array(cluster.JobID(id))
 	if !ok {
-		return m // all of it is in the history alone
+		return m // all of it is only in the history
 	}
 	m.Ended, m.Completed = uint32(a.Over), uint32(a.Good)
 	states := c.fsm.ArrayStates(cluster.JobID(id))
@@ -98,7 +98,7 @@ func clip(s string) string {
 	return s
 }
 
-// throttleDetail says how many tasks of the array of j run and may.
+// throttleDetail says how many tasks of the array of j run and may run.
 func (c *Jobs) throttleDetail(j *cluster.Job) string {
 	a, ok := c.fsm.Array(j.ArrayJobID)
 	if !ok {
@@ -108,14 +108,15 @@ func (c *Jobs) throttleDetail(j *cluster.Job) string {
 		a.Live+a.Queued, a.ID, a.Throttle, a.Throttle, a.ID)
 }
 
-// taskWish is what was asked of one job or of tasks of an array.
+// taskWish is a request for one job or for tasks of an array.
 type taskWish struct {
 	id    uint64
 	array bool
 	tasks string
 }
 
-// wishes are ids, of which some may be arrays, and tasks of arrays.
+// wishes returns the requests for ids, some of which may be arrays, and for tasks
+// of arrays.
 func (s *jobServer) wishes(ids []uint64, tasks []*apiv1.ArrayTasks) []taskWish {
 	var out []taskWish
 	for _, id := range ids {
@@ -128,8 +129,8 @@ func (s *jobServer) wishes(ids []uint64, tasks []*apiv1.ArrayTasks) []taskWish {
 	return out
 }
 
-// changeCommand is what an array is asked for in the log, without what to do, and
-// the ranks of its tasks that it is about: those of the list that there are.
+// changeCommand returns the log command for an array, without the action, and the
+// ranks of its tasks that it concerns: those of the list that exist.
 func (s *jobServer) changeCommand(who authorize.Caller, w taskWish) (*logv1.ChangeTasks, []cluster.Span, error) {
 	a, ok := s.c.fsm.Array(cluster.JobID(w.id))
 	if !ok {
@@ -159,7 +160,7 @@ func (s *jobServer) changeCommand(who authorize.Caller, w taskWish) (*logv1.Chan
 	return c, ranks, nil
 }
 
-// asked gathers commands of one call. What is asked of tasks of one array is one
+// asked collects the commands of one call. Requests for tasks of one array are one
 // command, however often they are named: each costs as much as its array has jobs.
 type asked struct {
 	cmds []*logv1.Command
@@ -167,19 +168,19 @@ type asked struct {
 	want []wanted
 }
 
-// wanted is what one wish is answered by: a command and, of an array, ranks.
+// wanted is what answers one wish: a command and, for an array, ranks.
 type wanted struct {
 	cmd   int
 	ranks []cluster.Span
 }
 
-// add takes a command for a job.
+// add adds a command for a job.
 func (a *asked) add(cmd *logv1.Command) {
 	a.want = append(a.want, wanted{cmd: len(a.cmds)})
 	a.cmds = append(a.cmds, cmd)
 }
 
-// addTasks takes a command for tasks of an array, all if it has no runs.
+// addTasks adds a command for tasks of an array, all if there are no ranks.
 func (a *asked) addTasks(c *logv1.ChangeTasks, ranks []cluster.Span) {
 	at, ok := a.of[c.Array]
 	if !ok {
@@ -193,7 +194,7 @@ func (a *asked) addTasks(c *logv1.ChangeTasks, ranks []cluster.Span) {
 	a.want = append(a.want, wanted{at, ranks})
 }
 
-// merge makes the commands about all that was asked of their arrays.
+// merge makes the commands cover everything requested of their arrays.
 func (a *asked) merge(tasksOf func(array uint64) *cluster.Tasks) {
 	parts := map[int][][]cluster.Span{}
 	for _, w := range a.want {
@@ -216,7 +217,7 @@ func (a *asked) merge(tasksOf func(array uint64) *cluster.Tasks) {
 	}
 }
 
-// tasksOf are the tasks of an array, nil when it is gone.
+// tasksOf returns the tasks of an array, nil if it is gone.
 func (s *jobServer) tasksOf(array uint64) *cluster.Tasks {
 	a, ok := s.c.fsm.Array(cluster.JobID(array))
 	if !ok {
@@ -225,7 +226,7 @@ func (s *jobServer) tasksOf(array uint64) *cluster.Tasks {
 	return &a.Spec.Array.Tasks
 }
 
-// counts is what became of the tasks that one wish was about.
+// counts returns the outcome for the tasks of one wish.
 func (w *wanted) counts(r *fsm.Result) fsm.TaskCounts {
 	if w.ranks == nil {
 		return r.Tasks
@@ -239,7 +240,7 @@ func (w *wanted) counts(r *fsm.Result) fsm.TaskCounts {
 	return some
 }
 
-// cancelTasks does CancelJobs where some of it is about arrays.
+// cancelTasks does CancelJobs if some of it concerns arrays.
 func (s *jobServer) cancelTasks(ctx context.Context, who authorize.Caller, req *apiv1.CancelJobsRequest, resp *apiv1.CancelJobsResponse) error {
 	var a asked
 	var at []*apiv1.CancelResult // of a.want
@@ -309,7 +310,7 @@ var taskChanges = map[apiv1.JobAction]logv1.TaskChange{
 	apiv1.JobAction_JOB_ACTION_THROTTLE:     logv1.TaskChange_TASK_CHANGE_THROTTLE,
 }
 
-// controlTasks does ControlJobs where some of it is about arrays.
+// controlTasks does ControlJobs if some of it concerns arrays.
 func (s *jobServer) controlTasks(ctx context.Context, who authorize.Caller, req *apiv1.ControlJobsRequest, resp *apiv1.ControlJobsResponse) error {
 	var a asked
 	var at []*apiv1.ControlResult // of a.want
@@ -343,7 +344,7 @@ func (s *jobServer) controlTasks(ctx context.Context, who authorize.Caller, req 
 	for i := range a.want {
 		w := &a.want[i]
 		r := results[w.cmd]
-		if !throttle { // which is of the array as a whole
+		if !throttle { // which concerns the array as a whole
 			r.Tasks = w.counts(&r)
 		}
 		tellTasks(at[i], a.cmds[w.cmd], &r)
@@ -377,7 +378,7 @@ func (s *jobServer) controlWish(who authorize.Caller, req *apiv1.ControlJobsRequ
 	return &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}}, ranks, nil
 }
 
-// tellTasks says what became of tasks. Where nothing was done it says why.
+// tellTasks describes the outcome for tasks. If nothing was done it says why.
 func tellTasks(res *apiv1.ControlResult, cmd *logv1.Command, r *fsm.Result) {
 	res.Count = uint32(r.Tasks.Done)
 	switch {
@@ -391,7 +392,8 @@ func tellTasks(res *apiv1.ControlResult, cmd *logv1.Command, r *fsm.Result) {
 	}
 }
 
-// codeOf is the code of an error, that of internal ones for what users may not see.
+// codeOf returns the code of an error, that of internal errors for what users may
+// not see.
 func codeOf(err error) cluster.Code {
 	if e, ok := errors.AsType[*cluster.Error](err); ok {
 		return e.Code
@@ -399,7 +401,8 @@ func codeOf(err error) cluster.Code {
 	return cluster.CodeInternal
 }
 
-// arrayReason is why tasks of an array wait, where that is the array; else none.
+// arrayReason returns why tasks of an array wait, if the array is the cause;
+// otherwise none.
 func (c *Jobs) arrayReason(j *cluster.Job) cluster.Reason {
 	if !j.InArray() || j.State != cluster.JobPending {
 		return cluster.Reason{}
@@ -410,7 +413,7 @@ func (c *Jobs) arrayReason(j *cluster.Job) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// throttleOf is how many tasks of the array of j may run at once now.
+// throttleOf returns how many tasks of the array of j may run at once now.
 func (c *Jobs) throttleOf(j *cluster.Job) int {
 	if !j.InArray() {
 		return 0

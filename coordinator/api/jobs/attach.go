@@ -22,14 +22,14 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// attachServer connects users with their jobs.
+// attachServer connects users to their jobs.
 type attachServer struct {
 	apirpc.UnimplementedAttachServiceServer
 	c *Jobs
 }
 
-// farEnd is where the frames of a user's stream go to and come from: a visited agent,
-// or the leader.
+// farEnd is the other end of a user's stream: an agent that called back, or the
+// leader.
 type farEnd interface {
 	Send(*apiv1.AttachRequest) error
 	Recv() (*apiv1.AttachResponse, error)
@@ -70,7 +70,7 @@ func (s *attachServer) Attach(stream attachStream) error {
 	}
 }
 
-// errLeaderChanged ends the streams of a term of office.
+// errLeaderChanged ends the streams of a leader's term.
 var errLeaderChanged = &cluster.Error{Code: cluster.CodeUnavailable,
 	Msg: "the coordinators have a new leader, and the stream ended with the old one"}
 
@@ -117,8 +117,7 @@ func (s *attachServer) lead(of *office.Term, who authorize.Caller, open *apiv1.A
 		Msg: "the connection to the agent of node " + string(node) + " broke: it was restarted, or its network failed"}
 }
 
-// attachable finds the attempt that a user asks for, and says why there is
-// none.
+// attachable finds the attempt that a user asks for, or says why there is none.
 func (c *Jobs) attachable(who authorize.Caller, open *apiv1.AttachOpen) (*cluster.Job, *cluster.Attempt, error) {
 	j, ok := c.fsm.Job(cluster.JobID(open.GetJob()))
 	if !ok {
@@ -164,7 +163,7 @@ func (c *Jobs) attachable(who authorize.Caller, open *apiv1.AttachOpen) (*cluste
 	return j, a, nil
 }
 
-// follow passes a stream on to the leader.
+// follow forwards a stream to the leader.
 func (s *attachServer) follow(addr string, who authorize.Caller, first *apiv1.AttachRequest, stream attachStream) error {
 	conn, err := s.c.peers.Get(addr)
 	if err != nil {
@@ -191,16 +190,16 @@ func (s *attachServer) follow(addr string, who authorize.Caller, first *apiv1.At
 	return err
 }
 
-// splice passes frames both ways, one at a time: what the slower side has not
-// taken waits at the faster one. It returns when the far end has ended, or ctx
-// does. What is still in flight then ends with the streams.
+// splice passes frames both ways, one at a time: what the slower side has not taken
+// waits at the faster one. It returns when the far end has ended, or ctx does. What
+// is still in flight then ends with the streams.
 func splice(ctx context.Context, near attachStream, far farEnd) error {
 	ended := make(chan error, 2)
 	go func() {
 		for {
 			m, err := near.Recv()
 			if errors.Is(err, io.EOF) {
-				return // the user says nothing more, and listens on
+				return // the user sends nothing more, but still listens
 			}
 			if err != nil {
 				ended <- err
@@ -233,7 +232,7 @@ func splice(ctx context.Context, near attachStream, far farEnd) error {
 	}
 }
 
-// rankOf is the rank of the node that is asked for, the first when none is.
+// rankOf returns the rank of the requested node, the first if none was requested.
 func rankOf(a *cluster.Attempt, open *apiv1.AttachOpen) int {
 	return max(0, a.Rank(cluster.NodeID(open.GetNode())))
 }

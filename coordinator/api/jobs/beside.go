@@ -12,7 +12,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// beside gathers the jobs with the given ids.
+// beside collects the jobs with the given ids.
 func (c *Jobs) beside(ids []uint64) ([]learner.Sharer, error) {
 	if len(ids) > interfere.MaxSet {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "beside: %d jobs, at most %d can share a GPU", len(ids), interfere.MaxSet)
@@ -33,7 +33,7 @@ func (c *Jobs) beside(ids []uint64) ([]learner.Sharer, error) {
 	return out, nil
 }
 
-// sharing predicts a set of jobs on each kind of card in the cluster.
+// sharing predicts a set of jobs on each kind of GPU in the cluster.
 func (c *Jobs) sharing(set []learner.Sharer, nodes []*cluster.Node) []*apiv1.Sharing {
 	m := c.learn.Company.Model()
 	var out []*apiv1.Sharing
@@ -53,8 +53,8 @@ func (c *Jobs) sharing(set []learner.Sharer, nodes []*cluster.Node) []*apiv1.Sha
 	return out
 }
 
-// limitOn is the slowdown beyond which nobody is laid on a kind of card, 0
-// when there is none: not before something was learned there.
+// limitOn returns the slowdown above which no job is placed on a kind of GPU, 0 if
+// there is none: until something was learned there.
 func (c *Jobs) limitOn(m *interfere.Model, k learner.Card) float64 {
 	if _, known := learner.SharingOf(m, k); !known {
 		return 0
@@ -62,8 +62,8 @@ func (c *Jobs) limitOn(m *interfere.Model, k learner.Card) float64 {
 	return float64(max(0, c.lead.Scheduling().Policy.MaxSlowdownMilli)) / 1000
 }
 
-// partsOf says where the slowdown of the i-th job of a set comes from, one
-// line for each neighbour.
+// partsOf says where the slowdown of the i-th job of a set comes from, one line for
+// each neighbour.
 func partsOf(x *interfere.Explanation, set []learner.Sharer, i int) []string {
 	var out []string
 	others := slices.Delete(slices.Clone(set), i, i+1)
@@ -99,8 +99,8 @@ type namedNeighbour struct {
 	of cluster.JobID
 }
 
-// neighboursInOrder gives the neighbours of an explanation their ids, in the
-// order of others: they come in an order of their own, by signature.
+// neighboursInOrder gives the neighbours of an explanation their ids, in the order
+// of others: they come in their own order, by signature.
 func neighboursInOrder(x *interfere.Explanation, others []learner.Sharer) []namedNeighbour {
 	left := slices.Clone(x.Neighbours)
 	var out []namedNeighbour
@@ -122,7 +122,7 @@ func nameOf(id cluster.JobID) string {
 	return "job " + id.String()
 }
 
-// AdviceToAPI is what was learned of sharing a kind of card, for users.
+// AdviceToAPI returns what was learned about sharing a kind of GPU, for users.
 func AdviceToAPI(a interfere.Advice, gpuType string) *apiv1.SharingAdvice {
 	verdict := map[interfere.Verdict]string{interfere.Unsure: "unsure", interfere.Gains: "gains", interfere.Loses: "loses"}[a.Verdict]
 	return &apiv1.SharingAdvice{
@@ -130,8 +130,8 @@ func AdviceToAPI(a interfere.Advice, gpuType string) *apiv1.SharingAdvice {
 	}
 }
 
-// slowdown is how many times longer a running job is predicted to take beside
-// those on its GPUs, on the worst of them; 0 when it shares with nobody.
+// slowdown returns how many times longer a running job is predicted to take next to
+// the others on its GPUs, on the worst of them; 0 if it shares none.
 func (c *Jobs) slowdown(j *cluster.Job) float64 {
 	a := j.Live()
 	if a == nil {

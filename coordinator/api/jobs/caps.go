@@ -5,7 +5,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// tellCaps says of each share of a job how its memory is held on its card.
+// tellCaps sets, for each share of a job, how its memory is capped on its GPU.
 func (c *Jobs) tellCaps(m *apiv1.Job) {
 	tell := func(node string, shares []*apiv1.GPUShare) {
 		n, ok := c.fsm.Node(cluster.NodeID(node))

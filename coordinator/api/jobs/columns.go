@@ -13,14 +13,15 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// maxColumnPage bounds a page of which most jobs come as columns: some 80
-// bytes each.
+// maxColumnPage bounds a page most of whose jobs come as columns: some 80 bytes
+// each.
 const maxColumnPage = 200_000
 
-// stepJobs is after how many jobs of a listing it is looked whether others wait.
+// stepJobs is the number of jobs of a listing after which it yields to waiting
+// requests.
 const stepJobs = 16
 
-// listed makes the answer to a listing of what the query found, in a turn.
+// listed builds the answer to a listing from what the query found, in a turn.
 func (s *jobServer) listed(req *apiv1.ListJobsRequest, who authorize.Caller, jobs []*cluster.Job, turn *limit.Turn) (*apiv1.ListJobsResponse, error) {
 	resp := &apiv1.ListJobsResponse{}
 	switch req.Columns {
@@ -59,8 +60,8 @@ func (s *jobServer) listed(req *apiv1.ListJobsRequest, who authorize.Caller, job
 	return resp, nil
 }
 
-// columns is jobs as columns, with the throttles of arrays as they are now (they
-// were submitted with others perhaps), and whom those keep waiting.
+// columns returns jobs as columns, with the current throttles of arrays (which may
+// differ from those submitted) and the jobs that those keep waiting.
 func (c *Jobs) columns(jobs []*cluster.Job) *apiv1.JobColumns {
 	m := apiconv.JobColumns(jobs)
 	if len(m.Arrays) > 0 && len(m.ArrayThrottles) == 0 {
@@ -91,12 +92,12 @@ func (c *Jobs) columns(jobs []*cluster.Job) *apiv1.JobColumns {
 	return m
 }
 
-// maxCommon is how many bytes a page holds of what its jobs have in common, of which an
-// environment may be large, before it ends.
+// maxCommon is how many bytes of what its jobs have in common, such as large
+// environments, a page holds before it ends.
 const maxCommon = 2 << 20
 
-// shared fills in a page of jobs, of what many have in common once: most jobs that wait are
-// one of many that were submitted alike, and share a spec in memory.
+// shared fills in a page of jobs, with what many have in common once: most waiting
+// jobs are among many that were submitted alike, and share a spec in memory.
 func (s *jobServer) shared(resp *apiv1.ListJobsResponse, who authorize.Caller, jobs []*cluster.Job, turn *limit.Turn) error {
 	at, known, bytes := places{c: s.c}, map[apiconv.Common]uint32{}, 0
 	resp.Jobs = make([]*apiv1.Job, 0, len(jobs))
@@ -128,8 +129,9 @@ func (s *jobServer) shared(resp *apiv1.ListJobsResponse, who authorize.Caller, j
 	return nil
 }
 
-// places knows where jobs stand in their queues, each of which it reads once:
-// to search it for each of thousands that wait takes longer than all else.
+// places knows the places of jobs in their queues, each of which it reads once:
+// searching it for each of thousands of waiting jobs takes longer than everything
+// else.
 type places struct {
 	c  *Jobs
 	in map[cluster.GPUID]map[cluster.JobID]int
@@ -154,7 +156,7 @@ func (p *places) of(j *cluster.Job) int {
 	return at[j.ID]
 }
 
-// among reports whether ids name a job, its array, or any of the tasks that it
+// among reports whether ids contains a job, its array, or any of the tasks that it
 // folds.
 func among(ids map[cluster.JobID]struct{}, j *cluster.Job) bool {
 	if _, ok := ids[j.ID]; ok {
@@ -174,8 +176,8 @@ func among(ids map[cluster.JobID]struct{}, j *cluster.Job) bool {
 	return false
 }
 
-// keeper is what of a listing's filter the state machine does not know; nil
-// for nothing.
+// keeper returns the part of a listing's filter that the state machine does not
+// know; nil for none.
 func keeper(req *apiv1.ListJobsRequest) func(*cluster.Job) bool {
 	users, ids, nodes := map[string]struct{}{}, map[cluster.JobID]struct{}{}, map[cluster.NodeID]struct{}{}
 	for _, u := range req.Users {

@@ -12,10 +12,10 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// faults name in answers why a job was left as it is.
+// faults are the names, in answers, of why a job was left unchanged.
 var faults = map[cluster.Code]string{cluster.CodeNotFound: "NOT_FOUND", cluster.CodeDenied: "DENIED", cluster.CodeConflict: "CONFLICT"}
 
-// ControlJobs holds, releases and requeues jobs. Each gets its own outcome.
+// ControlJobs holds, releases and requeues jobs, each with its own outcome.
 func (s *jobServer) ControlJobs(ctx context.Context, req *apiv1.ControlJobsRequest) (*apiv1.ControlJobsResponse, error) {
 	who := authorize.CallerOf(ctx)
 	if n := len(req.Ids) + len(req.Tasks); n < 1 || n > maxJobsPerCall {
@@ -62,9 +62,9 @@ func (s *jobServer) ControlJobs(ctx context.Context, req *apiv1.ControlJobsReque
 	return resp, nil
 }
 
-// controlCommand is what an action on a job is in the log. What an
-// administrator holds, an administrator releases, unless it was said that its
-// owner may.
+// controlCommand returns the log command for an action on a job. What an
+// administrator holds only an administrator releases, unless its owner was allowed
+// to.
 func controlCommand(who authorize.Caller, req *apiv1.ControlJobsRequest, id uint64) *logv1.Command {
 	by, admin := uint32(who.UID), who.Admin && !req.AsUser
 	switch req.Action {

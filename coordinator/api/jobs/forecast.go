@@ -16,10 +16,10 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// mostForecasts bounds a request: each plays through what is before a job.
+// mostForecasts bounds a request: each forecast simulates what is ahead of a job.
 const mostForecasts = 200
 
-// ListForecasts says of waiting jobs when they are expected to start.
+// ListForecasts returns when waiting jobs are expected to start.
 func (s *jobServer) ListForecasts(ctx context.Context, req *apiv1.ListForecastsRequest) (*apiv1.ListForecastsResponse, error) {
 	if err := s.c.office.Verify(ctx); err != nil {
 		return nil, err
@@ -47,13 +47,14 @@ func (s *jobServer) ListForecasts(ctx context.Context, req *apiv1.ListForecastsR
 	return resp, nil
 }
 
-// forecast is when a job is expected to start, or the reason why nobody can say.
+// forecast returns when a job is expected to start, or the reason why that is
+// unknown.
 func (c *Jobs) forecast(snap *dispatch.Snapshot, j *cluster.Job) (*apiv1.Forecast, string) {
 	r := c.fsm.Barred(j, snap.Now)
 	switch r.Code {
 	case "":
 	case cluster.ReasonBeginTime:
-		// It starts no sooner, and how full the cluster is then nobody knows.
+		// It starts no sooner, and how full the cluster will be then is unknown.
 		at := timestamppb.New(j.Spec.Begin.Std())
 		return &apiv1.Forecast{StartP50: at, StartP90: at, Missing: c.barredDetail(j, r)}, ""
 	default:
@@ -100,7 +101,7 @@ func (c *Jobs) forecast(snap *dispatch.Snapshot, j *cluster.Job) (*apiv1.Forecas
 	return nil, "no node could take it now"
 }
 
-// forecastNew says when a job that is only asked about would start.
+// forecastNew says when a job that is not submitted would start.
 func (c *Jobs) forecastNew(who authorize.Caller, spec *apiv1.JobSpec, resp *apiv1.PredictResponse) {
 	if spec == nil {
 		return
@@ -108,7 +109,7 @@ func (c *Jobs) forecastNew(who authorize.Caller, spec *apiv1.JobSpec, resp *apiv
 	nodes := c.fsm.Nodes()
 	j, err := c.learn.Job(who.Owner(), spec, c.learn.Types(nodes))
 	if err != nil {
-		return // what is wrong with it has been said
+		return // its faults are already reported
 	}
 	if _, err := c.admission.Choose(who, j, c.fsm.Partitions(), nodes); err != nil {
 		resp.CannotSay = apiconv.FromStatus(calls.ToStatus(context.Background(), c.log, err)).Msg

@@ -8,11 +8,11 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// mostHeard is of how many nodes and cards it is told what gossip says of them.
+// mostHeard is for how many nodes and GPUs gossip is reported.
 const mostHeard = 3
 
-// snapshot is what the planner looks at now, with what is known of who runs and of whom
-// j would share with.
+// snapshot returns what the planner sees now, with what is known of the running
+// jobs and of those j would share with.
 func (c *Jobs) snapshot(j *cluster.Job) *dispatch.Snapshot {
 	snap, _ := c.fsm.SchedulerSnapshotAt(cluster.TimeOf(c.clock()))
 	view := *c.lead.Wary(snap)
@@ -21,8 +21,8 @@ func (c *Jobs) snapshot(j *cluster.Job) *dispatch.Snapshot {
 	return &view
 }
 
-// heard says what of a job's wait, or of its silence, is known by gossip alone: nodes
-// that are cut off from this leader, and memory that strays hold.
+// heard says what is known only by gossip about a job's wait, or its silence: nodes
+// that are cut off from this leader, and memory that stray processes hold.
 func (c *Jobs) heard(nodes []*cluster.Node, waits bool) []*apiv1.Explanation {
 	var out []*apiv1.Explanation
 	say := func(code cluster.ReasonCode, format string, args ...any) {
@@ -43,7 +43,7 @@ func (c *Jobs) heard(nodes []*cluster.Node, waits bool) []*apiv1.Explanation {
 	return out
 }
 
-// nodesOf are those of the live attempt of a job.
+// nodesOf returns the nodes of the live attempt of a job.
 func (c *Jobs) nodesOf(j *cluster.Job) []*cluster.Node {
 	var out []*cluster.Node
 	a := j.Live()

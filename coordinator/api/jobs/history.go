@@ -24,7 +24,7 @@ const (
 )
 
 // historyServer answers from this coordinator's own store and state, whether it
-// leads or not, but waits until it is as far as the leader.
+// leads or not, but waits until it has caught up with the leader.
 type historyServer struct {
 	apirpc.UnimplementedHistoryServiceServer
 	c *Jobs
@@ -58,7 +58,7 @@ func (s *historyServer) ListHistory(req *apiv1.ListHistoryRequest, stream grpc.S
 	return out.end(whole)
 }
 
-// historyPages gathers jobs into messages.
+// historyPages collects jobs into messages.
 type historyPages struct {
 	c      *Jobs
 	who    authorize.Caller
@@ -83,7 +83,7 @@ func (p *historyPages) flush() error {
 	return p.send(m)
 }
 
-// send sends a message that was made in the turn, which others may have meanwhile.
+// send sends a message that was built in the turn, which others may have meanwhile.
 func (p *historyPages) send(m *apiv1.ListHistoryResponse) error {
 	data, err := calls.Encode(m)
 	if err != nil {
@@ -100,8 +100,8 @@ func (p *historyPages) message() *apiv1.ListHistoryResponse {
 	return &apiv1.ListHistoryResponse{Jobs: p.jobs, Index: p.c.fsm.Index(), Behind: p.Behind, LeaderIndex: p.Want}
 }
 
-// end sends what is left, and whether jobs may be missing. At least one message
-// is sent, so that the client learns the index.
+// end sends what is left, and whether jobs may be missing. It sends at least one
+// message, so that the client learns the index.
 func (p *historyPages) end(whole bool) error {
 	if len(p.jobs) == 0 && p.sent && whole {
 		return nil
@@ -111,17 +111,17 @@ func (p *historyPages) end(whole bool) error {
 	return p.send(m)
 }
 
-// historyView is a job as who may see it, without what only the leader knows.
+// historyView returns a job as who may see it, without what only the leader knows.
 func (c *Jobs) historyView(j *cluster.Job, who authorize.Caller) *apiv1.Job {
 	m := apiconv.JobToAPI(j, apiconv.JobDetail{GPU: c.gpuName, Redact: c.auth.May(who, authorize.ReadJob, &j.Owner) != nil})
 	nameTypes(m)
 	if j.InArray() && m.ArrayTasks == "" {
-		m.ArrayTasks = j.TasksText() // its record has not the numbers of the others
+		m.ArrayTasks = j.TasksText() // its record lacks the numbers of the others
 	}
 	return m
 }
 
-// nameTypes names the types of cards that are gone as their placement did.
+// nameTypes names the types of GPUs that are gone as recorded in their placement.
 func nameTypes(m *apiv1.Job) {
 	name := func(gpus []*apiv1.GPUShare, p *apiv1.Prediction) {
 		for _, g := range gpus {
@@ -139,8 +139,8 @@ func nameTypes(m *apiv1.Job) {
 	}
 }
 
-// unfinished returns the jobs that have not ended and that the query would
-// choose but for the time of their end, by id.
+// unfinished returns the jobs that have not ended and that match the query except
+// for the time of their end, by id.
 func (c *Jobs) unfinished(q *history.Query) []*cluster.Job {
 	live := *q
 	live.EndedFrom, live.EndedBefore, live.Before = 0, 0, history.Place{}
@@ -157,7 +157,7 @@ func (c *Jobs) unfinished(q *history.Query) []*cluster.Job {
 	return jobs
 }
 
-// GetReport adds up jobs.
+// GetReport aggregates jobs.
 func (s *historyServer) GetReport(ctx context.Context, req *apiv1.GetReportRequest) (*apiv1.GetReportResponse, error) {
 	q, err := historyQuery(req.Filter)
 	if err != nil {

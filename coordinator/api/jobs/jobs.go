@@ -1,6 +1,6 @@
-// Package jobs answers users about their jobs: it submits, shows, watches, changes and
-// ends them, says why they wait and when they may start, what became of those that have
-// ended, and lays users' streams to those that run.
+// Package jobs serves users' requests about their jobs: it submits, shows, watches,
+// changes and ends them, says why they wait and when they may start, reports those
+// that have ended, and connects users' streams to running ones.
 package jobs
 
 import (
@@ -25,15 +25,15 @@ import (
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
-// Config bounds what is waited for.
+// Config bounds waits.
 type Config struct {
 	ID string // this coordinator's
-	// LeaderWait is for somebody to lead, IndexWait for an index that was seen at another
-	// coordinator.
+	// LeaderWait is for a leader to exist, IndexWait for an index that was seen at
+	// another coordinator.
 	LeaderWait, IndexWait time.Duration
 }
 
-// Needs is what the services work on. All fields are required.
+// Needs is what the services depend on. All fields are required.
 type Needs struct {
 	FSM       *fsm.FSM
 	Proposer  *proposer.Proposer
@@ -52,7 +52,7 @@ type Needs struct {
 	Log       *slog.Logger
 }
 
-// Jobs is what the services about jobs have in common.
+// Jobs is what the job services share.
 type Jobs struct {
 	cfg       Config
 	fsm       *fsm.FSM
@@ -72,7 +72,7 @@ type Jobs struct {
 	log       *slog.Logger
 }
 
-// New makes the services.
+// New creates the services.
 func New(cfg Config, d Needs) *Jobs {
 	return &Jobs{
 		cfg: cfg, fsm: d.FSM, prop: d.Proposer, office: d.Office, auth: d.Auth, calls: d.Calls, admission: d.Admission, accounts: d.Accounts,
@@ -80,7 +80,7 @@ func New(cfg Config, d Needs) *Jobs {
 	}
 }
 
-// Register has s answer users.
+// Register registers the services with s.
 func (c *Jobs) Register(s *grpc.Server) {
 	apirpc.RegisterJobServiceServer(s, &jobServer{c: c})
 	apirpc.RegisterHistoryServiceServer(s, &historyServer{c: c})

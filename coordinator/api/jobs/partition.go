@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// explainPartition says what a job's partition has to do with its waiting.
+// explainPartition says how a job's partition affects its wait.
 func explainPartition(snap *dispatch.Snapshot, part *cluster.Partition) []*apiv1.Explanation {
 	switch {
 	case part == nil:
@@ -27,7 +27,7 @@ func explainPartition(snap *dispatch.Snapshot, part *cluster.Partition) []*apiv1
 	return nil
 }
 
-// explainLoans says what loans between partitions have to do with a job's waiting.
+// explainLoans says how loans between partitions affect a job's wait.
 func explainLoans(snap *dispatch.Snapshot, j *cluster.Job) (out []*apiv1.Explanation) {
 	for _, line := range site.WhyLoans(snap, j) {
 		out = append(out, &apiv1.Explanation{Code: string(cluster.ReasonPartition), Detail: line})

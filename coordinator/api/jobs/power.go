@@ -8,7 +8,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// powering says for which nodes a job waits that are powered up for it, or will be.
+// powering says which nodes are being, or will be, powered up for a waiting job.
 func (c *Jobs) powering(id cluster.JobID) []*apiv1.Explanation {
 	nodes := c.lead.WaitsFor(id)
 	switch len(nodes) {

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// quotaRoom is when quotas are expected to let a job start; snap is of the whole
-// cluster, since others count wherever they run.
+// quotaRoom returns when quotas are expected to let a job start; snap is of the
+// whole cluster, since other jobs count wherever they run.
 func (c *Jobs) quotaRoom(snap *dispatch.Snapshot, j *cluster.Job, nodes []*cluster.Node, pol scheduler.Policy) (explain.Room, bool) {
 	if snap.Limits == nil {
 		return explain.Room{}, true

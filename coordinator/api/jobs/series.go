@@ -18,14 +18,14 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// seriesServer answers for what the GPUs of jobs showed.
+// seriesServer serves measurements of jobs' GPUs.
 type seriesServer struct {
 	apirpc.UnimplementedSeriesServiceServer
 	c *Jobs
 }
 
-// GetSeries says what the GPUs of a job's last attempt showed while it was on them, and
-// what it said of its metric.
+// GetSeries returns what was measured on the GPUs of a job's last attempt while it
+// held them, and the metric that it reported.
 func (s *seriesServer) GetSeries(ctx context.Context, req *apiv1.GetSeriesRequest) (*apiv1.GetSeriesResponse, error) {
 	if err := s.c.office.Verify(ctx); err != nil {
 		return nil, err
@@ -63,17 +63,17 @@ func (s *seriesServer) GetSeries(ctx context.Context, req *apiv1.GetSeriesReques
 	return resp, s.showed(ctx, turn, resp, j, a, to)
 }
 
-// What nodes are asked for what the leader does not know. What is left out is served as
-// far as the leader knows it: with all of it an answer takes 2 MB.
+// Limits on asking nodes for what the leader does not know. What is left out is
+// served as far as the leader knows it: with all of it an answer takes 2 MB.
 const (
 	askedNodes = 16
 	askedGPUs  = 64
 	askWait    = 2 * time.Second
 )
 
-// showed adds what the GPUs of an attempt showed until to: as the leader heard it, and
-// what it did not hear as their nodes tell it, as far as they do. turn is over while it waits
-// for these: of a job of thousands of cards the rest takes long.
+// showed adds what was measured on an attempt's GPUs until to: what the leader
+// received, and from their nodes what it did not, as far as they answer. turn ends
+// while it waits for these: for a job with thousands of GPUs the rest takes long.
 func (s *seriesServer) showed(ctx context.Context, turn *limit.Turn, resp *apiv1.GetSeriesResponse, j *cluster.Job, a *cluster.Attempt, to time.Time) error {
 	from, weekAgo, gpus := a.Started.Std(), s.c.clock().Add(-series.Week), 0
 	known := map[cluster.GPUID][]series.Sample{}
@@ -120,8 +120,8 @@ func (s *seriesServer) showed(ctx context.Context, turn *limit.Turn, resp *apiv1
 	return nil
 }
 
-// ask has the agent of a node tell what its GPUs showed; nothing when it does not, as
-// agents of before do.
+// ask gets from the agent of a node what was measured on its GPUs; nothing if it
+// does not answer, as older agents do not.
 func (s *seriesServer) ask(ctx context.Context, node cluster.NodeID, of *nodev1.Assignment, gpus []string, from, to time.Time) map[cluster.GPUID][]series.Sample {
 	who := authorize.CallerOf(ctx)
 	release, err := s.c.nodes.AdmitStream(who.UID)
@@ -142,7 +142,7 @@ func (s *seriesServer) ask(ctx context.Context, node cluster.NodeID, of *nodev1.
 	defer leave()
 	defer context.AfterFunc(ctx, leave)() // which ends Recv
 	told := map[cluster.GPUID][]series.Sample{}
-	for range 2 * apiconv.MaxSeriesGPUs { // signs of life among them
+	for range 2 * apiconv.MaxSeriesGPUs { // including keep-alives
 		m, err := end.Recv()
 		if err != nil || m.GetEnded() != nil {
 			break

@@ -33,8 +33,8 @@ const (
 	defaultPage     = 1000
 	maxPage         = 20_000
 	maxIDsPerFilter = 1000
-	// copiesOf is how often an answer has what it holds in memory: as it is kept, as a
-	// message, and as that is encoded.
+	// copiesOf is how often an answer is in memory: as stored, as a message, and
+	// encoded.
 	copiesOf = 3
 )
 
@@ -89,8 +89,8 @@ func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest
 	return resp, nil
 }
 
-// letIn makes jobs of what a request describes, lets each in, and adds them to what is to be
-// proposed. changes are those of services, in words.
+// letIn builds jobs from a request, admits each, and adds them to the proposal.
+// changes are those of services, in words.
 func (s *jobServer) letIn(ctx context.Context, e *admission.Entry, of []*apiv1.JobSpec, cmd *logv1.SubmitJob) (jobs []*cluster.Job, changes []string, err error) {
 	types := s.c.learn.Types(e.Nodes)
 	for _, js := range of {
@@ -134,7 +134,7 @@ func submitted(ids []cluster.JobID, index uint64) *apiv1.SubmitJobsResponse {
 	return &apiv1.SubmitJobsResponse{Index: index, Ids: apiconv.IDs[uint64](ids)}
 }
 
-// bodyHash tells two requests with one id apart.
+// bodyHash distinguishes two requests with one id.
 func bodyHash(jobs []*apiv1.JobSpec) ([]byte, error) {
 	h := sha256.New()
 	for i, js := range jobs {
@@ -148,7 +148,7 @@ func bodyHash(jobs []*apiv1.JobSpec) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// GetJob returns one job in full; of another user's job, in brief.
+// GetJob returns one job in full; another user's job in brief.
 func (s *jobServer) GetJob(ctx context.Context, req *apiv1.GetJobRequest) (*apiv1.GetJobResponse, error) {
 	if err := s.c.office.Verify(ctx); err != nil {
 		return nil, err
@@ -234,8 +234,8 @@ func (s *jobServer) query(req *apiv1.ListJobsRequest) (fsm.Query, error) {
 	return q, nil
 }
 
-// CancelJobs ends jobs. Each gets its own outcome; ids that are wrong change
-// nothing for the others.
+// CancelJobs ends jobs, each with its own outcome; wrong ids do not affect the
+// others.
 func (s *jobServer) CancelJobs(ctx context.Context, req *apiv1.CancelJobsRequest) (*apiv1.CancelJobsResponse, error) {
 	who := authorize.CallerOf(ctx)
 	if n := len(req.Ids) + len(req.Tasks); n < 1 || n > maxJobsPerCall {
@@ -264,7 +264,7 @@ func (s *jobServer) CancelJobs(ctx context.Context, req *apiv1.CancelJobsRequest
 		}
 	}
 	if len(cmds) == 0 {
-		// Nothing is committed that would prove that what was read is current.
+		// No commit proves that what was read is current.
 		return resp, s.c.office.Verify(ctx)
 	}
 	results, err := s.c.prop.Each(ctx, cmds...)
@@ -315,7 +315,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	all := snap
 	snap = site.Within(snap, part)
 	if part != nil && len(snap.Nodes) == 0 {
-		return resp, nil // what there is to say has been said
+		return resp, nil // there is nothing more to say
 	}
 	if r := site.LimitReason(snap, j, snap.Nodes, pol); r.Code != "" {
 		if room, ok := s.c.quotaRoom(all, j, snap.Nodes, pol); ok {
@@ -332,7 +332,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	es, behind := s.c.explain(snap, j, pol)
 	for _, e := range es {
 		if cells.Code != "" && (e.Reason.Code == cluster.ReasonUnconfirmed || e.Reason == cells) {
-			continue // there is room, and it is not for this job; or that is said already
+			continue // there is room, but not for this job; or that is said already
 		}
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{
 			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count), GpuType: e.GPUType,
@@ -345,9 +345,9 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	return resp, nil
 }
 
-// explain is scheduler.Explain, where what only the policy in use knows is told by
-// it. behind says so where there is room that is for somebody who comes before the
-// job: when it has had that nobody can say.
+// explain is scheduler.Explain, except that the policy in use explains what only it
+// knows. behind reports that there is room reserved for a job ahead: when it will
+// have had that is unknown.
 func (c *Jobs) explain(snap *dispatch.Snapshot, j *cluster.Job, pol scheduler.Policy) (es []explain.Explanation, behind cluster.Reason) {
 	es = scheduler.Explain(snap, j, pol)
 	chosen, view := c.lead.Scheduling().Of(j.Spec.Partition), *snap
@@ -370,8 +370,8 @@ func (c *Jobs) explain(snap *dispatch.Snapshot, j *cluster.Job, pol scheduler.Po
 	return es, behind
 }
 
-// explainBefore says what keeps a job from being looked at at all, whatever is free; all
-// is said if it returns true.
+// explainBefore says what keeps a job from being considered at all, whatever is
+// free; there is nothing to add if it returns true.
 func (c *Jobs) explainBefore(resp *apiv1.ExplainJobResponse, snap *dispatch.Snapshot, j *cluster.Job) (all bool) {
 	say := func(code cluster.ReasonCode, detail string) {
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(code), Detail: detail, Count: 1})
@@ -382,7 +382,7 @@ func (c *Jobs) explainBefore(resp *apiv1.ExplainJobResponse, snap *dispatch.Snap
 	}
 	if r := snap.Reservations.Outside(j, snap.Now); r.Code != "" {
 		say(r.Code, r.Detail)
-		if r.Code != cluster.ReasonReservation { // that of its own, which is to come
+		if r.Code != cluster.ReasonReservation { // its own, which has yet to open
 			return true
 		}
 	}
@@ -404,7 +404,7 @@ func forecastToAPI(f *explain.Forecast) *apiv1.Forecast {
 	return m
 }
 
-// Predict says what a job would need on each GPU type of the cluster.
+// Predict returns what a job would need on each GPU type of the cluster.
 func (s *jobServer) Predict(ctx context.Context, req *apiv1.PredictRequest) (*apiv1.PredictResponse, error) {
 	turn, err := s.c.calls.Turn(ctx)
 	if err != nil {

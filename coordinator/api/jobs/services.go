@@ -21,16 +21,16 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// maxChanged bounds how many fields one request may change of a service.
+// maxChanged bounds how many fields of a service one request may change.
 const maxChanged = 100
 
-// unchanging are fields that no change of a service may name: they follow from others, or
-// would make another service of it.
+// unchanging are fields that no change of a service may name: they follow from
+// others, or would make it another service.
 var unchanging = []string{"array", "change", "service", "service.name", "service.least", "study"}
 
-// revised is the whole description of a new revision of which a request names only what
-// changes, and what differs in words. A description without change is as it is. What it was
-// described with counts as if it had been sent again.
+// revised returns the full description of a new revision for a request that names
+// only what changes, and the differences in words. A description without change is
+// returned as it is. Its original description counts as if it had been sent again.
 func (c *Jobs) revised(ctx context.Context, who authorize.Caller, js *apiv1.JobSpec) (*apiv1.JobSpec, []string, error) {
 	if js.GetChange() == nil {
 		return js, nil, nil
@@ -65,7 +65,7 @@ func (c *Jobs) revised(ctx context.Context, who authorize.Caller, js *apiv1.JobS
 	return now, changes, nil
 }
 
-// newestOf is the revision of a user's service that is to take the place of all others.
+// newestOf returns the revision of a user's service that replaces all others.
 func (c *Jobs) newestOf(owner cluster.UID, name string) (out fsm.Revision, ok bool) {
 	return newest(c.fsm.ServicesWhere(func(uid cluster.UID, _ string, s *cluster.Spec) bool {
 		return uid == owner && s.Service.Name == name
@@ -80,7 +80,8 @@ func newest(all []fsm.Revision) (out fsm.Revision, ok bool) {
 	return all[len(all)-1], true
 }
 
-// described is a spec as a user would describe it, with what lies outside of it.
+// described returns a spec as a user would describe it, with what is stored outside
+// of it.
 func described(s *cluster.Spec) *apiv1.JobSpec {
 	all := *s
 	all.Env, all.Script = s.Large()
@@ -88,7 +89,7 @@ func described(s *cluster.Spec) *apiv1.JobSpec {
 	return apiconv.SpecToAPI(&all)
 }
 
-// overlay takes one field over, by a path such as where.nodes; false when there is none.
+// overlay copies one field, by a path such as where.nodes; false if there is none.
 func overlay(to, from protoreflect.Message, path string) bool {
 	head, rest, nested := strings.Cut(path, ".")
 	fd := to.Descriptor().Fields().ByName(protoreflect.Name(head))
@@ -105,8 +106,9 @@ func overlay(to, from protoreflect.Message, path string) bool {
 	return true
 }
 
-// settle makes what follows from other fields follow: the service keeps as many replicas as
-// it has now unless others are asked for, and its array has room for the most.
+// settle updates the fields that follow from others: the service keeps its current
+// number of replicas unless another is requested, and its array has room for the
+// most.
 func settle(js *apiv1.JobSpec, now int, fields []string) {
 	s := js.Service
 	if slices.Contains(fields, "service.replicas") {
@@ -114,7 +116,7 @@ func settle(js *apiv1.JobSpec, now int, fields []string) {
 	} else {
 		s.Replicas = min(max(uint32(max(0, now)), s.Least), s.Most)
 	}
-	if most := min(s.Most, service.MaxReplicas); most > 0 { // else it is refused in words
+	if most := min(s.Most, service.MaxReplicas); most > 0 { // otherwise it is refused in words
 		js.Array = fmt.Sprintf("0-%d", most-1)
 		if n := min(s.Replicas, most); n > 0 {
 			js.Array += fmt.Sprintf("%%%d", n)
@@ -134,7 +136,7 @@ func settle(js *apiv1.JobSpec, now int, fields []string) {
 	}
 }
 
-// differs says how a field differs between two descriptions, "" when it does not.
+// differs says how a field differs between two descriptions, "" if it does not.
 func differs(was, now protoreflect.Message, path string) string {
 	name := path
 	for {
@@ -167,7 +169,7 @@ func differs(was, now protoreflect.Message, path string) string {
 	}
 }
 
-// valueText is a value in a few words.
+// valueText returns a value in a few words.
 func valueText(fd protoreflect.FieldDescriptor, v protoreflect.Value, unit string) string {
 	const most = 60
 	text := ""
@@ -203,11 +205,11 @@ func valueText(fd protoreflect.FieldDescriptor, v protoreflect.Value, unit strin
 const (
 	// minProxy and maxProxy bound the name of a proxy, in bytes.
 	minProxy, maxProxy = 16, 64
-	// mostAtOnce bounds what a proxy may say that it has in flight.
+	// mostAtOnce bounds what a proxy may report as in flight.
 	mostAtOnce = 1 << 24
 )
 
-// ReportRequests takes over what a proxy measured of a service of the caller's.
+// ReportRequests records what a proxy measured of a service of the caller's.
 func (s *jobServer) ReportRequests(ctx context.Context, req *apiv1.ReportRequestsRequest) (*apiv1.ReportRequestsResponse, error) {
 	who := authorize.CallerOf(ctx)
 	switch n := len(req.Proxy); {
@@ -236,7 +238,8 @@ func (s *jobServer) ReportRequests(ctx context.Context, req *apiv1.ReportRequest
 	return &apiv1.ReportRequestsResponse{}, nil
 }
 
-// serviceOf is the newest revision of a service by the name of its owner, or the number.
+// serviceOf returns the newest revision of a service, by its owner's name or
+// number.
 func (c *Jobs) serviceOf(owner, name string) (out fsm.Revision, ok bool) {
 	return newest(c.fsm.ServicesWhere(func(uid cluster.UID, user string, s *cluster.Spec) bool {
 		return s.Service.Name == name && (user == owner || strconv.FormatUint(uint64(uid), 10) == owner)

@@ -13,7 +13,7 @@ import (
 )
 
 // updateTasks changes the time limit of an array, or of some of its tasks: nothing
-// else of them can be changed, since they are all alike.
+// else about them can change, since they are all alike.
 func (s *jobServer) updateTasks(ctx context.Context, who authorize.Caller, req *apiv1.UpdateJobRequest) (*apiv1.UpdateJobResponse, error) {
 	rest := proto.CloneOf(req)
 	rest.Id, rest.Tasks, rest.TimeLimit = 0, "", nil

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// UpdateJob changes what a job asked for: anything of one that waits, its time
-// limit, name, comment and requeueing of one that runs, the time limit of an array.
+// UpdateJob changes what a job asked for: anything of a waiting job, the time
+// limit, name, comment and requeueing of a running one, the time limit of an array.
 func (s *jobServer) UpdateJob(ctx context.Context, req *apiv1.UpdateJobRequest) (*apiv1.UpdateJobResponse, error) {
 	who := authorize.CallerOf(ctx)
 	if err := s.c.office.Verify(ctx); err != nil {
@@ -47,7 +47,8 @@ func (s *jobServer) UpdateJob(ctx context.Context, req *apiv1.UpdateJobRequest) 
 		}
 		warnings = more
 		if len(j.Depends) > 0 && len(spec.Depends) == 0 {
-			// Older ones keep what it waited for, and then cannot read their snapshots.
+			// Older coordinators keep what it waited for, and then cannot read
+			// their snapshots.
 			if err := s.c.prop.Reads(fsm.ClearsDepends, "dependency: none where there was one"); err != nil {
 				return nil, err
 			}
@@ -65,8 +66,8 @@ func (s *jobServer) UpdateJob(ctx context.Context, req *apiv1.UpdateJobRequest) 
 	return &apiv1.UpdateJobResponse{Job: s.c.view(after, who, full), Warnings: warnings}, nil
 }
 
-// updated is the spec of a job as a request changes it, checked as that of a
-// new job is.
+// updated returns the spec of a job as a request changes it, checked like that of a
+// new job.
 func (s *jobServer) updated(who authorize.Caller, j *cluster.Job, req *apiv1.UpdateJobRequest) (*cluster.Spec, []string, error) {
 	if j.State.Terminal() {
 		return nil, nil, cluster.Errorf(cluster.CodeConflict, "job %d has ended as %s and cannot be changed", j.ID, j.State)
@@ -103,7 +104,7 @@ func (s *jobServer) updated(who authorize.Caller, j *cluster.Job, req *apiv1.Upd
 	return &spec, warnings, s.c.admission.NeverFits(s.c.fsm.Nodes(), part, probe)
 }
 
-// mayRaise keeps from users what only administrators may change.
+// mayRaise denies users what only administrators may change.
 func mayRaise(who authorize.Caller, j *cluster.Job, spec *cluster.Spec) error {
 	switch {
 	case who.Admin:
@@ -122,8 +123,8 @@ func limitText(d time.Duration) string {
 	return "none"
 }
 
-// mayChangeLive refuses to change what a job that runs was placed by, or what
-// its agents were told when it began.
+// mayChangeLive refuses to change what a running job was placed by, or what its
+// agents were told at its start.
 func mayChangeLive(j *cluster.Job, spec *cluster.Spec) error {
 	was := *j.Spec
 	was.Name, was.Comment, was.RequeueOnLoss, was.Nice, was.TimeLimit, was.Retry = spec.Name, spec.Comment, spec.RequeueOnLoss, spec.Nice, spec.TimeLimit, spec.Retry
@@ -133,7 +134,7 @@ func mayChangeLive(j *cluster.Job, spec *cluster.Spec) error {
 	return spec.Check()
 }
 
-// change takes over the plain fields of a request.
+// change applies the plain fields of a request.
 func change(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 	if req.TimeLimit != nil {
 		spec.TimeLimit = req.TimeLimit.AsDuration()
@@ -161,7 +162,7 @@ func change(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 		spec.GPUs, spec.GPURange = int(min(req.GetGpus(), cluster.MaxGPUsPerJob+1)), cluster.GPURange{}
 	}
 	if !spec.Elastic() {
-		spec.BatchScaling, spec.InPlace = "", false // it is of several sizes
+		spec.BatchScaling, spec.InPlace = "", false // it has several sizes
 	}
 	switch {
 	case req.BeginNow:
@@ -187,7 +188,7 @@ func set[T any](to, v *T) {
 	}
 }
 
-// changeWhere takes over what a request says of nodes and reservations.
+// changeWhere applies what a request says of nodes and reservations.
 func changeWhere(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 	if req.Features == nil && req.NodeList == nil && req.Exclude == nil && req.Reservation == nil {
 		return nil

@@ -18,21 +18,21 @@ type detail uint8
 const (
 	brief detail = iota // a line of a listing
 	full
-	whole // full, with an environment however large
+	whole // full, with the environment however large
 )
 
-// view is a job as who may see it: what a user runs, and with which
-// environment, is shown to the owner and to administrators only.
+// view returns a job as who may see it: what a user runs, and with which
+// environment, is shown only to the owner and to administrators.
 func (c *Jobs) view(j *cluster.Job, who authorize.Caller, d detail) *apiv1.Job {
 	return c.viewAt(j, who, d, c.queuePosition(j))
 }
 
-// viewAt is view of a job whose place in its queue is known, from 1.
+// viewAt is view for a job whose place in its queue is known, from 1.
 func (c *Jobs) viewAt(j *cluster.Job, who authorize.Caller, d detail, place int) *apiv1.Job {
 	return c.viewOf(j, c.detailOf(j, who, d, place))
 }
 
-// detailOf is what of a job is told to who, apart from the job itself.
+// detailOf returns what who may see about a job, apart from the job itself.
 func (c *Jobs) detailOf(j *cluster.Job, who authorize.Caller, d detail, place int) apiconv.JobDetail {
 	return apiconv.JobDetail{
 		Reason: c.arrayReason(j), Throttle: c.throttleOf(j),
@@ -53,17 +53,16 @@ func (c *Jobs) viewOf(j *cluster.Job, d apiconv.JobDetail) *apiv1.Job {
 	return m
 }
 
-// served is what is measured of a service.
+// served returns the measurements of a service.
 func (c *Jobs) served(owner cluster.UID, name string) apiconv.Served {
 	v := c.lead.Served(owner, name)
 	return apiconv.Served{Measured: v.Measured, ColdStart: v.ColdStart, Starts: v.Starts, Told: v.Told, LoadKnown: v.LoadKnown}
 }
 
-// hostOf is where the processes of a node are reached.
+// hostOf returns where the processes of a node are reached.
 func (c *Jobs) hostOf(id cluster.NodeID) string { return nodes.HostOf(c.fsm, id) }
 
-// gpuName looks up what a listing calls a card. The node may be "": a UUID
-// says it all.
+// gpuName looks up a GPU's name in listings. The node may be "": a UUID suffices.
 func (c *Jobs) gpuName(n cluster.NodeID, g cluster.GPUID) (typ string, index int) {
 	if n == "" {
 		c.fsm.Read(func(st *fsm.State) {

@@ -18,14 +18,14 @@ import (
 const (
 	watchPage   = 500
 	maxWatchIDs = 1000
-	// watchMessage is how many jobs go into one message: a reader that is slow holds
-	// one up, and there may be many such.
+	// watchMessage is how many jobs go into one message: a slow reader holds one,
+	// and there may be many such.
 	watchMessage = 50
 )
 
-// WatchJobs sends the present state of the jobs asked for and then each
-// change. Any coordinator answers, from what it has applied: the index in
-// each response is Raft's, so a client may go on at another one.
+// WatchJobs sends the present state of the requested jobs and then each change. Any
+// coordinator answers, from what it has applied: the index in each response is
+// Raft's, so a client may continue at another one.
 func (s *jobServer) WatchJobs(req *apiv1.WatchJobsRequest, stream grpc.ServerStreamingServer[apiv1.WatchJobsResponse]) error {
 	ctx := stream.Context()
 	if len(req.Ids) > maxWatchIDs {
@@ -66,8 +66,8 @@ func (s *jobServer) WatchJobs(req *apiv1.WatchJobsRequest, stream grpc.ServerStr
 	}
 }
 
-// catchUp waits until index is applied here. No coordinator was ever at an
-// index that does not come.
+// catchUp waits until index is applied here. No coordinator was ever at an index
+// that does not arrive.
 func (c *Jobs) catchUp(ctx context.Context, index uint64) error {
 	wctx, cancel := context.WithTimeout(ctx, c.cfg.IndexWait)
 	defer cancel()
@@ -88,8 +88,8 @@ type watch struct {
 
 func (w *watch) wanted(j *cluster.Job) bool { return len(w.ids) == 0 || among(w.ids, j) }
 
-// present sends the jobs as they are, in pages, and returns the index from
-// which changes go on. A change during the paging is sent again later.
+// present sends the current jobs, in pages, and returns the index from which
+// changes continue. A change during the paging is sent again later.
 func (w *watch) present() (uint64, error) {
 	index := w.c.fsm.Index()
 	q := fsm.Query{Limit: watchPage}
@@ -132,7 +132,7 @@ func (w *watch) changes(cs []fsm.Change, after, upTo uint64) error {
 	return w.send(jobs, after, upTo, false)
 }
 
-// send sends jobs, of which who watches has all once it knows of index, and until
+// send sends jobs; the watcher has all of them once it knows of index, and until
 // then what came after before.
 func (w *watch) send(jobs []*cluster.Job, before, index uint64, snapshot bool) error {
 	for done := false; !done; {
@@ -153,7 +153,7 @@ func (w *watch) send(jobs []*cluster.Job, before, index uint64, snapshot bool) e
 	return nil
 }
 
-// encode makes a message of jobs, in a turn, once the user may have one.
+// encode encodes a message of jobs, in a turn, once the user may have one.
 func (w *watch) encode(resp *apiv1.WatchJobsResponse, jobs []*cluster.Job) (*calls.Encoded, error) {
 	ctx := w.stream.Context()
 	for {
