@@ -1,5 +1,4 @@
-// Package accounts answers what is about accounts, qualities of service, quotas and fair
-// shares.
+// Package accounts serves accounts, qualities of service, quotas and fair shares.
 package accounts
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Needs is what the service works on. All fields are required.
+// Needs is what the service depends on. All fields are required.
 type Needs struct {
 	FSM      *fsm.FSM
 	Proposer *proposer.Proposer
@@ -33,7 +32,7 @@ type Needs struct {
 	Log      *slog.Logger
 }
 
-// Service answers what is about accounts, QOS and quotas.
+// Service serves accounts, QOS and quotas.
 type Service struct {
 	apirpc.UnimplementedAccountServiceServer
 	fsm    *fsm.FSM
@@ -45,13 +44,13 @@ type Service struct {
 	log    *slog.Logger
 }
 
-// New makes the service.
+// New creates the service.
 func New(d Needs) *Service {
 	return &Service{fsm: d.FSM, prop: d.Proposer, auth: d.Auth, office: d.Office, lead: d.Leader, clock: d.Clock, log: d.Log}
 }
 
-// SetStanding puts a rule in place of the one that it was made from, or forgets
-// it. Administrators may; coordinators of an account may set quotas of its users.
+// SetStanding replaces the rule that a change was made from, or deletes it.
+// Administrators may; coordinators of an account may set quotas of its users.
 func (s *Service) SetStanding(ctx context.Context, req *apiv1.SetStandingRequest) (*apiv1.SetStandingResponse, error) {
 	who := authorize.CallerOf(ctx)
 	r, err := conv.RulingFromAPI(req.Standing)
@@ -100,8 +99,7 @@ func (s *Service) ListStanding(ctx context.Context, req *apiv1.ListStandingReque
 	return v.resp, nil
 }
 
-// FairShareOf is where a job stands by fair shares, nil where there are no
-// accounts.
+// FairShareOf returns where a job stands by fair shares, nil without accounts.
 func (s *Service) FairShareOf(j *cluster.Job) *apiv1.FairShare {
 	if has, _ := s.fsm.HasAccounts(); !has {
 		return nil

@@ -13,14 +13,14 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/fair"
 )
 
-// standingView makes the answer.
+// standingView builds the answer.
 type standingView struct {
 	d    *fsm.Standing
 	req  *apiv1.ListStandingRequest
 	resp *apiv1.ListStandingResponse
 }
 
-// below reports whether an account is asked for, or one above it.
+// below reports whether an account was requested, or one above it.
 func (v *standingView) below(account string) bool {
 	if len(v.req.Accounts) == 0 {
 		return true
@@ -98,7 +98,7 @@ func (v *standingView) tree(parent string) []*accounting.Account {
 	return out
 }
 
-// use adds what was used, and the order of fair shares, which it returns.
+// use adds usage, and returns the order of fair shares.
 func (v *standingView) use() *accounting.Fair {
 	d := v.d
 	by := map[accounting.Assoc]*apiv1.Use{}
@@ -146,7 +146,8 @@ func (v *standingView) use() *accounting.Fair {
 	return fair
 }
 
-// parts say what part of what its siblings have, and used, somebody has.
+// parts sets each account's and user's part of the shares and usage of its
+// siblings.
 func (v *standingView) parts(by map[accounting.Assoc]*apiv1.Use, sums map[string]*apiv1.Use, fair *accounting.Fair) {
 	d := v.d
 	shares, used := map[string]int64{}, map[string]int64{} // of all children of an account
