@@ -1,6 +1,6 @@
-// Package admission lets jobs in: it bounds what users may have at once, gives a job the
-// partition, the standing and the deadline that it runs under or refuses it, and proposes
-// what it let in, large parts first. The steps stand in Enter, in order.
+// Package admission admits jobs: it bounds what users may have at once, gives a job
+// the partition, the standing and the deadline that it runs under or refuses it,
+// and proposes what it admitted, large parts first. Enter has the steps, in order.
 package admission
 
 import (
@@ -17,20 +17,20 @@ import (
 
 // Config bounds what may wait and run.
 type Config struct {
-	// MaxQueued is how many jobs may wait, MaxPerUser how many of one user's may wait or
-	// run, MaxArrayTasks how many tasks one array may have.
+	// MaxQueued is how many jobs may wait, MaxPerUser how many of one user's may
+	// wait or run, MaxArrayTasks how many tasks one array may have.
 	MaxQueued, MaxPerUser, MaxArrayTasks int
-	// MaxBytes is how many bytes the specs of all jobs that wait or run may take, and
-	// MaxBytesPerUser those of one user's.
+	// MaxBytes is how many bytes the specs of all waiting and running jobs may
+	// take, and MaxBytesPerUser those of one user's.
 	MaxBytes, MaxBytesPerUser int64
-	// InGroup reports whether a user, with a primary group, is in a group of a name;
-	// nil knows numbers of primary groups only.
+	// InGroup reports whether a user, with a primary group, is in the group of that
+	// name; nil knows only the numbers of primary groups.
 	InGroup func(user string, gid uint32, group string) bool
-	// NoMail says that no mail is sent here.
+	// NoMail means that no mail is sent here.
 	NoMail bool
 }
 
-// Needs is what the package works on. All fields are required.
+// Needs is what the package depends on. All fields are required.
 type Needs struct {
 	FSM      *fsm.FSM
 	Proposer *proposer.Proposer
@@ -39,7 +39,7 @@ type Needs struct {
 	Clock    func() time.Time
 }
 
-// Admission lets jobs in. It is for any number of callers at once.
+// Admission admits jobs. It is safe for concurrent use.
 type Admission struct {
 	cfg   Config
 	fsm   *fsm.FSM
@@ -47,21 +47,21 @@ type Admission struct {
 	lead  *lead.Leader
 	nodes *nodes.Nodes
 	clock func() time.Time
-	// promising is held from the question about a deadline to its answer in the
+	// promising is held from the check of a deadline until its outcome is in the
 	// state.
 	promising chan struct{}
 	bringing  bringing
 	entering  entering
 }
 
-// New makes an admission.
+// New returns an Admission.
 func New(cfg Config, d Needs) *Admission {
 	return &Admission{
 		cfg: cfg, fsm: d.FSM, prop: d.Proposer, lead: d.Leader, nodes: d.Nodes, clock: d.Clock, promising: make(chan struct{}, 1),
 	}
 }
 
-// Entry is a job that asks to be let in, one of some of a request.
+// Entry is a job that asks for admission, one of those of a request.
 type Entry struct {
 	Who   authorize.Caller
 	Job   *cluster.Job
@@ -69,28 +69,29 @@ type Entry struct {
 	Now   cluster.Time
 	Parts []*cluster.Partition
 	Nodes []*cluster.Node
-	// Warnings are what users should know who are let in.
+	// Warnings are for users whose jobs are admitted.
 	Warnings []string
 
-	more     int // tasks of the request's arrays so far, beside the first of each
-	services int // of them so far
-	// mostServices is how many its user may have with them.
+	more     int // tasks of the request's arrays so far, beyond the first of each
+	services int // those so far
+	// mostServices is how many its user may have including them.
 	mostServices int
 }
 
-// Jobs is how many jobs the request is, each task of an array that was let in counting.
+// Jobs returns how many jobs the request is, counting each task of an admitted
+// array.
 func (e *Entry) Jobs() int { return e.Of + e.more }
 
-// Enter takes a job through the steps by which it is let in, and changes it on the way.
-// The first that refuses it says why.
+// Enter takes a job through the steps of admission, and modifies it on the way. The
+// first step that refuses it says why.
 func (a *Admission) Enter(e *Entry) error {
 	for _, step := range [...]func(*Entry) error{
 		a.array,     // it has few enough tasks, and there is room for them
-		a.service,   // its service runs already: it takes that one's place
-		deadline,    // its deadline is to come
+		a.service,   // its service already runs: it takes that one's place
+		deadline,    // its deadline is in the future
 		a.energy,    // it waits for cheaper power, if it may
-		a.partition, // a partition lets it in, and a reservation; some node could run it
-		a.mail,      // whoever wants mail and will have none is told
+		a.partition, // a partition admits it, and a reservation; some node could run it
+		a.mail,      // whoever wants mail but will get none is warned
 	} {
 		if err := step(e); err != nil {
 			return err
@@ -99,8 +100,8 @@ func (a *Admission) Enter(e *Entry) error {
 	return nil
 }
 
-// array bounds an array, and all that waits with it: the other jobs of the request count,
-// with all tasks of the arrays before it.
+// array bounds an array, and everything that waits with it: the other jobs of the
+// request count, with all tasks of the arrays before it.
 func (a *Admission) array(e *Entry) error {
 	if e.Job.Spec.Array == nil {
 		return nil
@@ -119,7 +120,7 @@ func (a *Admission) partition(e *Entry) error {
 	return err
 }
 
-// mail says what of the mail that a job asks for will not come.
+// mail warns of requested mail that will not come.
 func (a *Admission) mail(e *Entry) error {
 	if e.Job.Spec.Mail.Events != 0 && a.cfg.NoMail {
 		e.warn("mail was requested, but this cluster sends none (notify.sendmail of its coordinators); berth wait and berth webhook notify, too")

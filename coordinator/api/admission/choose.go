@@ -11,10 +11,10 @@ import (
 )
 
 // Choose gives a job that names several partitions the first of them that would
-// ever run it and is up, or else the first that would run it once it is up. Slurm
-// takes the one where the job starts first; here a job waits in one queue, which
-// is settled when it comes. A job that names one partition, or none, enters it.
-// Refused is what none takes, with the word of each.
+// ever run it and is up, otherwise the first that would run it once it is up. Slurm
+// takes the one where the job starts first; here a job waits in one queue, chosen
+// on arrival. A job that names one partition, or none, enters it. If none takes the
+// job, the refusal has the words of each.
 func (a *Admission) Choose(who authorize.Caller, j *cluster.Job, parts []*cluster.Partition, nodes []*cluster.Node) (warnings []string, err error) {
 	names := cluster.PartitionNames(j.Spec.Partition)
 	if len(names) < 2 || len(parts) == 0 {
@@ -58,9 +58,9 @@ func (a *Admission) enterPartition(who authorize.Caller, j *cluster.Job, parts [
 	return warnings, a.NeverFits(nodes, part, j)
 }
 
-// allMem makes an amount of memory of a wish for all of a node's: that of the
-// smallest node that could run the job, so that each of these stays open to it. Of
-// nodes that are its own a job has all memory anyway.
+// allMem turns a request for all of a node's memory into an amount: that of the
+// smallest node that could run the job, so that each of these stays open to it. On
+// exclusive nodes a job has all memory anyway.
 func (a *Admission) allMem(nodes []*cluster.Node, part *cluster.Partition, j *cluster.Job) (warnings []string) {
 	if !j.Spec.AllMem {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// deadline makes a deadline of a span, and refuses one that has passed.
+// deadline turns a duration into a deadline, and refuses one that has passed.
 func deadline(e *Entry) error {
 	s, now := e.Job.Spec, e.Now
 	if s.DeadlineIn > 0 {
@@ -23,7 +23,7 @@ func deadline(e *Entry) error {
 	return nil
 }
 
-// energy has a job that may wait for cheaper power wait.
+// energy makes a job wait that may wait for cheaper power.
 func (a *Admission) energy(e *Entry) error {
 	s := e.Job.Spec
 	if s.Defer > 0 && s.Begin > 0 {
@@ -33,9 +33,9 @@ func (a *Admission) energy(e *Entry) error {
 	return nil
 }
 
-// admitted proposes cmd, which submits jobs, if their deadlines can be met
-// beside those that were promised before. Promises are made one after the other:
-// each is asked about, and stands in the state, before the next one is.
+// admitted proposes cmd, which submits jobs, if their deadlines can be met along
+// with those already promised. Promises are made one at a time: each is checked,
+// and in the state, before the next one is.
 func (a *Admission) admitted(ctx context.Context, jobs []*cluster.Job, now cluster.Time, cmd *logv1.SubmitJob) (fsm.Result, error) {
 	if slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
 		select {
@@ -54,7 +54,7 @@ func (a *Admission) admitted(ctx context.Context, jobs []*cluster.Job, now clust
 // admit refuses jobs whose deadlines cannot be met.
 func (a *Admission) admit(jobs []*cluster.Job, now cluster.Time) error {
 	snap, _ := a.fsm.SchedulerSnapshotAt(now)
-	for i, j := range jobs { // they have no ids yet; any that are in order will do
+	for i, j := range jobs { // they have no ids yet; any in order will do
 		if j.ID == 0 {
 			j.ID = cluster.JobID(1<<62 + i)
 			defer func() { j.ID = 0 }()

@@ -12,18 +12,19 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// bringTries is how often the large parts of jobs are brought into the state when
-// they are forgotten there before the jobs come.
+// bringTries is how often the large parts of jobs are put into the state if they
+// are forgotten there before the jobs arrive.
 const bringTries = 3
 
-// bringing lets each environment with its script be brought into the state by one
-// call at a time: the others wait, and then find it there.
+// bringing lets one call at a time put each environment with its script into the
+// state: the others wait, and then find it there.
 type bringing struct {
 	mu    sync.Mutex
 	under map[[sha256.Size]byte]chan struct{} // closed at the end
 }
 
-// begin returns how to end what the caller may begin now, or what to wait for.
+// begin returns a function to end what the caller may begin now, or what to wait
+// for.
 func (b *bringing) begin(sum [sha256.Size]byte) (end func(), wait <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,11 +44,12 @@ func (b *bringing) begin(sum [sha256.Size]byte) (end func(), wait <-chan struct{
 	}, nil
 }
 
-// namesBulk reports whether every coordinator reads specs that name what is large.
+// namesBulk reports whether every coordinator reads specs that refer to large parts
+// by name.
 func (a *Admission) namesBulk() bool { return a.prop.Version() >= fsm.NamesBulk }
 
-// Stored is a spec as it goes into the log. What of it is large is kept apart and
-// named, where all coordinators know names.
+// Stored returns a spec as it goes into the log. Large parts are stored separately
+// and named, if all coordinators know names.
 func (a *Admission) Stored(s *cluster.Spec) *logv1.Spec {
 	if !a.namesBulk() {
 		return conv.SpecToLog(s)
@@ -58,7 +60,7 @@ func (a *Admission) Stored(s *cluster.Spec) *logv1.Spec {
 	return conv.SpecNaming(s)
 }
 
-// Propose submits jobs of a user, after what they name.
+// Propose submits jobs of a user, after the parts that they name.
 func (a *Admission) Propose(ctx context.Context, uid cluster.UID, jobs []*cluster.Job, now cluster.Time, cmd *logv1.SubmitJob) (fsm.Result, error) {
 	for try := 1; ; try++ {
 		for i, j := range jobs {
@@ -76,7 +78,7 @@ func (a *Admission) Propose(ctx context.Context, uid cluster.UID, jobs []*cluste
 	}
 }
 
-// bring brings an environment with its script into the state, unless they are there.
+// bring puts an environment with its script into the state, unless they are there.
 func (a *Admission) bring(ctx context.Context, uid cluster.UID, b cluster.Bulk) error {
 	for !a.fsm.HasBulk(b.Sum()) {
 		end, wait := a.bringing.begin(b.Sum())
@@ -96,8 +98,8 @@ func (a *Admission) bring(ctx context.Context, uid cluster.UID, b cluster.Bulk) 
 	return nil
 }
 
-// putBulk proposes the parts one after the other, each in an entry of its own, so
-// that others' entries go between them.
+// putBulk proposes the parts one after the other, each in its own entry, so that
+// others' entries go between them.
 func (a *Admission) putBulk(ctx context.Context, uid cluster.UID, b cluster.Bulk) error {
 	data, sum := cluster.EncodeBulk(b.Load()), b.Sum()
 	for part, from := 0, 0; from < len(data); part, from = part+1, from+fsm.BulkPart {
@@ -106,7 +108,7 @@ func (a *Admission) putBulk(ctx context.Context, uid cluster.UID, b cluster.Bulk
 		}
 		_, err := a.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_PutBulk{PutBulk: cmd}})
 		if e, ok := errors.AsType[*cluster.Error](err); ok && e.Code == cluster.CodeUnknown {
-			// Whatever became of a part, no job was submitted.
+			// Whatever happened to a part, no job was submitted.
 			return &cluster.Error{Code: cluster.CodeUnavailable, Msg: "an environment and script could not be stored; nothing was done; try again", Err: err}
 		}
 		if err != nil {

@@ -7,10 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// enter gives a job the partition and the time limit that it runs under, or
-// refuses it. part is nil where there are no partitions; then a partition that
-// the job names is left out, with a warning, so that scripts written for
-// another cluster run.
+// enter gives a job the partition and the time limit that it runs under, or refuses
+// it. part is nil if there are no partitions; then a partition that the job names
+// is ignored, with a warning, so that scripts written for another cluster run.
 func enter(spec *cluster.Spec, parts []*cluster.Partition) (part *cluster.Partition, warning string, err error) {
 	if len(parts) == 0 {
 		if spec.Partition != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 )
 
-// NamedNodes are the nodes that a job asks for by their names.
+// NamedNodes returns the nodes that a job asks for by name.
 func NamedNodes(s *cluster.Spec) []cluster.NodeID {
 	if !s.Where.Named() {
 		return nil
@@ -16,7 +16,7 @@ func NamedNodes(s *cluster.Spec) []cluster.NodeID {
 	return s.Where.Nodes.Names()
 }
 
-// mayReserve refuses a job that asks for a reservation which is not there, or
+// mayReserve refuses a job that asks for a reservation that does not exist, or is
 // not for it.
 func (a *Admission) mayReserve(who authorize.Caller, j *cluster.Job) error {
 	name := j.Spec.Where.InReservation()
@@ -37,8 +37,8 @@ func (a *Admission) mayReserve(who authorize.Caller, j *cluster.Job) error {
 	return nil
 }
 
-// EnterFor is enterAs for a job of somebody, who must be let into the
-// reservation that it asks for.
+// EnterFor is enterAs for a user's job, which the reservation that it asks for must
+// admit.
 func (a *Admission) EnterFor(who authorize.Caller, j *cluster.Job, parts []*cluster.Partition) (*cluster.Partition, []string, error) {
 	part, warnings, err := a.enterAs(who, j.Spec, parts)
 	if err != nil {
@@ -47,7 +47,7 @@ func (a *Admission) EnterFor(who authorize.Caller, j *cluster.Job, parts []*clus
 	return part, warnings, a.mayReserve(who, j)
 }
 
-// MayRunLonger refuses a time limit by which a job that runs would go on into a
+// MayRunLonger refuses a time limit by which a running job would extend into a
 // reservation of others on what it holds: that was promised to be free then.
 func (m *Admission) MayRunLonger(j *cluster.Job, limit time.Duration) error {
 	a := j.Live()
@@ -75,5 +75,5 @@ func (m *Admission) MayRunLonger(j *cluster.Job, limit time.Duration) error {
 	return nil
 }
 
-// ClockText is a time as users are told of it.
+// ClockText formats a time for users.
 func ClockText(t cluster.Time) string { return t.Std().UTC().Format("2006-01-02 15:04:05 MST") }

@@ -8,17 +8,19 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 )
 
-// entering counts jobs of requests that were let in and may not be in the state yet, so that
-// of many requests at once no two are let into the same room. Some are in both for a moment.
+// entering counts jobs of admitted requests that may not be in the state yet, so
+// that of many simultaneous requests no two are admitted to the same room. Some are
+// in both for a moment.
 type entering struct {
 	mu  sync.Mutex
 	all int
 	of  map[cluster.UID]some
-	// left is closed when some are counted no more; nil while nobody waits for that.
+	// left is closed when some are no longer counted; nil while no request waits
+	// for that.
 	left chan struct{}
 }
 
-// some are jobs, and arrays of services among them.
+// some counts jobs, and the arrays of services among them.
 type some struct{ jobs, services int }
 
 // count adds jobs of a user; mu is held.
@@ -34,7 +36,7 @@ func (e *entering) count(uid cluster.UID, n some) {
 	}
 }
 
-// leave counts jobs of a user no more.
+// leave stops counting jobs of a user.
 func (e *entering) leave(uid cluster.UID, n some) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,12 +47,12 @@ func (e *entering) leave(uid cluster.UID, n some) {
 	}
 }
 
-// RoomFor bounds the jobs that wait.
+// RoomFor bounds the waiting jobs.
 func (a *Admission) RoomFor(who authorize.Caller, n int) error { return a.room(who, n, 0, 0) }
 
-// TakeRoom bounds the jobs of a request that were let in one by one, and keeps the room until
-// leave is called: once they are in the state, or will not be. Where others that are about to
-// be there may have taken it, it waits until that is known.
+// TakeRoom bounds the jobs of a request that were admitted one by one, and holds
+// the room until leave is called: once they are in the state, or will not be. If
+// others about to be there may have taken it, it waits until that is known.
 func (a *Admission) TakeRoom(ctx context.Context, e *Entry) (leave func(), err error) {
 	uid, n := e.Who.UID, some{e.Jobs(), e.services}
 	for {
@@ -69,8 +71,8 @@ func (a *Admission) TakeRoom(ctx context.Context, e *Entry) (leave func(), err e
 	}
 }
 
-// tryRoom takes room for n jobs of a request. Where those that are about to be there are in
-// their way, left is closed when some of these are counted no more.
+// tryRoom takes room for n jobs of a request. If jobs about to be there are in the
+// way, left is closed when some of these are no longer counted.
 func (a *Admission) tryRoom(e *Entry, n some) (left <-chan struct{}, err error) {
 	in := &a.entering
 	in.mu.Lock()
@@ -88,7 +90,8 @@ func (a *Admission) tryRoom(e *Entry, n some) (left <-chan struct{}, err error) 
 	return nil, nil
 }
 
-// roomBeside is room for jobs and services where so many of the user's, and of all, are about to be.
+// roomBeside is room for jobs and services if so many of the user's, and of all,
+// are about to be there.
 func (a *Admission) roomBeside(e *Entry, n, user some, all int) error {
 	if err := a.room(e.Who, n.jobs, user.jobs, all); err != nil || n.services == 0 {
 		return err
@@ -96,7 +99,8 @@ func (a *Admission) roomBeside(e *Entry, n, user some, all int) error {
 	return a.roomForServices(e.Who, n.services, user.services, e.mostServices)
 }
 
-// room bounds the jobs that wait where so many of the user's, and of all, are about to.
+// room bounds the waiting jobs if so many of the user's, and of all, are about to
+// be there.
 func (a *Admission) room(who authorize.Caller, n, user, all int) error {
 	counts := a.fsm.Counts()
 	if waiting := counts[cluster.JobPending] + counts[cluster.JobQueued] + all; waiting+n > a.cfg.MaxQueued {
@@ -105,8 +109,8 @@ func (a *Admission) room(who authorize.Caller, n, user, all int) error {
 	return a.roomForUser(who, n, user)
 }
 
-// roomForUser bounds the jobs of one user, so that a script that runs away does
-// not fill the state; so many others are about to be there.
+// roomForUser bounds the jobs of one user, so that a runaway script does not fill
+// the state; so many others are about to be there.
 func (a *Admission) roomForUser(who authorize.Caller, n, others int) error {
 	if has := a.fsm.UserJobs(who.UID) + others; has+n > a.cfg.MaxPerUser {
 		return cluster.Errorf(cluster.CodeExhausted, "AssocMaxSubmitJobLimit: user %d has %d waiting and running jobs and submits %d more, at most %d are allowed (limits.jobs_per_user); submit again when some have ended", who.UID, has, n, a.cfg.MaxPerUser)
@@ -115,7 +119,7 @@ func (a *Admission) roomForUser(who authorize.Caller, n, others int) error {
 }
 
 // RoomForBytes bounds what the specs of one user's jobs, and of all, take in the
-// state, in memory or beside it on the disk.
+// state, in memory or on the disk.
 func (a *Admission) RoomForBytes(who authorize.Caller, jobs []*cluster.Job) error {
 	user, all, more := a.fsm.UserBytes(who.UID, jobs)
 	switch {

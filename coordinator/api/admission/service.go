@@ -10,13 +10,13 @@ import (
 const (
 	// servicesAtOnce is how many services one request may hold.
 	servicesAtOnce = 100
-	// servicesPerUser is how many services of one user run, with as many more while new
-	// revisions take the place of old ones. A leader looks at each every second.
+	// servicesPerUser is how many services of one user run, with as many more while
+	// new revisions replace old ones. A leader checks each every second.
 	servicesPerUser = 500
 )
 
-// service bounds the services of a user, and lets a new revision of one that runs begin with
-// one replica: the leader puts the others in the place of the old ones as it comes.
+// service bounds the services of a user, and lets a new revision of a running one
+// begin with one replica: the leader replaces the others as it comes up.
 func (a *Admission) service(e *Entry) error {
 	s := e.Job.Spec
 	if s.Service == nil {
@@ -43,8 +43,8 @@ func (a *Admission) service(e *Entry) error {
 	return nil
 }
 
-// roomForServices bounds the services of a user, of which n are asked for and so many others
-// are about to be there.
+// roomForServices bounds the services of a user, of which n are requested and so
+// many others are about to be there.
 func (a *Admission) roomForServices(who authorize.Caller, n, others, most int) error {
 	if has := a.fsm.UserServices(who.UID) + others; has+n > most {
 		return cluster.Errorf(cluster.CodeExhausted, "service: user %d has %d running, counting each revision, and submits %d more; at most %d are allowed; berth service delete ends one", who.UID, has, n, most)

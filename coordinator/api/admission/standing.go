@@ -19,8 +19,8 @@ func (a *Admission) enterAs(who authorize.Caller, spec *cluster.Spec, parts []*c
 	return part, append(warnings, more...), err
 }
 
-// mayUse refuses a job that its partition does not let in. Administrators are
-// in every group.
+// mayUse refuses a job that its partition does not admit. Administrators are in
+// every group.
 func (a *Admission) mayUse(who authorize.Caller, spec *cluster.Spec, part *cluster.Partition) error {
 	if part == nil || part.Access == nil {
 		return nil
@@ -37,10 +37,9 @@ func (a *Admission) mayUse(who authorize.Caller, spec *cluster.Spec, part *clust
 	return e
 }
 
-// enterStanding gives a job the account, the quality of service and the nice
-// value that it runs under, or refuses it. Where there are no accounts a name
-// stays with the job, so that scripts written for another cluster run and
-// reports can tell them apart.
+// enterStanding gives a job the account, the quality of service and the nice value
+// that it runs under, or refuses it. Without accounts a name stays with the job, so
+// that scripts written for another cluster run and reports can distinguish them.
 func (a *Admission) enterStanding(who authorize.Caller, spec *cluster.Spec) (warnings []string, err error) {
 	if spec.Nice < 0 && !who.Admin {
 		return nil, cluster.Errorf(cluster.CodeDenied, "nice: %d would put the job ahead of others, which only administrators may do; use 0 to %d", spec.Nice, cluster.MaxNice)

@@ -2,7 +2,7 @@ package admission
 
 import "github.com/berth-scheduler/berth/cluster"
 
-// enterWarned is enter for a job that may want to be warned of its limit.
+// enterWarned is enter for a job that may want a warning before its limit.
 func enterWarned(spec *cluster.Spec, parts []*cluster.Partition) (part *cluster.Partition, warnings []string, err error) {
 	part, warning, err := enter(spec, parts)
 	if err != nil {
@@ -17,9 +17,9 @@ func enterWarned(spec *cluster.Spec, parts []*cluster.Partition) (part *cluster.
 	return part, warnings, err
 }
 
-// heed holds a job's warning against the time limit that its partition gave
-// it. One that is never sent is said; one that would come no later than the
-// job's start is refused.
+// heed checks a job's warning against the time limit that its partition gave it.
+// One that would never be sent yields a warning; one that would come no later than
+// the job's start is refused.
 func heed(spec *cluster.Spec) (warning string, err error) {
 	w := spec.Warning
 	switch {
