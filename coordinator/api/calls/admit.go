@@ -27,7 +27,7 @@ const (
 	connBegin           = 10 * time.Second
 )
 
-// callClass says how much a method of users costs.
+// callClass returns how much a users' method costs.
 func callClass(method string) limit.Class {
 	switch method[strings.LastIndexByte(method, '/')+1:] {
 	case "ListJobs", "ListHistory", "GetReport", "Predict", "ListForecasts", "ExplainJob", "SaveBackup":
@@ -40,20 +40,20 @@ func callClass(method string) limit.Class {
 
 type (
 	admittedKey struct{}
-	lateKey     struct{} // of the timer of a daemon's call
+	lateKey     struct{} // for the timer of a daemon's call
 )
 
-// admitted is a call of a user that was let in.
+// admitted is an admitted call of a user.
 type admitted struct {
 	speaker authorize.Speaker
 	call    *limit.Call
-	late    *time.Timer // ends it when its request does not arrive
+	late    *time.Timer // ends it if its request does not arrive
 	stop    func() bool // what ends it when its context does
 }
 
-// letIn stands before every call, when its headers are there and nothing else of
-// it was read: users' calls are counted, those of nobody refused. It must not
-// wait, since all calls of the connection do so meanwhile.
+// letIn runs before every call, once its headers are here and nothing else of it
+// was read: it counts users' calls and refuses those of unknown callers. It must
+// not block, since all calls of the connection would.
 func (c *Calls) letIn(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if !strings.HasPrefix(info.FullMethodName, usersMethods) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -61,7 +61,7 @@ func (c *Calls) letIn(ctx context.Context, info *tap.Info) (context.Context, err
 	}
 	sp, err := c.auth.Speaker(ctx)
 	if err != nil {
-		return nil, ToStatus(ctx, c.log, err) // no interceptor stands around this
+		return nil, ToStatus(ctx, c.log, err) // no interceptor runs around this
 	}
 	who := limit.Who{UID: sp.UID}
 	switch {
@@ -80,15 +80,15 @@ func (c *Calls) letIn(ctx context.Context, info *tap.Info) (context.Context, err
 	return context.WithValue(ctx, admittedKey{}, a), nil
 }
 
-// end may be called more than once, and of nil.
+// end may be called more than once, and on nil.
 func (a *admitted) end() {
 	if a != nil {
-		a.stop() // or each call would start a goroutine at its end
+		a.stop() // otherwise each call would start a goroutine at its end
 		a.release()
 	}
 }
 
-// rest is how long a stream should send nothing. It may be called of nil.
+// rest returns how long a stream should send nothing. It may be called on nil.
 func (a *admitted) rest() time.Duration {
 	if a == nil {
 		return 0
@@ -101,7 +101,7 @@ func (a *admitted) release() {
 	a.call.End()
 }
 
-// arrived counts a request that is here as a whole.
+// arrived records that a request is here as a whole.
 func (a *admitted) arrived(req any) error {
 	if a == nil {
 		return nil
@@ -114,7 +114,7 @@ func (a *admitted) arrived(req any) error {
 	return nil
 }
 
-// identify finds out who calls.
+// identify identifies the caller.
 func (c *Calls) identify(ctx context.Context) (authorize.Caller, error) {
 	if a := admittedOf(ctx); a != nil {
 		return c.auth.Identify(ctx, a.speaker)
@@ -131,7 +131,7 @@ func admittedOf(ctx context.Context) *admitted {
 	return a
 }
 
-// refused makes a status of a *limit.Refusal.
+// refused converts a *limit.Refusal to a status.
 func refused(err error) error {
 	r, ok := errors.AsType[*limit.Refusal](err)
 	if !ok {
@@ -140,7 +140,7 @@ func refused(err error) error {
 	return apiconv.StatusAfter(&cluster.Error{Code: cluster.CodeExhausted, Msg: r.Msg}, r.After).Err()
 }
 
-// admittedStream tells of the first request of a stream.
+// admittedStream reports the first request of a stream.
 type admittedStream struct {
 	grpc.ServerStream
 	first bool
@@ -156,14 +156,14 @@ func (s *admittedStream) RecvMsg(m any) error {
 	return err
 }
 
-// here says that the first message of a daemon's call is here as a whole.
+// here records that the first message of a daemon's call is here as a whole.
 func here(ctx context.Context) {
 	if late, ok := ctx.Value(lateKey{}).(*time.Timer); ok {
 		late.Stop()
 	}
 }
 
-// daemonStream tells of the first message of a daemon's stream.
+// daemonStream reports the first message of a daemon's stream.
 type daemonStream struct{ grpc.ServerStream }
 
 // RecvMsg implements grpc.ServerStream.
@@ -175,8 +175,8 @@ func (s daemonStream) RecvMsg(m any) error {
 	return err
 }
 
-// localCredentials ask the kernel who connects, and bound the connections of
-// one user.
+// localCredentials returns credentials that ask the kernel who connects, and bound
+// the connections of one user.
 func (c *Calls) localCredentials() credentials.TransportCredentials {
 	most := c.cfg.MaxConnsPerUser
 	if most <= 0 {
@@ -189,5 +189,5 @@ func (c *Calls) localCredentials() credentials.TransportCredentials {
 	})
 }
 
-// Rest is how long the stream of a context should send nothing.
+// Rest returns how long the stream of a context should send nothing.
 func Rest(ctx context.Context) time.Duration { return admittedOf(ctx).rest() }

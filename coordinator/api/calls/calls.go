@@ -1,8 +1,8 @@
-// Package calls is what stands around every call of a coordinator, whoever serves it: it
-// lets the call in while its user has not too many, bounds its time, finds out who calls,
-// passes users' calls on to the leader, refuses what would grow a log for which there is
-// no room, has large answers made in turns, and makes statuses of errors. Its servers
-// serve nothing until services are registered with them.
+// Package calls wraps every call of a coordinator, whoever serves it: it admits the
+// call unless its user has too many, bounds its time, identifies the caller,
+// forwards users' calls to the leader, refuses what would grow a log for which
+// there is no room, has large answers built in turns, and converts errors to
+// statuses. Its servers serve nothing until services are registered with them.
 package calls
 
 import (
@@ -25,18 +25,19 @@ import (
 // Config bounds calls.
 type Config struct {
 	ID string // this coordinator's
-	// Credentials take over the handshake of daemons.
+	// Credentials perform the handshake of daemons.
 	Credentials credentials.TransportCredentials
-	// FirstWait is for a request, or the first message of a stream, to arrive once its
-	// headers are here; LeaderWait is for somebody to lead.
+	// FirstWait is for a request, or the first message of a stream, to arrive once
+	// its headers are here; LeaderWait is for a leader to exist.
 	FirstWait, LeaderWait time.Duration
-	// Limits bound what one user may ask for at once and in a second; MaxConnsPerUser
-	// how many local connections one may have open, 0 means 256.
+	// Limits bound what one user may ask for at once and per second;
+	// MaxConnsPerUser is how many local connections a user may have open, 0 means
+	// 256.
 	Limits          limit.Config
 	MaxConnsPerUser int
 }
 
-// Needs is what the package works on. All fields are required.
+// Needs is what the package depends on. All fields are required.
 type Needs struct {
 	Auth     *authorize.Authorizer
 	Office   *office.Office
@@ -47,7 +48,7 @@ type Needs struct {
 	Log      *slog.Logger
 }
 
-// Calls stands around calls.
+// Calls wraps calls.
 type Calls struct {
 	cfg     Config
 	auth    *authorize.Authorizer
@@ -58,10 +59,10 @@ type Calls struct {
 	took    *prometheus.HistogramVec
 	log     *slog.Logger
 	limits  *limit.Table
-	turns   *limit.Turns // of what computes for long
+	turns   *limit.Turns // of long computations
 }
 
-// New makes what stands around calls.
+// New returns the wrapper of calls.
 func New(cfg Config, d Needs) *Calls {
 	c := &Calls{
 		cfg: cfg, auth: d.Auth, office: d.Office, peers: d.Peers, space: d.Space, figures: d.Figures, log: d.Log,
@@ -75,7 +76,7 @@ func New(cfg Config, d Needs) *Calls {
 	return c
 }
 
-// begins counts a request that is answered now; ends says how it was answered.
+// begins counts a request in progress; ends records its outcome.
 func (c *Calls) begins(method string) (ends func(codes.Code)) {
 	began, ended := time.Now(), c.figures.Begins(method)
 	return func(code codes.Code) {

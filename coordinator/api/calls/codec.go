@@ -13,16 +13,15 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/limit"
 )
 
-// Encoded is a message in the form that goes over the wire: an answer of the
-// leader's that another coordinator passes on as it is, or one that was encoded in
-// a turn.
+// Encoded is a message in wire format: an answer of the leader that another
+// coordinator forwards unchanged, or one that was encoded in a turn.
 type Encoded struct {
 	data []byte
-	of   *unread // nil where it is not counted
+	of   *unread // nil if it is not counted
 }
 
-// unread is an answer that lies in memory until whoever asked has read it. It is a
-// mem.BufferPool that gives nothing and gets back the one buffer.
+// unread is an answer in memory until its caller has read it. It is a
+// mem.BufferPool that supplies nothing and gets back the one buffer.
 type unread struct{ read func() }
 
 // Get implements mem.BufferPool.
@@ -31,10 +30,11 @@ func (*unread) Get(n int) *[]byte { b := make([]byte, n); return &b }
 // Put implements mem.BufferPool: the answer was written, or its stream ended.
 func (u *unread) Put(*[]byte) { u.read() }
 
-// leastBuffer is how large a buffer must be for gRPC to say when it is done with it.
+// leastBuffer is how large a buffer must be for gRPC to report that it is done with
+// it.
 const leastBuffer = 1 << 10
 
-// codec is gRPC's for protobuf, which leaves encoded messages as they are.
+// codec is gRPC's protobuf codec, but leaves encoded messages unchanged.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
@@ -59,8 +59,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// Turn waits until a call may compute for long. What it takes is charged to its
-// user. The error is the context's.
+// Turn waits until a call may compute for long, and charges the time to its user.
+// The error is the context's.
 func (c *Calls) Turn(ctx context.Context) (*limit.Turn, error) {
 	var call *limit.Call
 	if a := admittedOf(ctx); a != nil {
@@ -72,13 +72,14 @@ func (c *Calls) Turn(ctx context.Context) (*limit.Turn, error) {
 // MayWork refuses a call while its user's calls took too much of the coordinator's time.
 func (c *Calls) MayWork(ctx context.Context) error { return counted(ctx, (*limit.Call).MayWork) }
 
-// Brings counts what the request of a context brings into memory beside what was sent: a few
-// bytes may name megabytes.
+// Brings counts what the request of a context brings into memory in addition to
+// what was sent: a few bytes may name megabytes.
 func (c *Calls) Brings(ctx context.Context, bytes int64) error {
 	return counted(ctx, func(c *limit.Call) error { return c.Brings(int(bytes)) })
 }
 
-// Holds counts what the answer to a request takes in memory until whoever asked has read it.
+// Holds counts what the answer to a request takes in memory until its caller has
+// read it.
 func (c *Calls) Holds(ctx context.Context, bytes int64) error {
 	return counted(ctx, func(c *limit.Call) error { return c.Holds(bytes) })
 }
@@ -94,7 +95,7 @@ func counted(ctx context.Context, count func(*limit.Call) error) error {
 	return nil
 }
 
-// Encode is m in the form that goes over the wire.
+// Encode returns m in wire format.
 func Encode(m proto.Message) (*Encoded, error) {
 	data, err := proto.Marshal(m)
 	if err != nil {
@@ -103,7 +104,7 @@ func Encode(m proto.Message) (*Encoded, error) {
 	return &Encoded{data: data}, nil
 }
 
-// counting is an answer to a user that is counted until it was read.
+// counting returns an answer to a user that is counted until it was read.
 func (a *admitted) counting(resp any) (any, error) {
 	e, ok := resp.(*Encoded)
 	if !ok {

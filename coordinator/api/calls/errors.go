@@ -12,9 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// ToStatus makes a gRPC status of an error that is not nil; interceptors call it, so
-// that handlers return errors as they are. What is not meant for users goes to the
-// log in full.
+// ToStatus converts a non-nil error to a gRPC status; interceptors call it, so that
+// handlers return errors as they are. What is not meant for users is logged in
+// full.
 func ToStatus(ctx context.Context, log *slog.Logger, err error) error {
 	if e, ok := errors.AsType[*cluster.Error](err); ok && e.Code != cluster.CodeInternal {
 		if e.Err != nil {

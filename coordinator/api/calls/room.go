@@ -9,7 +9,8 @@ import (
 )
 
 // grows reports whether the log keeps what users send with a method. Cancelling
-// is none of these, since it is how work ends, nor is what administrators do to nodes.
+// does not count, since it is how work ends, nor does what administrators do to
+// nodes.
 func grows(method string) bool {
 	switch method {
 	case apirpc.JobService_SubmitJobs_FullMethodName, apirpc.JobService_ControlJobs_FullMethodName, apirpc.JobService_UpdateJob_FullMethodName,

@@ -24,25 +24,25 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
-// Limits on what the servers take in.
+// Limits on what the servers accept.
 const (
 	maxRecvBytes   = 4 << 20
 	maxSendBytes   = 64 << 20
 	maxStreams     = 1000
 	maxHeaderBytes = 16 << 10
 	callTimeout    = 60 * time.Second
-	// streamWindow is what may lie unread in one stream: memory for each of
+	// streamWindow is how much may be unread in one stream: memory for each of
 	// them, since nothing else is queued.
 	streamWindow = 256 << 10
 	connWindow   = 4 << 20
-	// streamWorkers are goroutines that stay, whose stacks have grown to what a
-	// call needs: 5 % of the work of a submit was to let new ones grow. Calls that
-	// find them all busy have goroutines of their own.
+	// streamWorkers are persistent goroutines, whose stacks have grown to what a
+	// call needs: growing new ones was 5 % of the work of a submit. Calls that find
+	// them all busy have goroutines of their own.
 	streamWorkers = 64
 )
 
-// Servers makes the server for daemons, over mutual TLS, and the one for
-// local users, over the unix socket. Both are to answer the same users' API.
+// Servers creates the server for daemons, over mutual TLS, and the one for local
+// users, over the unix socket. Both should serve the same users' API.
 func (c *Calls) Servers() (daemons, local *grpc.Server) {
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRecvBytes), grpc.MaxSendMsgSize(maxSendBytes),
@@ -60,14 +60,14 @@ func (c *Calls) Servers() (daemons, local *grpc.Server) {
 	return daemons, local
 }
 
-// anywhere reports whether every coordinator answers a call, from what it has.
+// anywhere reports whether every coordinator answers a call, from its own state.
 func anywhere(method string) bool {
 	return strings.HasPrefix(method, "/berth.api.v1.HistoryService/") || strings.HasPrefix(method, "/berth.api.v1.WebService/")
 }
 
-// unary stands around every call: it bounds its time, finds out who calls, passes
-// users' calls on to the leader when this coordinator is not it, and makes a status
-// of an error.
+// unary wraps every call: it bounds its time, identifies the caller, forwards
+// users' calls to the leader if this coordinator is not it, and converts errors to
+// statuses.
 func (c *Calls) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 	ends := c.begins(info.FullMethod)
 	defer func() {
@@ -109,9 +109,9 @@ func (c *Calls) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	return admission.counting(resp)
 }
 
-// forward passes a call on to the leader, waiting for one during an election.
-// A call that was forwarded already is not sent on, so that two coordinators
-// that disagree for a moment do not play ball.
+// forward forwards a call to the leader, waiting for one during an election. A
+// forwarded call is not sent on, so that two coordinators that briefly disagree do
+// not bounce it.
 func (c *Calls) forward(ctx context.Context, who authorize.Caller, method string, req any, next grpc.UnaryHandler) (any, error) {
 	forwarded := authorize.Forwarded(ctx)
 	deadline := time.Now().Add(c.cfg.LeaderWait)
@@ -134,9 +134,9 @@ func (c *Calls) forward(ctx context.Context, who authorize.Caller, method string
 	}
 }
 
-// retryForward reports whether to look for another leader: this one is none any
-// more and certainly did nothing, or it went away and the call only reads. An
-// error without our detail may mean anything.
+// retryForward reports whether to look for another leader: this one no longer leads
+// and certainly did nothing, or it went away and the call only reads. An error
+// without our detail may mean anything.
 func retryForward(method string, err error) bool {
 	if err == nil {
 		return false
@@ -155,8 +155,8 @@ func reads(method string) bool {
 	return false
 }
 
-// forwardError says what it means that the connection to the leader broke, or that
-// it does not know the call.
+// forwardError returns the meaning of a broken connection to the leader, or of a
+// call that it does not know.
 func forwardError(leader, method string, err error) error {
 	if status.Code(err) == codes.Unimplemented {
 		return cluster.Errorf(cluster.CodeConflict,
@@ -169,29 +169,28 @@ func forwardError(leader, method string, err error) error {
 		Msg: "the leader went away before it answered; it may have been done: retry with the same request id", Err: err}
 }
 
-// invoke calls method at addr on behalf of who. The answer is not looked into.
+// invoke calls method at addr on behalf of who. It does not decode the answer.
 func (c *Calls) invoke(ctx context.Context, who authorize.Caller, addr, method string, req proto.Message) (*Encoded, error) {
 	conn, err := c.peers.Get(addr)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, "cannot reach the leader: "+err.Error())
 	}
 	ctx = metadata.NewOutgoingContext(ctx, c.auth.OnBehalf(who))
-	resp := &Encoded{} // and goes on to who asked as it is
+	resp := &Encoded{} // and is returned to the caller unchanged
 	if err := conn.Invoke(ctx, method, req, resp, grpc.ForceCodecV2(newCodec())); err != nil {
 		return nil, err
 	}
 	return resp, nil
 }
 
-// panicked logs a fault of ours in one request, which must not end the
-// others'. What the state machine does is outside of this and does end the
-// process.
+// panicked logs a bug in one request, which must not end the others'. The state
+// machine runs outside of this and does end the process.
 func (c *Calls) panicked(ctx context.Context, method string, what any) error {
 	c.log.ErrorContext(ctx, "handler panicked", "method", method, "err", fmt.Sprint(what), "stack", string(debug.Stack()))
 	return status.Error(codes.Internal, "internal error; the coordinator's log has the details")
 }
 
-// stream stands around every stream, as unary does around calls.
+// stream wraps every stream, as unary does calls.
 func (c *Calls) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

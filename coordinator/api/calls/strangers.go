@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What a machine without a certificate may take of a coordinator: a request to
-// join is a token and a certificate request, some 1 KiB, and answered at once.
+// What a machine without a certificate may use of a coordinator: a request to join
+// is a token and a certificate request, some 1 KiB, and answered at once.
 const (
 	// MaxStrangers is how many such connections are open at once,
-	// MaxStrangersPerHost how many of one address.
+	// MaxStrangersPerHost how many from one address.
 	MaxStrangers        = 128
 	MaxStrangersPerHost = 16
 
@@ -24,8 +24,8 @@ const (
 	strangerGrace   = time.Second
 )
 
-// JoinServer answers peers without a certificate. It is a server of its own, so
-// that whatever they send is bounded before anything of it is looked at.
+// JoinServer serves peers without a certificate. It is a separate server, so that
+// whatever they send is bounded before any of it is examined.
 func (c *Calls) JoinServer() *grpc.Server {
 	s := grpc.NewServer(
 		grpc.Creds(c.cfg.Credentials), grpc.ConnectionTimeout(strangerLife/2),
