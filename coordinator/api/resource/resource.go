@@ -1,6 +1,6 @@
-// Package resource changes what is kept by name and has a revision: partitions,
-// reservations, jobs. A change is made from what there is; when another changed it
-// meanwhile, it is made again.
+// Package resource changes named objects with revisions: partitions, reservations,
+// jobs. A change is computed from the current object; if another change came in
+// between, it is computed again.
 package resource
 
 import (
@@ -12,11 +12,11 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// setTries bounds how often a change is made again from what another made of it.
+// setTries bounds how often a change is recomputed after others.
 const setTries = 5
 
-// Set proposes the command that change makes of what there is. It calls change again
-// while the command is refused since it was made from something older.
+// Set proposes the command that change computes from the current object. It calls
+// change again while the command is refused as outdated.
 func Set(ctx context.Context, p *proposer.Proposer, change func() (*logv1.Command, error)) error {
 	for try := 1; ; try++ {
 		cmd, err := change()
