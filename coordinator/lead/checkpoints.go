@@ -8,7 +8,7 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// checkpoints commits the leader's state hash each time it took one, so that
+// checkpoints commits the leader's state hash each time it was computed, so that
 // every replica compares its own.
 func (l *Leader) checkpoints(ctx context.Context) error {
 	last, _ := l.fsm.LastCheckpoint()

@@ -18,31 +18,35 @@ import (
 )
 
 const (
-	// deferEvery is how often it is decided anew for what jobs wait.
+	// deferEvery is the interval of decisions about which jobs wait.
 	deferEvery = 2 * time.Second
-	// deferMost is how many jobs are changed then: a signal that changes moves all that
-	// wait, each by an entry of the log that has all of its spec.
+	// deferMost is how many jobs are changed each time: a signal that changes moves
+	// all waiting ones, each by a log entry with its whole spec.
 	deferMost = 100
 )
 
-// EnergySignal is where a site says what power costs, or the carbon that it causes.
+// EnergySignal is where a site publishes the cost of power, or the carbon that it
+// causes.
 type EnergySignal struct {
-	// Read returns the signal as power.ReadSignal takes it, and Every is how often.
+	// Read returns the signal as power.ReadSignal takes it, and Every is its
+	// interval.
 	Read  func(ctx context.Context) ([]byte, error)
 	Every time.Duration
 	// Unit is for people, such as EUR/kWh.
 	Unit string
 }
 
-// energy is the signal that was read last; nil before the first, and of who does not lead.
+// energy is the last signal read; nil before the first, and on a coordinator that
+// does not lead.
 type energy struct {
 	atomic.Pointer[power.Signal]
-	// failed says that it could not be read when that was tried last, or says nothing of now.
+	// failed means that the last attempt to read it failed, or that it does not
+	// cover now.
 	failed atomic.Bool
 }
 
-// Warnings says in words what of its work a leader cannot do as it is configured. All
-// users may see them: why stands in its log.
+// Warnings says in words what a leader cannot do as configured. All users may see
+// them: the cause is in its log.
 func (l *Leader) Warnings() (out []string) {
 	if l.energy.failed.Load() {
 		says := "no job waits for cheaper power: energy_signal cannot be read, see the log"
@@ -71,7 +75,7 @@ func (e *energy) register(l *Leader, reg prometheus.Registerer) {
 	}))
 }
 
-// Defer sets for a job that is about to be submitted until when it waits for cheaper power.
+// Defer sets until when a job about to be submitted waits for cheaper power.
 func (l *Leader) Defer(j *cluster.Job, now cluster.Time) {
 	if l.cfg.Energy == nil || j.Spec.Defer == 0 {
 		return
@@ -81,7 +85,7 @@ func (l *Leader) Defer(j *cluster.Job, now cluster.Time) {
 	}
 }
 
-// Cheaper says in words for what cheaper power a job waits, "" for none.
+// Cheaper says in words what cheaper power a job waits for, "" for none.
 func (l *Leader) Cheaper(j *cluster.Job, now cluster.Time) string {
 	s := l.energy.Load()
 	if j.Spec.Defer == 0 || j.Spec.Begin <= now || s == nil {
@@ -100,8 +104,8 @@ func (l *Leader) Cheaper(j *cluster.Job, now cluster.Time) string {
 
 func three(x float64) string { return strconv.FormatFloat(x, 'g', 3, 64) }
 
-// deferJobs reads what power costs, and changes until when jobs wait for it to be cheaper,
-// until ctx ends.
+// deferJobs reads the cost of power, and updates until when jobs wait for cheaper
+// power, until ctx ends.
 func (l *Leader) deferJobs(ctx context.Context) error {
 	defer l.energy.failed.Store(false)
 	l.energy.Store(nil)
@@ -126,8 +130,8 @@ func (l *Leader) deferJobs(ctx context.Context) error {
 	}
 }
 
-// read reads the signal of l again. One that cannot be read leaves what was read before,
-// which holds as far as it goes.
+// read reads the signal of l again. If that fails the previous one stays, which
+// holds as far as it goes.
 func (e *energy) read(ctx context.Context, l *Leader) {
 	data, err := l.cfg.Energy.Read(ctx)
 	var s *power.Signal
@@ -145,7 +149,7 @@ func (e *energy) read(ctx context.Context, l *Leader) {
 	}
 }
 
-// deferAnew changes when jobs begin that wait for cheaper power, or might.
+// deferAnew updates when jobs begin that wait for cheaper power, or might.
 func (e *energy) deferAnew(ctx context.Context, l *Leader) {
 	now := cluster.TimeOf(l.clock())
 	jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending}, Keep: func(j *cluster.Job) bool {

@@ -10,22 +10,22 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 )
 
-// Served is what a leader knows of a service's requests and of how soon its replicas take
-// some.
+// Served is what a leader knows of a service's requests and its replicas' start
+// times.
 type Served struct {
 	Measured service.Measured
-	// ColdStart is how long replicas took from their place on a node until they took
-	// requests, the middle one of Starts.
+	// ColdStart is how long replicas took from placement on a node until they took
+	// requests, the median of Starts.
 	ColdStart time.Duration
 	Starts    int
-	// Told is why it has as many replicas as it has, by the last look of the autoscaler, and
+	// Told is why it has its number of replicas, by the autoscaler's last look, and
 	// LoadKnown for how long its load is known.
 	Told      service.Told
 	LoadKnown time.Duration
 }
 
-// demand is what proxies say of the requests of services. It is soft: who leads next hears
-// it anew within a second. It is safe for concurrent use.
+// demand is what proxies report of services' requests. It is soft state: the next
+// leader receives it anew within a second. It is safe for concurrent use.
 type demand struct {
 	mu     sync.Mutex
 	meters map[serviceName]*service.Meter
@@ -34,7 +34,7 @@ type demand struct {
 
 func named(r *fsm.Revision) serviceName { return serviceName{r.Owner.UID, r.Spec.Service.Name} }
 
-// Heard takes over what a proxy of a service says; false when it has too many.
+// Heard records a proxy's report on a service; false if it has too many.
 func (l *Leader) Heard(r *fsm.Revision, proxy string, c *service.Counted) bool {
 	d := &l.demand
 	d.mu.Lock()
@@ -50,26 +50,26 @@ func (l *Leader) Heard(r *fsm.Revision, proxy string, c *service.Counted) bool {
 	return m.Report(r.Spec.Service.SLO, proxy, c, l.sinceEpoch())
 }
 
-// Served is what is known of a service of a user.
+// Served returns what is known of a service of a user.
 func (l *Leader) Served(owner cluster.UID, name string) Served {
 	l.demand.mu.Lock()
 	defer l.demand.mu.Unlock()
 	return l.demand.served[serviceName{owner, name}]
 }
 
-// sinceEpoch is the clock as services have it.
+// sinceEpoch returns the time as services use it.
 func (l *Leader) sinceEpoch() time.Duration {
 	return time.Duration(cluster.TimeOf(l.clock())) * time.Microsecond
 }
 
-// forget begins a term of office: what was heard in an earlier one is of no use.
+// forget begins a leader's term: reports from an earlier one are of no use.
 func (d *demand) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.meters, d.served = nil, nil
 }
 
-// keep forgets all services but those that are there.
+// keep forgets all services but the given ones.
 func (d *demand) keep(there map[serviceName]*served) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +85,7 @@ func (d *demand) keep(there map[serviceName]*served) {
 	}
 }
 
-// measure is what is known of a service now.
+// measure returns what is known of a service now.
 func (d *demand) measure(n serviceName, rs []fsm.Revision, now time.Duration) (out Served) {
 	out.ColdStart, out.Starts = coldStart(rs)
 	out.LoadKnown = rs[len(rs)-1].Load.Known()
@@ -97,7 +97,7 @@ func (d *demand) measure(n serviceName, rs []fsm.Revision, now time.Duration) (o
 	return out
 }
 
-// tell keeps what is known of a service for those who ask.
+// tell publishes what is known of a service.
 func (d *demand) tell(n serviceName, v Served) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,8 +107,8 @@ func (d *demand) tell(n serviceName, v Served) {
 	d.served[n] = v
 }
 
-// coldStart is how long replicas of a service took until they took requests, the middle one
-// of so many, by the attempts that are known of those that have not ended.
+// coldStart returns how long replicas of a service took until they took requests,
+// the median, and of how many, by the known attempts of those that have not ended.
 func coldStart(rs []fsm.Revision) (time.Duration, int) {
 	var took []time.Duration
 	for i := range rs {

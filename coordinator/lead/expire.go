@@ -10,7 +10,7 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// expireEvery is how often the leader looks for deadlines that passed, and
+// expireEvery is how often the leader checks for deadlines that passed, and
 // maxExpired how many jobs one command ends.
 const (
 	expireEvery = time.Second
@@ -37,7 +37,7 @@ func (l *Leader) expire(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// endDrains lets jobs start again on nodes whose drain had an end that has come.
+// endDrains lets jobs start again on nodes whose drain was limited and is over.
 func (l *Leader) endDrains(ctx context.Context) {
 	now := cluster.TimeOf(l.clock())
 	for _, n := range l.fsm.Nodes() {

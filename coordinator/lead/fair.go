@@ -18,7 +18,7 @@ import (
 // passes come often.
 const fairEvery = time.Second
 
-// fairShares keeps the order of fair shares. It is safe for several goroutines.
+// fairShares caches the order of fair shares. It is safe for concurrent use.
 type fairShares struct {
 	mu   sync.Mutex
 	rev  uint64
@@ -30,9 +30,9 @@ type fairShares struct {
 	hadAt time.Time
 }
 
-// service is each user's use in seconds of a GPU, decayed and with what runs, at most
-// fairEvery old. It counts whether there are accounts or not, under all of them together.
-// The map is not changed.
+// service returns each user's usage in GPU seconds, decayed and including running
+// jobs, at most fairEvery old. It counts with or without accounts, all of them
+// together. The map is not modified.
 func (f *fairShares) service(st *fsm.FSM, now time.Time) map[cluster.UID]int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,8 +48,7 @@ func (f *fairShares) service(st *fsm.FSM, now time.Time) map[cluster.UID]int64 {
 	return f.had
 }
 
-// order returns the order as of now, at most fairEvery old; nil where there are
-// no accounts.
+// order returns the current order, at most fairEvery old; nil without accounts.
 func (f *fairShares) order(st *fsm.FSM, now time.Time) *accounting.Fair {
 	if has, _ := st.HasAccounts(); !has {
 		return nil
@@ -70,14 +69,15 @@ func (f *fairShares) order(st *fsm.FSM, now time.Time) *accounting.Fair {
 	return f.last
 }
 
-// Prepare adds to a snapshot what passes go by beside the state.
+// Prepare adds to a snapshot what passes use besides the state.
 func (l *Leader) Prepare(snap *dispatch.Snapshot) {
 	sched := l.Scheduling()
 	l.plan.stand(snap, sched)
 	site.Prepare(snap, &sched.Site, site.Full)
 }
 
-// stand adds the order of fair shares to a snapshot, and what users had, where they count.
+// stand adds the order of fair shares to a snapshot, and users' past usage, if they
+// count.
 func (p *planner) stand(snap *dispatch.Snapshot, sched *Scheduling) {
 	if sched.CountsUse() {
 		snap.Service = p.fair.service(p.fsm, p.clock())
@@ -94,8 +94,8 @@ func (p *planner) stand(snap *dispatch.Snapshot, sched *Scheduling) {
 	}
 }
 
-// tellShort says in the log which guarantees cannot be kept with the nodes in
-// service, when that has changed.
+// tellShort logs which guarantees cannot be kept with the nodes in service, when
+// that has changed.
 func (p *planner) tellShort(ctx context.Context, sched *Scheduling, snap *dispatch.Snapshot) {
 	if sched.Tenancy() == nil || len(snap.Partitions) > 0 {
 		return

@@ -19,11 +19,11 @@ const (
 	defaultGangTimeout = 10 * time.Minute
 	firstGangPort      = 20_000
 	lastGangPort       = 29_999
-	// undoEvery is how often the leader looks for gangs that are late.
+	// undoEvery is how often the leader checks for late gangs.
 	undoEvery = time.Second
 )
 
-// ports are those at which live attempts meet, by host.
+// ports are those where live attempts meet, by host.
 type ports map[string]map[uint16]struct{}
 
 func (u ports) on(host string) map[uint16]struct{} {
@@ -34,8 +34,8 @@ func (u ports) on(host string) map[uint16]struct{} {
 }
 
 // assignPorts gives each start of several processes a port for them to meet at, and
-// replicas of services one to take requests at: the same for the same attempt, but where
-// a live one on the same host has it.
+// replicas of services one to take requests at: the same for the same attempt,
+// unless a live one on the same host has it.
 func (p *planner) assignPorts(starts []dispatch.Start) {
 	var used ports
 	for i := range starts {
@@ -65,8 +65,8 @@ func (p *planner) portsInUse() ports {
 	return used
 }
 
-// choosePort chooses by what an attempt is and by when its job came, so that clusters on
-// one machine, whose jobs have the same ids, choose other ports.
+// choosePort chooses by the attempt's identity and its job's arrival time, so that
+// clusters on one machine, whose jobs have the same ids, choose different ports.
 func (p *planner) choosePort(j *cluster.Job, attempt uint32, used map[uint16]struct{}) uint16 {
 	first, last := p.ports[0], p.ports[1]
 	if first == 0 || last < first {
@@ -85,9 +85,9 @@ func (p *planner) choosePort(j *cluster.Job, attempt uint32, used map[uint16]str
 	return first + uint16(at)
 }
 
-// undoLate gives up gangs of which not all nodes became ready in time, until
-// ctx ends. Since when each waits is in the log, so that a new leader goes on
-// where the last one was.
+// undoLate gives up gangs of which not all nodes became ready in time, until ctx
+// ends. The log has when each began to wait, so that a new leader continues where
+// the last one was.
 func (l *Leader) undoLate(ctx context.Context) error {
 	bound := l.cfg.GangTimeout
 	if bound <= 0 {
@@ -116,7 +116,7 @@ func (l *Leader) undoLate(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// notReady names the nodes that hold up the others.
+// notReady names the nodes that delay the others.
 func notReady(a *cluster.Attempt) string {
 	var ids []cluster.NodeID
 	for rank, b := range a.Berths() {

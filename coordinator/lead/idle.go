@@ -16,17 +16,17 @@ import (
 
 const (
 	idleEvery = 2 * time.Second
-	// A share is cut to a fifth more than the most that was held, and a bit.
+	// A share is cut to the most that was held plus a fifth, and a little more.
 	marginPart = 5
 	marginMiB  = 256
 	cutMilli   = 10
-	// watchMode is the one in which a running job's cap can be moved.
+	// watchMode is the mode in which a running job's cap can be changed.
 	watchMode = "watch"
 )
 
 // watchIdle carries out the idle policies of partitions, until ctx ends. What it
-// has seen is soft: a new leader needs a window's time, or goes on from the mark
-// that the one before it left.
+// has seen is soft state: a new leader needs a window's time, or continues from the
+// mark that the previous one left.
 func (l *Leader) watchIdle(ctx context.Context) error {
 	seen := map[cluster.AttemptID]*idle.Window{}
 	every := cmp.Or(l.cfg.IdleEvery, idleEvery)
@@ -77,8 +77,8 @@ func (l *Leader) watchIdle(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// idleStep is what the policy asks for now, nil for nothing new. Each stage is
-// taken by itself, so that nobody is ended unwarned.
+// idleStep returns what the policy calls for now, nil for nothing new. Stages are
+// taken one at a time, so that no job is ended without warning.
 func (l *Leader) idleStep(j *cluster.Job, w *idle.Window, p cluster.IdlePolicy) *logv1.IdleAttempt {
 	a := j.Live()
 	stage := cluster.IdleNone
@@ -89,7 +89,7 @@ func (l *Leader) idleStep(j *cluster.Job, w *idle.Window, p cluster.IdlePolicy) 
 		return nil
 	}
 	cmd := &logv1.IdleAttempt{Job: uint64(j.ID), Attempt: a.No}
-	if !p.On() { // it was taken away
+	if !p.On() { // it was removed
 		if stage == cluster.IdleNone {
 			return nil
 		}
@@ -133,7 +133,7 @@ func nextStage(p cluster.IdlePolicy, from cluster.IdleStage) cluster.IdleStage {
 	return cluster.IdleEnded
 }
 
-// idleWords say what a stage means, and what comes next.
+// idleWords says what a stage means, and what comes next.
 func (l *Leader) idleWords(_ *cluster.Job, p cluster.IdlePolicy, to cluster.IdleStage) string {
 	words := map[cluster.IdleStage]string{
 		cluster.IdleReported: "reported", cluster.IdleWarned: "this is a warning", cluster.IdleShrunk: "its share is cut to what it has used", cluster.IdleEnded: "it is ended",
@@ -147,9 +147,9 @@ func (l *Leader) idleWords(_ *cluster.Job, p cluster.IdlePolicy, to cluster.Idle
 	return words
 }
 
-// cutDown is what an attempt keeps of its share: the most that it has held of
-// memory, with a margin, and little of the compute. nil where its cards cannot move
-// the cap of a job that runs, or are shared with nobody, and for jobs on several
+// cutDown returns what an attempt keeps of its share: the most memory that it has
+// held, with a margin, and little of the compute. It is nil if its GPUs cannot
+// change the cap of a running job, or are not shared, and for jobs on several
 // nodes.
 func (l *Leader) cutDown(a *cluster.Attempt, peakMiB int64) *cluster.Berth {
 	n, ok := l.fsm.Node(a.Berth.Node)

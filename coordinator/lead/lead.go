@@ -1,9 +1,9 @@
-// Package lead is what only a leader does beside answering: it plans and proposes its
-// plans, ends what is over, gives gangs up that are late, carries out the idle policies
-// of partitions, tells users of their jobs, and has replicas compare their states. Run
-// lasts as long as a term of office; what it keeps between its loops is soft, and a new
-// leader builds it anew. Starting point of the planning is planner.go; what is planned
-// stands in scheduler/site.
+// Package lead is what only a leader does besides answering: it plans and proposes
+// its plans, ends what is over, gives up late gangs, carries out the idle policies
+// of partitions, notifies users about their jobs, and has replicas compare their
+// states. Run lasts for one term; what the loops remember is soft state, which a
+// new leader rebuilds. Planning starts in planner.go; what is planned is in
+// scheduler/site.
 package lead
 
 import (
@@ -25,20 +25,20 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// Config may be left zero, but for its names.
+// Config may be zero, except for its names.
 type Config struct {
 	ClusterName, ClusterID string
-	// GangTimeout is how long the nodes of a job on several may take until all are
-	// ready to start it; 0 means ten minutes. GangPorts are where the processes of a
-	// job with several meet, the first and the last; 0 means 20000 to 29999.
+	// GangTimeout is how long the nodes of a multi-node job may take until all are
+	// ready to start it; 0 means ten minutes. GangPorts are the first and the last
+	// port where the processes of a multi-node job meet; 0 means 20000 to 29999.
 	GangTimeout time.Duration
 	GangPorts   [2]uint16
-	// IdleEvery is how often it is looked for GPUs that stand idle; 0 means two
-	// seconds. IdleSeen, if it is not nil, is told after each of these looks for how
-	// many milliseconds in all it is known by then what the jobs used.
+	// IdleEvery is the interval of checks for idle GPUs; 0 means two seconds.
+	// IdleSeen, if not nil, is called after each check with the milliseconds in all
+	// for which the use of the jobs is known by then.
 	IdleEvery time.Duration
 	IdleSeen  func(knownMs int64)
-	// Notices go by mail and to webhooks that Guard lets be called. Tries and
+	// Notices are sent by mail and to webhooks that Guard allows. Tries and
 	// FirstPause are those of notify.Config.
 	Mail       notify.Mailer
 	Guard      notify.Guard
@@ -46,11 +46,11 @@ type Config struct {
 	FirstPause time.Duration
 	// Power is how idle nodes are powered down; nil leaves all of them up.
 	Power *PowerSaving
-	// Energy is what power costs; nil where nobody says.
+	// Energy is the cost of power; nil if unknown.
 	Energy *EnergySignal
 }
 
-// Needs is what a leader works on. All fields are required.
+// Needs is what a leader depends on. All fields are required.
 type Needs struct {
 	FSM      *fsm.FSM
 	Proposer *proposer.Proposer
@@ -60,16 +60,17 @@ type Needs struct {
 	// Log is the coordinator's; NoticeLog has no component yet.
 	Log, NoticeLog *slog.Logger
 	Registry       prometheus.Registerer
-	// UseOf adds up what an attempt has used on all its nodes; false when one of them
-	// has not told.
+	// UseOf returns what an attempt has used on all its nodes; false if one of them
+	// has not reported.
 	UseOf func(cluster.AttemptID, *cluster.Attempt) (nodes.Use, bool)
-	// Held is what strays hold of cards as gossip says, beyond what the ledger knows.
+	// Held returns what stray processes hold of GPUs by gossip, beyond what the
+	// ledger knows.
 	Held func() map[cluster.GPUID]int64
-	// Holders returns the nodes that hold images which jobs run in; nil is nobody.
+	// Holders returns the nodes that hold images which jobs run in; nil means none.
 	Holders func([]*cluster.Job) map[string][]cluster.NodeID
 }
 
-// Leader does a leader's work while Run runs.
+// Leader does a leader's work during Run.
 type Leader struct {
 	Idling
 	cfg       Config
@@ -89,7 +90,7 @@ type Leader struct {
 	energy    energy
 }
 
-// New makes a leader that plans by s.
+// New returns a leader that plans by s.
 func New(cfg Config, d Needs, s Scheduling) *Leader {
 	l := &Leader{
 		cfg: cfg, fsm: d.FSM, prop: d.Proposer, clock: d.Clock, log: d.Log, noticeLog: d.NoticeLog, useOf: d.UseOf, held: d.Held, holders: d.Holders,
@@ -103,7 +104,7 @@ func New(cfg Config, d Needs, s Scheduling) *Leader {
 
 // Run does a leader's work until ctx ends.
 func (l *Leader) Run(ctx context.Context) error {
-	if err := l.Suits(l.Scheduling()); err != nil { // of the start, when nobody could be asked
+	if err := l.Suits(l.Scheduling()); err != nil { // the one set at the start, when it could not be checked
 		l.log.ErrorContext(ctx, "jobs wait that the policy never starts", "err", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -115,7 +116,7 @@ func (l *Leader) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Note takes over what changed; it never blocks.
+// Note records what changed; it never blocks.
 func (l *Leader) Note(cs []fsm.Change) { l.plan.note(cs) }
 
 // Again asks for a full pass.

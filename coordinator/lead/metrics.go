@@ -61,13 +61,13 @@ func newMetrics(reg prometheus.Registerer, f *figures.Figures) *metrics {
 		}
 	}
 	for _, why := range []string{forAnother, forSpeed} {
-		m.preempted.WithLabelValues(why) // so that it can be told from one that is missing
+		m.preempted.WithLabelValues(why) // so that zero differs from missing
 	}
 	reg.MustRegister(m.cycles, m.started, m.rejections, m.preempted, m.power, m.forecast)
 	return m
 }
 
-// foreseen exports what is forecast, and forgets what was before. There are at most
+// foreseen exports the forecast, and drops the previous one. There are at most
 // power.MaxKinds kinds, and one of all others.
 func (m *metrics) foreseen(os []*power.Outlook) {
 	m.forecast.Reset()

@@ -16,7 +16,7 @@ const (
 	markEvery   = 2 * time.Second
 )
 
-// sendNotices sends what waits in the state until ctx ends.
+// sendNotices sends the notices in the state until ctx ends.
 func (l *Leader) sendNotices(ctx context.Context) error {
 	mail := l.cfg.Mail
 	mail.Cluster, mail.ClusterID = l.cfg.ClusterName, l.cfg.ClusterID
@@ -28,8 +28,8 @@ func (l *Leader) sendNotices(ctx context.Context) error {
 	}).Run(ctx)
 }
 
-// settleNotices commits what became of notices. It goes on trying: what arrived
-// must not be sent again.
+// settleNotices commits the outcome of notices. It keeps trying: what arrived must
+// not be sent again.
 func (l *Leader) settleNotices(ctx context.Context, m *logv1.SettleNotices) error {
 	for {
 		_, err := l.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_SettleNotices{SettleNotices: m}})
@@ -45,8 +45,8 @@ func (l *Leader) settleNotices(ctx context.Context, m *logv1.SettleNotices) erro
 	}
 }
 
-// markLimits tells those who want to know how much of its time limit a job has
-// used, until ctx ends.
+// markLimits records how much of its time limit a job has used, for users who asked
+// to be notified, until ctx ends.
 func (l *Leader) markLimits(ctx context.Context) error {
 	for wait.Sleep(ctx, markEvery) {
 		for _, m := range l.dueMarks(cluster.TimeOf(l.clock())) {
@@ -58,7 +58,7 @@ func (l *Leader) markLimits(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// dueMarks are the marks that have come and that somebody wants to know of.
+// dueMarks returns the marks that were reached and that some user wants to know of.
 func (l *Leader) dueMarks(now cluster.Time) (out []*logv1.MarkAttempt) {
 	var hooks cluster.MailEvents
 	hs, _ := l.fsm.Webhooks()

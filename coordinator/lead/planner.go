@@ -20,18 +20,18 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// Bounds of one planning cycle.
+// Limits on one planning cycle.
 const (
-	// coalesce is how long the planner waits for company after the first
-	// change, so that a burst is planned at once.
+	// coalesce is how long the planner waits for more after the first change, so
+	// that a burst is planned at once.
 	coalesce = time.Millisecond
-	// fullEvery is the interval of full passes; a pass that takes long makes
-	// it longer, so that planning takes at most a fifth of the time.
+	// fullEvery is the interval of full passes; a slow pass lengthens it, so that
+	// planning takes at most a fifth of the time.
 	fullEvery = time.Second
 	fullShare = 5
 	// soonShare is how many times as long as the last full pass took the planner
-	// waits before the next, where something ended and the fast path may have left
-	// somebody to it: on small clusters a card is idle for milliseconds.
+	// waits before the next, if something ended and the fast path may have left a
+	// job to it: on small clusters a GPU is idle for milliseconds.
 	soonShare   = 20
 	soonest     = 10 * time.Millisecond
 	maxStarts   = 1000 // per command
@@ -59,20 +59,20 @@ type planner struct {
 	released map[cluster.GPUID]struct{}
 	arrived  bool
 	full     bool
-	waits    site.Waits // what the fast path must know; replaced, never changed
+	waits    site.Waits // what the fast path must know; replaced, never modified
 	wake     chan struct{}
 
-	// short is which guarantees of tenants cannot be kept, as told last; only run
-	// looks at it.
+	// short is the guarantees of tenants that cannot be kept, as last logged; only
+	// run uses it.
 	short string
-	// begins is the least time at which another job may start, 0 for none; only
-	// run looks at it.
+	// begins is the earliest time at which another job may start, 0 for none; only
+	// run uses it.
 	begins cluster.Time
-	// lastPreempt is when preemptions were carried out last; only run looks at it.
+	// lastPreempt is when preemptions were last carried out; only run uses it.
 	lastPreempt time.Time
-	lastLook    time.Time // at who runs, while nobody waits
-	// less tells that the last pass gave away less than the ledger has, because of
-	// gossip, whose changes wake nobody; only run looks at it.
+	lastLook    time.Time // at running jobs, while none waits
+	// less means that the last pass allocated less than the ledger has, because of
+	// gossip, whose changes wake nothing; only run uses it.
 	less bool
 }
 
@@ -83,7 +83,7 @@ func newPlanner(l *Leader, company *learner.Company) *planner {
 	}
 }
 
-// note takes over what changed; it never blocks.
+// note records what changed; it never blocks.
 func (p *planner) note(cs []fsm.Change) {
 	p.mu.Lock()
 	hit := false
@@ -98,8 +98,8 @@ func (p *planner) note(cs []fsm.Change) {
 		case c.Node != "" || c.Partition != "" || c.Reservation != "":
 			p.full, hit = true, true
 		case len(c.Released) > 0 || p.ended(c.Job):
-			// What a job held beside its GPUs may be all that another one, which
-			// stands in no queue, waits for.
+			// What a job held besides its GPUs may be all that another one, which
+			// is in no queue, waits for.
 			p.arrived, hit = true, true
 		}
 	}
@@ -138,7 +138,7 @@ func (p *planner) run(ctx context.Context) error {
 	timer := time.NewTimer(p.sched().interval())
 	defer timer.Stop()
 	seen := uint64(0) // index after the last full pass
-	ended := false    // something did since
+	ended := false    // something ended since
 	for {
 		select {
 		case <-ctx.Done():
@@ -155,7 +155,7 @@ func (p *planner) run(ctx context.Context) error {
 			interval, full = min(interval, max(soonest, soonShare*lastTook)), full || p.queued()
 		}
 		due := time.Since(lastFull) >= interval
-		// Other policies may look at the time alone, and so do preemptions.
+		// Other policies may depend on the time alone, and so do preemptions.
 		full = full || due && (p.others(p.sched()) || p.less || p.fsm.Index() != seen || time.Since(lastFull) >= p.sched().preemptEvery())
 		if err := p.fast(ctx, released); err != nil {
 			return err
@@ -170,7 +170,7 @@ func (p *planner) run(ctx context.Context) error {
 			interval = max(p.sched().interval(), fullShare*took)
 		case full:
 			p.keepFull()
-			interval = max(time.Millisecond, interval-time.Since(lastFull)) // not a whole one more
+			interval = max(time.Millisecond, interval-time.Since(lastFull)) // less than a whole one more
 			fallthrough
 		default:
 			if !arrived {
@@ -191,11 +191,11 @@ func (p *planner) run(ctx context.Context) error {
 	}
 }
 
-// queued reports whether somebody stands in the queue of a GPU.
+// queued reports whether a job is in the queue of a GPU.
 func (p *planner) queued() bool { return p.fsm.Counts()[cluster.JobQueued] > 0 }
 
-// begin is how long it is until the next job may start that waits for its time,
-// 0 when that has come.
+// begin returns how long until the next job that waits for its time may start, 0 if
+// that has come.
 func (p *planner) begin() time.Duration {
 	if p.begins == 0 {
 		return math.MaxInt64
@@ -213,29 +213,29 @@ func (p *planner) takeWork() (released []cluster.GPUID, arrived, full bool) {
 	arrived, p.arrived = p.arrived, false
 	full, p.full = p.full, false
 	if p.begin() == 0 {
-		// Somebody may start from now on; where a reservation begins or ends, also
-		// who stands in a queue.
+		// A job may start from now on; when a reservation begins or ends, also one
+		// in a queue.
 		arrived, full = true, full || len(p.fsm.Reservations()) > 0
 	}
 	return released, arrived, full
 }
 
-// keepFull remembers that a full pass is wanted, for the next tick.
+// keepFull remembers for the next tick that a full pass is wanted.
 func (p *planner) keepFull() {
 	p.mu.Lock()
 	p.full = true
 	p.mu.Unlock()
 }
 
-// keepArrived remembers that jobs came, for when passes may take time again.
+// keepArrived remembers that jobs arrived, until passes may take time again.
 func (p *planner) keepArrived() {
 	p.mu.Lock()
 	p.arrived = true
 	p.mu.Unlock()
 }
 
-// fast starts the heads of the queues of GPUs on which something ended, where
-// a queue alone can say who is next.
+// fast starts the heads of the queues of GPUs on which something ended, if a queue
+// alone can decide who is next.
 func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 	if len(gpus) == 0 {
 		return nil
@@ -262,15 +262,15 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 	return p.propose(ctx, &plan, "release")
 }
 
-// pass plans everything that waits, or only what stands in no queue yet. It
-// returns how long the planning took, the committing not counted.
+// pass plans everything that waits, or only what is in no queue yet. It returns how
+// long the planning took, without committing.
 func (p *planner) pass(ctx context.Context, kind site.Pass) (took time.Duration, err error) {
 	sched := p.sched()
 	arrival := kind == site.Arrival && !p.others(sched)
 	p.begins = 0
 	counts := p.fsm.Counts()
 	if counts[cluster.JobPending] == 0 && (arrival || counts[cluster.JobQueued] == 0) {
-		// Nobody waits: now and then it is seen who may grow.
+		// No job waits: now and then check which may grow.
 		if kind != site.Full || counts[cluster.JobRunning] == 0 || p.clock().Sub(p.lastLook) < sched.preemptEvery() {
 			return 0, nil
 		}
@@ -308,8 +308,8 @@ func (p *planner) pass(ctx context.Context, kind site.Pass) (took time.Duration,
 	return took, p.preempt(ctx, preempt)
 }
 
-// untilSwitches is the earlier of a time, 0 for none, and of the first at which a job waits
-// no longer for few switches.
+// untilSwitches returns the earlier of a time, 0 for none, and the first at which a
+// job no longer waits for few switches.
 func untilSwitches(snap *dispatch.Snapshot, at cluster.Time) cluster.Time {
 	for _, j := range snap.Waiting {
 		if most, until := j.FewSwitches(snap.Now); most > 0 && (at == 0 || until < at) {
@@ -322,7 +322,7 @@ func untilSwitches(snap *dispatch.Snapshot, at cluster.Time) cluster.Time {
 // others reports whether some passes are not the scheduler's own.
 func (p *planner) others(sched *Scheduling) bool { return sched.Foreign(p.fsm.Partitions()) }
 
-// releaseView is the live state for the fast path, with what is known of
+// releaseView is the live state for the fast path, with what was learned of
 // sharing.
 type releaseView struct {
 	*fsm.State
@@ -332,12 +332,12 @@ type releaseView struct {
 // Interference implements scheduler.CompanyView.
 func (v releaseView) Interference() *dispatch.Interference { return v.know }
 
-// propose commits a plan in pieces of bounded size. What the state machine
-// rejects is planned again from a fresh view.
+// propose commits a plan in pieces of bounded size. What the state machine rejects
+// is planned again from a fresh view.
 func (p *planner) propose(ctx context.Context, plan *dispatch.Plan, kind string) error {
 	for len(plan.Starts)+len(plan.Moves) > 0 {
-		// Every start before any move: a waiter that moved into a queue stands
-		// before the starts that come after it.
+		// Every start before any move: a waiting job that moved into a queue is
+		// ahead of the starts that come after it.
 		ns, nm := min(len(plan.Starts), maxStarts), min(len(plan.Moves), maxMoves)
 		if ns < len(plan.Starts) {
 			nm = 0

@@ -20,34 +20,36 @@ import (
 )
 
 const (
-	// powerEvery is how often it is looked what the power of nodes has come to, powerAnew
-	// after how long at the latest it is decided anew who goes down or comes up, though
-	// nothing has changed; deciding takes at most one part in powerShare of the time.
+	// powerEvery is how often the progress of nodes' power changes is checked,
+	// powerAnew the longest time between decisions about which go down or come up,
+	// even if nothing changed; deciding takes at most one part in powerShare of the
+	// time.
 	powerEvery = time.Second
 	powerAnew  = 30 * time.Second
 	powerShare = 20
-	// powerPause is for how long a node that could not be powered down is left alone.
+	// powerPause is how long a node that could not be powered down is left alone.
 	powerPause = 10 * time.Minute
 	// powerRuns is how many programs run at once.
 	powerRuns = 16
 )
 
-// PowerSaving is what a site wants of idle nodes, and how they are powered down and up.
+// PowerSaving is how a site treats idle nodes, and how they are powered down and
+// up.
 type PowerSaving struct {
 	power.Rule
-	// SuspendTimeout is how long a node may take to fall silent once the program has run.
-	// Rule.ResumeTimeout is how long it may take to register.
+	// SuspendTimeout is how long a node may take to fall silent once the program
+	// has run. Rule.ResumeTimeout is how long it may take to register.
 	SuspendTimeout time.Duration
-	// Suspend and Resume have a node powered down and up. They may be called again for
-	// what they have done already.
+	// Suspend and Resume power a node down and up. They may be called again for
+	// what they have already done.
 	Suspend, Resume func(ctx context.Context, node cluster.NodeID) error
-	// Ended yields jobs that ended from a moment on and before another, the newest first and at
-	// most so many, for a forecast; nil where nobody keeps them.
+	// Ended yields jobs that ended between two times, the newest first and at most
+	// so many, for a forecast; nil if no history is kept.
 	Ended func(ctx context.Context, from, before cluster.Time, most int, yield func(*cluster.Job) error) error
 }
 
-// powerKeeper powers nodes down and up during a term of office. What each is to come to
-// stands in the log, so that the next leader goes on; what is here is soft.
+// powerKeeper powers nodes down and up during a leader's term. Each node's target
+// is in the log, so that the next leader continues; what is here is soft state.
 type powerKeeper struct {
 	*Leader
 	cfg       *PowerSaving
@@ -55,7 +57,7 @@ type powerKeeper struct {
 	runs      map[cluster.NodeID]*powerRun
 	programs  sync.WaitGroup
 	slots     chan struct{} // as many programs may run at once
-	index     uint64        // as of which it was decided last
+	index     uint64        // of the last decision
 	next, not cluster.Time
 	memory    memory
 }
@@ -68,7 +70,7 @@ type powerRun struct {
 	err   error
 }
 
-// result is when the program ended, zero while it runs, and how.
+// result returns when the program ended, zero while it runs, and how.
 func (r *powerRun) result() (time.Time, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,8 +80,8 @@ func (r *powerRun) result() (time.Time, error) {
 // SavesPower reports whether nodes are powered down and up here.
 func (l *Leader) SavesPower() bool { return l.cfg.Power != nil }
 
-// WaitsFor are the nodes that are powered down, or coming up, and on which a job would
-// start if they were up, as was decided last.
+// WaitsFor returns the nodes that are powered down, or coming up, and on which a
+// job would start if they were up, by the last decision.
 func (l *Leader) WaitsFor(id cluster.JobID) []cluster.NodeID {
 	if n := l.needs.Load(); n != nil {
 		return n.For[id]
@@ -87,7 +89,7 @@ func (l *Leader) WaitsFor(id cluster.JobID) []cluster.NodeID {
 	return nil
 }
 
-// savePower powers idle nodes down, and up again for who waits, until ctx ends.
+// savePower powers idle nodes down, and up again for waiting jobs, until ctx ends.
 func (l *Leader) savePower(ctx context.Context) error {
 	l.needs.Store(nil)
 	l.Idling.of.Store(nil)
@@ -108,7 +110,7 @@ func (l *Leader) savePower(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// due reports whether it is time to decide anew.
+// due reports whether it is time to decide again.
 func (k *powerKeeper) due(now cluster.Time) bool {
 	return now >= k.not && (k.next == 0 || now >= k.next || k.fsm.Index() != k.index)
 }
@@ -173,8 +175,8 @@ func (k *powerKeeper) order(ctx context.Context, c *logv1.PowerNode) bool {
 	return err == nil
 }
 
-// carryOut runs the programs for nodes that are to go down or come up, those too that a
-// leader before this one has begun with, and gives up those that do not.
+// carryOut runs the programs for nodes that should go down or come up, including
+// those that a previous leader started, and gives up nodes that do not.
 func (k *powerKeeper) carryOut(ctx context.Context) {
 	there := map[cluster.NodeID]*powerRun{}
 	for _, n := range k.fsm.Nodes() {
@@ -192,7 +194,7 @@ func (k *powerKeeper) carryOut(ctx context.Context) {
 	k.runs = there
 }
 
-// run begins with the program for a node.
+// run starts the program for a node.
 func (k *powerKeeper) run(ctx context.Context, id cluster.NodeID, p cluster.Power) *powerRun {
 	r, program, name := &powerRun{since: p.Since}, k.cfg.Suspend, suspends
 	if p.State == cluster.PoweringUp {
@@ -211,8 +213,8 @@ func (k *powerKeeper) run(ctx context.Context, id cluster.NodeID, p cluster.Powe
 	return r
 }
 
-// judge gives a node up that was not powered down or up: its program failed, or it is not
-// where it should be for too long after that.
+// judge gives up a node that was not powered down or up: its program failed, or it
+// did not reach its state in time after that.
 func (k *powerKeeper) judge(ctx context.Context, n *cluster.Node, r *powerRun) {
 	ended, err := r.result()
 	if ended.IsZero() || ctx.Err() != nil {
@@ -245,15 +247,16 @@ func (k *powerKeeper) judge(ctx context.Context, n *cluster.Node, r *powerRun) {
 }
 
 const (
-	// rememberJobs is how many jobs that ended are looked at for what was needed, the newest,
-	// and rememberEvery the least time between two such looks.
+	// rememberJobs is how many ended jobs, the newest, are read to learn past
+	// demand, and rememberEvery the least time between two such reads.
 	rememberJobs  = 200_000
 	rememberEvery = time.Minute
-	// maxPowerWhy bounds what an entry says of why a node is powered down or up, in bytes.
+	// maxPowerWhy bounds an entry's reason for powering a node down or up, in
+	// bytes.
 	maxPowerWhy = 240
 )
 
-// Idling is why nodes on which nothing runs are up, as was decided last.
+// Idling is why nodes on which nothing runs are up, by the last decision.
 type Idling struct{ of atomic.Pointer[idling] }
 
 type idling map[cluster.NodeID]struct {
@@ -261,8 +264,9 @@ type idling map[cluster.NodeID]struct {
 	why   string
 }
 
-// KeptUp says since when a node that is up has been idle, and why it is up nevertheless; false of
-// one that is not idle, or that is not powered down by itself.
+// KeptUp returns since when a node that is up has been idle, and why it is up
+// nevertheless; false for one that is not idle, or is not powered down
+// automatically.
 func (i *Idling) KeptUp(id cluster.NodeID) (since cluster.Time, why string, idle bool) {
 	all := i.of.Load()
 	if all == nil {
@@ -272,26 +276,27 @@ func (i *Idling) KeptUp(id cluster.NodeID) (since cluster.Time, why string, idle
 	return x.since, x.why, idle
 }
 
-// memory is what was needed before, as the history has it: each coordinator has that, so that
-// nothing of demand is in the log, and a new leader knows as much as the one before it.
+// memory is past demand, from the history: each coordinator has that, so no demand
+// is in the log, and a new leader knows as much as the previous one.
 type memory struct {
 	reads   sync.WaitGroup
 	reading bool
 	done    chan recollection
 	asked   cluster.Time
 	kinds   []power.Kind // that it was read for
-	there   []power.Kind // that there are
+	there   []power.Kind // that exist
 }
 
 // recollection is what was found.
 type recollection struct {
-	snap  *dispatch.Snapshot // as of which nodes are held that still are
+	snap  *dispatch.Snapshot // from which nodes are held that still are
 	spans []power.Span
-	since cluster.Time // of when on all is known
+	since cluster.Time // from when on everything is known
 }
 
-// recall takes over what was read of the history, and has it read when there are kinds of nodes
-// of which nothing is known: at the begin of a term, and after partitions or nodes changed.
+// recall takes over what was read of the history, and has it read if there are
+// kinds of nodes of which nothing is known: at the beginning of a term, and after
+// partitions or nodes changed.
 func (k *powerKeeper) recall(ctx context.Context, snap *dispatch.Snapshot) {
 	m, r := &k.memory, &k.cfg.Rule
 	if r.Forecast == nil || k.cfg.Ended == nil {
@@ -312,7 +317,7 @@ func (k *powerKeeper) recall(ctx context.Context, snap *dispatch.Snapshot) {
 	m.reads.Go(func() { m.done <- k.remember(ctx, snap) })
 }
 
-// down are the nodes to power down, none while it is not known what was needed before.
+// down returns the nodes to power down, none while past demand is unknown.
 func (k *powerKeeper) down(snap *dispatch.Snapshot) []cluster.NodeID {
 	if m := &k.memory; m.reading || !slices.Equal(m.there, m.kinds) {
 		return nil
@@ -320,7 +325,7 @@ func (k *powerKeeper) down(snap *dispatch.Snapshot) []cluster.NodeID {
 	return k.keeper.Down(snap, &k.cfg.Rule)
 }
 
-// remember reads who held nodes until a snapshot was made.
+// remember reads which jobs held nodes until a snapshot was made.
 func (k *powerKeeper) remember(ctx context.Context, snap *dispatch.Snapshot) recollection {
 	out, kinds := recollection{snap: snap, since: snap.Now}, power.KindsOf(snap, &k.cfg.Rule)
 	from := snap.Now.Add(-power.MaxSlots * k.cfg.Forecast.Every)
@@ -338,7 +343,8 @@ func (k *powerKeeper) remember(ctx context.Context, snap *dispatch.Snapshot) rec
 	return out
 }
 
-// because is why a node is powered down or up, for people; "" where nothing is forecast.
+// because says why a node is powered down or up, for users; "" if nothing is
+// forecast.
 func (k *powerKeeper) because(what string, id cluster.NodeID) string {
 	o := k.keeper.Outlook(id)
 	if o == nil {
@@ -348,7 +354,7 @@ func (k *powerKeeper) because(what string, id cluster.NodeID) string {
 	return why[:min(len(why), maxPowerWhy)]
 }
 
-// tell keeps what was decided for those who ask.
+// tell publishes what was decided.
 func (k *powerKeeper) tell(snap *dispatch.Snapshot) {
 	all := idling{}
 	for _, n := range snap.Nodes {

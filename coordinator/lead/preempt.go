@@ -12,30 +12,30 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Bounds of preemption.
+// Limits on preemption.
 const (
-	// defaultPreemptEvery is the least time between two passes whose
-	// preemptions are carried out: who made room needs its grace, and what comes
-	// of it should be seen before more are asked. Those for promised deadlines
-	// are carried out at once: their passes see who leaves already.
+	// defaultPreemptEvery is the least time between two passes whose preemptions
+	// are carried out: preempted jobs need their grace period, and the effect
+	// should be seen before more are asked. Those for promised deadlines are
+	// carried out at once: their passes see which jobs are already leaving.
 	defaultPreemptEvery = time.Minute
 	maxPreempts         = 64 // of one pass
 )
 
-// Why somebody makes room, for the metric.
+// Why a job is preempted, for the metric.
 const (
 	forAnother = "order"    // a waiting job goes before it
-	forSpeed   = "slowdown" // it runs too slowly beside others
-	forLender  = "loan"     // it gives back what it had on loan
+	forSpeed   = "slowdown" // it runs too slowly next to others
+	forLender  = "loan"     // it returns a loan
 )
 
-// preempt carries out the preemptions of a plan, after its starts and moves.
-// The state machine looks at each of them again: an attempt that ended
-// meanwhile is left alone.
+// preempt carries out the preemptions of a plan, after its starts and moves. The
+// state machine checks each of them again: an attempt that ended meanwhile is left
+// alone.
 func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 	now := p.clock()
 	paced := now.Sub(p.lastPreempt) < p.sched().preemptEvery()
-	if paced { // a promised deadline does not wait, nor who asks back what is on loan
+	if paced { // a promised deadline does not wait, nor does reclaiming a loan
 		ps = slices.DeleteFunc(slices.Clone(ps), func(x dispatch.Preemption) bool { return !x.Loan && !p.isDue(x.For) })
 	}
 	if len(ps) == 0 {
@@ -78,8 +78,8 @@ func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		// Nobody was asked, or those who were have it on record: the next pass
-		// that may preempt sees.
+		// No job was asked, or those that were have it on record: the next pass
+		// that may preempt will see.
 		p.log.WarnContext(ctx, "preemptions not committed", "err", err)
 		return nil
 	}
@@ -87,7 +87,7 @@ func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 	return nil
 }
 
-// told logs and counts what became of proposals, and why each was made.
+// told logs and counts the outcomes of proposals, with their reasons.
 func (p *planner) told(ctx context.Context, results []fsm.Result, what []*dispatch.Preemption, why []string) {
 	for i := range results {
 		x := what[i]
@@ -104,8 +104,8 @@ func (p *planner) told(ctx context.Context, results []fsm.Result, what []*dispat
 	}
 }
 
-// makeRoom is the command of a proposal: that an attempt ends, or gets or gives up nodes
-// and goes on.
+// makeRoom returns the command for a proposal: that an attempt ends, or that it
+// gets or gives up nodes and continues.
 func makeRoom(x *dispatch.Preemption) *logv1.Command {
 	id := cluster.AttemptID{Job: x.Job, No: x.Attempt}
 	switch {
@@ -117,7 +117,7 @@ func makeRoom(x *dispatch.Preemption) *logv1.Command {
 	return &logv1.Command{Kind: &logv1.Command_PreemptAttempt{PreemptAttempt: conv.PreemptToLog(x)}}
 }
 
-// stays is why an attempt cannot be ended as proposed, "" when it can.
+// stays says why an attempt cannot be ended as proposed, "" if it can.
 func stays(j *cluster.Job, x *dispatch.Preemption, now time.Time) string {
 	if x.Loan {
 		return j.Unreturnable()

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// progressEvery is how often what jobs say of how far they are is looked at, and
-	// progressOf of how many one entry keeps it.
+	// progressEvery is how often jobs' reported progress is read, and progressOf of
+	// how many one entry records it.
 	progressEvery = 5 * time.Second
 	progressOf    = 500
 )
 
-// pace is how often something was written down of an attempt, and when last.
+// pace is how often something was recorded of an attempt, and when last.
 type pace struct {
 	times int
 	last  cluster.Time
 }
 
-// due reports whether news of the attempt may be written down now, and counts it. The
-// more there was the longer it waits, up to a minute: a job that tells another tale
-// each second fills no log.
+// due reports whether news of the attempt may be recorded now, and counts it. The
+// more there was the longer it waits, up to a minute: a job that reports something
+// else each second does not fill the log.
 func (p *pace) due(now cluster.Time) bool {
 	if p.times > 0 && now.Sub(p.last) < min(time.Minute, progressEvery*time.Duration(p.times/16)) {
 		return false
@@ -36,10 +36,10 @@ func (p *pace) due(now cluster.Time) bool {
 	return true
 }
 
-// noteProgress writes down how far running jobs say that they are, and how far the images
-// are of those that start, where that is news, until ctx ends.
+// noteProgress records the progress that running jobs report, and that of the image
+// pulls of starting ones, if it is news, until ctx ends.
 func (l *Leader) noteProgress(ctx context.Context) error {
-	paces := map[cluster.AttemptID]*pace{} // soft: a new leader begins anew
+	paces := map[cluster.AttemptID]*pace{} // soft: a new leader starts afresh
 	for wait.Sleep(ctx, progressEvery) {
 		now, there := cluster.TimeOf(l.clock()), map[cluster.AttemptID]*pace{}
 		var news []*logv1.AttemptProgress
@@ -64,8 +64,8 @@ func (l *Leader) noteProgress(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// newsOf is what is worth writing down of a job by what the nodes of its attempt told, nil
-// for nothing.
+// newsOf returns what is worth recording of a job's reports from the nodes of its
+// attempt, nil for nothing.
 func newsOf(j *cluster.Job, u *nodes.Use) *logv1.AttemptProgress {
 	a := j.Live()
 	id := cluster.AttemptID{Job: j.ID, No: a.No}
@@ -78,14 +78,15 @@ func newsOf(j *cluster.Job, u *nodes.Use) *logv1.AttemptProgress {
 	return nil
 }
 
-// showsCost reports whether how far an attempt is shows what its last change in place cost.
+// showsCost reports whether an attempt's progress shows what its last change in
+// place cost.
 func showsCost(a *cluster.Attempt, now *cluster.Progress) bool {
 	n := len(a.Changes)
 	return n > 0 && a.Changes[n-1].Took == 0 && a.Changes[n-1].Counted(now).Took > 0
 }
 
-// noteFar writes down how far a job is now, which is to change in place: what that costs
-// is counted from there.
+// noteFar records the progress of a job that is about to change in place: the cost
+// of that is counted from there.
 func (l *Leader) noteFar(ctx context.Context, job cluster.JobID) {
 	j, ok := l.fsm.Job(job)
 	if !ok || j.Live() == nil {
@@ -97,7 +98,7 @@ func (l *Leader) noteFar(ctx context.Context, job cluster.JobID) {
 	}
 }
 
-// writeDown puts how far attempts are into the log.
+// writeDown records the progress of attempts in the log.
 func (l *Leader) writeDown(ctx context.Context, news []*logv1.AttemptProgress) {
 	for len(news) > 0 && ctx.Err() == nil {
 		n := min(len(news), progressOf)

@@ -12,9 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/resize"
 )
 
-// resizeAll cuts what running jobs hold of GPUs to what they use, where their
-// partitions want that, and gives them more before they need it, until ctx ends. What
-// it has seen is soft: a new leader waits anew until a peak is steady.
+// resizeAll reduces what running jobs hold of GPUs to what they use, if their
+// partitions want that, and gives them more before they need it, until ctx ends.
+// What it has seen is soft state: a new leader waits anew until a peak is steady.
 func (l *Leader) resizeAll(ctx context.Context) error {
 	seen, cutAt := map[cluster.AttemptID]*resize.Steady{}, cluster.TimeOf(l.clock())
 	for wait.Sleep(ctx, resize.Every) {
@@ -43,7 +43,7 @@ func (l *Leader) resizeAll(ctx context.Context) error {
 		}
 		seen = there
 		if now.Sub(cutAt) > resize.TakeBack {
-			continue // nobody can wait for what was taken of it
+			continue // no job can wait for what was taken from it
 		}
 		short, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}, Keep: func(j *cluster.Job) bool { return resize.CutShort(j, now) }})
 		for _, j := range short {
@@ -53,7 +53,7 @@ func (l *Leader) resizeAll(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// resizeModes says how the shares of jobs follow what they use.
+// resizeModes returns how the shares of jobs follow their use.
 func (l *Leader) resizeModes() func(*cluster.Job) cluster.ResizeMode {
 	by := map[string]*cluster.Partition{}
 	for _, p := range l.fsm.Partitions() {
@@ -62,7 +62,7 @@ func (l *Leader) resizeModes() func(*cluster.Job) cluster.ResizeMode {
 	return func(j *cluster.Job) cluster.ResizeMode { return cluster.ResizeOf(by[j.Spec.Partition], j.Spec) }
 }
 
-// resize proposes other shares for a job where it should have them.
+// resize proposes other shares for a job that should have them.
 func (l *Leader) resize(ctx context.Context, j *cluster.Job, s *resize.Steady, u resize.Use, mode cluster.ResizeMode) {
 	a := j.Live()
 	n, ok := l.fsm.Node(a.Berth.Node)
@@ -74,7 +74,7 @@ func (l *Leader) resize(ctx context.Context, j *cluster.Job, s *resize.Steady, u
 		return
 	}
 	if a.WasCut() && !resize.HasRoom(n, l.fsm.NodeJobs(n.ID), j, to) {
-		l.yield(ctx, j) // to propose what is refused costs an entry of the log each time
+		l.yield(ctx, j) // proposing what is refused costs a log entry each time
 		return
 	}
 	cmd := conv.Resize(cluster.AttemptID{Job: j.ID, No: a.No}, to)
@@ -95,8 +95,8 @@ func (l *Leader) resize(ctx context.Context, j *cluster.Job, s *resize.Steady, u
 	}
 }
 
-// yield has one who came into what was taken of j's share make room: j takes up again
-// what it was granted, or lies no more where it was and waits for it.
+// yield preempts a job that took what was cut from j's share: j regains what it was
+// granted or, if it no longer runs there, waits for it.
 func (l *Leader) yield(ctx context.Context, j *cluster.Job) {
 	newest := resize.WhoYields(l.fsm.NodeJobs(j.Last().Berth.Node), j, cluster.TimeOf(l.clock()))
 	if newest == nil {

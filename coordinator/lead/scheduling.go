@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// Scheduling is what a site chooses of planning, and how often it plans. It is
-// immutable, and another one can take its place at any time.
+// Scheduling is a site's choice of planning, and how often it plans. It is
+// immutable, and may be replaced at any time.
 type Scheduling struct {
 	site.Site
 	// Interval is the longest time between full passes while something changes;
@@ -36,21 +36,20 @@ func (s *Scheduling) interval() time.Duration {
 	return s.Interval
 }
 
-// Scheduling is what is in use. It is not changed.
+// Scheduling returns the one in use. It must not be modified.
 func (l *Leader) Scheduling() *Scheduling { return l.sched.Load() }
 
-// SetScheduling puts other policies in use from the next pass on, which comes
-// within their interval. Attempts and queues stay as they are. It may be called at any time,
-// by several goroutines at once, and on any coordinator: who does not lead
-// plans nothing.
+// SetScheduling replaces the policies from the next pass on, which comes within
+// their interval. Attempts and queues stay as they are. It is safe for concurrent
+// use, at any time and on any coordinator: one that does not lead plans nothing.
 func (l *Leader) SetScheduling(s Scheduling) {
 	l.sched.Store(&s)
 	l.plan.again()
 }
 
-// Suits reports why other policies cannot take the place of those in use: somebody waits
-// for nodes of its own where they keep cells for tenants, and would wait for ever. The
-// error is an *cluster.Error of CodeInvalid.
+// Suits reports why policies cannot replace those in use: a job waits for nodes of
+// its own where they manage cells for tenants, and would wait forever. The error is
+// an *cluster.Error of CodeInvalid.
 func (l *Leader) Suits(s *Scheduling) error {
 	apart, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}, Keep: func(j *cluster.Job) bool {
 		return s.Of(j.Spec.Partition).SpanReason(j).Code != ""
@@ -67,7 +66,7 @@ func (l *Leader) Suits(s *Scheduling) error {
 		s.Of(j.Spec.Partition).Name(), who)
 }
 
-// PolicyOf is the scheduler's policy for a job.
+// PolicyOf returns the scheduler's policy for a job.
 func (l *Leader) PolicyOf(j *cluster.Job) scheduler.Policy {
 	return l.Scheduling().Of(j.Spec.Partition).Policy
 }

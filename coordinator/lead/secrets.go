@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 )
 
-// assignSecrets gives the attempts of starts what their credentials are made from,
-// where the agents of all their nodes hand credentials out.
+// assignSecrets gives the attempts of starts the secrets of their credentials, if
+// the agents of all their nodes hand credentials out.
 func (p *planner) assignSecrets(starts []dispatch.Start) {
 	if p.prop.Version() < fsm.CredentialVersion {
 		return

@@ -14,28 +14,28 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// servicesEvery is how often services are looked at.
+// servicesEvery is how often services are checked.
 const servicesEvery = time.Second
 
-// served is what a leader keeps of a service: how it was scaled lately, and how busy its
-// replicas keep their GPUs.
+// served is what a leader remembers of a service: how it was scaled lately, and how
+// busy its replicas keep their GPUs.
 type served struct {
 	scaler service.Scaler
 	loads  service.Recorder
 	busy   map[cluster.AttemptID]*busy
 }
 
-// busy is what an attempt has used, and the part that it used lately of what it holds.
+// busy is what an attempt has used, and how much it used lately of what it holds.
 type busy struct {
 	busyMs, knownMs int64
 	part            float64
 	known           bool
 }
 
-// busyOver is over how long it is measured how busy a GPU is, in milliseconds.
+// busyOver is the window for measuring how busy a GPU is, in milliseconds.
 const busyOver = 10_000
 
-// saw takes over what an attempt has used that holds so many thousandths of GPUs.
+// saw records what an attempt that holds so many thousandths of GPUs has used.
 func (b *busy) saw(u *nodes.Use, milli int64) {
 	if u.KnownMs < b.knownMs || u.BusyMs < b.busyMs {
 		*b = busy{busyMs: u.BusyMs, knownMs: u.KnownMs}
@@ -46,20 +46,20 @@ func (b *busy) saw(u *nodes.Use, milli int64) {
 	}
 }
 
-// serviceName is a service: names are their owner's own.
+// serviceName identifies a service: names are per owner.
 type serviceName struct {
 	owner cluster.UID
 	name  string
 }
 
-// services writes down which replicas of services are healthy, ends those that are not and
-// those that are too many, puts new revisions in the place of old ones, and scales, until
-// ctx ends. All but loads is in the state, so that a new leader goes on where the last one
-// was.
+// services records which replicas of services are healthy, ends unhealthy and
+// surplus ones, replaces old revisions with new ones, and scales, until ctx ends.
+// Everything but loads is in the state, so that a new leader continues where the
+// last one was.
 func (l *Leader) services(ctx context.Context) error { return (&servants{Leader: l}).run(ctx) }
 
-// servants do a leader's work on services. What they ask for in one round goes into the log
-// together: one user with many services that flap keeps nobody else's waiting.
+// servants do a leader's work on services. What they ask for in one round goes into
+// the log together: one user with many flapping services holds up no others.
 type servants struct {
 	*Leader
 	ask    []*logv1.Command
@@ -93,8 +93,8 @@ func (l *servants) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// serve does what there is to do about one service, and returns what is to be written down
-// of its replicas.
+// serve does what is due for one service, and returns what to record of its
+// replicas.
 func (l *servants) serve(ctx context.Context, kept *served, rs []fsm.Revision) (notes []*logv1.AttemptProgress) {
 	newest := &rs[len(rs)-1]
 	s, now := newest.Spec.Service, l.sinceEpoch()
@@ -132,7 +132,7 @@ func (l *servants) serve(ctx context.Context, kept *served, rs []fsm.Revision) (
 	return notes
 }
 
-// takeOver gives the newest revision what is known of the load of the one before it.
+// takeOver gives the newest revision what is known of the load of the previous one.
 func (l *servants) takeOver(rs []fsm.Revision) {
 	last, to := &rs[len(rs)-2], &rs[len(rs)-1]
 	if to.Load == nil && last.Load != nil && service.SameLoad(last.Spec.Service, to.Spec.Service) {
@@ -140,7 +140,7 @@ func (l *servants) takeOver(rs []fsm.Revision) {
 	}
 }
 
-// noteServing is what is written down of how a replica stands, and of when it first took
+// noteServing returns the record of a replica's health, and of when it first took
 // requests.
 func noteServing(j *cluster.Job, a *service.Action, now time.Duration) *logv1.AttemptProgress {
 	v := cluster.Serving{State: a.State, Why: a.Why}
@@ -157,8 +157,8 @@ func attemptOf(j *cluster.Job) cluster.AttemptID {
 	return cluster.AttemptID{Job: j.ID, No: j.Live().No}
 }
 
-// revision is an array of a service as it is planned with, and its jobs that run by their
-// tasks.
+// revision returns a service's array as it is planned with, and its running jobs by
+// task.
 func (l *servants) revision(r *fsm.Revision) (service.Revision, map[uint32]*cluster.Job) {
 	out, jobs := service.Revision{ID: uint64(r.ID), Want: r.Throttle}, map[uint32]*cluster.Job{}
 	for _, j := range r.Jobs {
@@ -182,7 +182,7 @@ func (l *servants) revision(r *fsm.Revision) (service.Revision, map[uint32]*clus
 	return out, jobs
 }
 
-// carryOut does what was planned, but for notes.
+// carryOut does what was planned, except for notes.
 func (l *servants) carryOut(ctx context.Context, a *service.Action, rs []fsm.Revision, j *cluster.Job) {
 	switch a.Kind {
 	case service.Note:
@@ -221,7 +221,7 @@ func (l *servants) setWant(id cluster.JobID, n int) {
 	}}})
 }
 
-// propose puts what is asked for into the log. What fails is asked for again in the next
+// propose puts the requests into the log. What fails is requested again in the next
 // round.
 func (l *servants) propose(ctx context.Context) {
 	for some := range slices.Chunk(l.loaded, loadsAtOnce) {
@@ -239,8 +239,8 @@ func (l *servants) propose(ctx context.Context) {
 	l.ask, l.loaded = nil, nil
 }
 
-// loads are how many replicas take requests, and what they have to do, of those of which
-// that is known.
+// loads returns how many replicas take requests, and the loads of those whose load
+// is known.
 func (l *servants) loads(r *fsm.Revision, kept *served) (ready int, out []float64) {
 	on := r.Spec.Service.Scale.On
 	there := map[cluster.AttemptID]*busy{}

@@ -14,19 +14,19 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// trialsEvery is how often the trials of studies are looked at.
+// trialsEvery is how often the trials of studies are checked.
 const trialsEvery = time.Second
 
-// trials writes down how good trials are when they come to a rung of their study, and ends
-// those that its rule or its budget lets not go on, until ctx ends. All that it judges by
-// is in the state, so that a new leader judges alike.
+// trials records how good trials are when they reach a rung of their study, and
+// ends those that its rule or its budget does not let continue, until ctx ends. All
+// its criteria are in the state, so that a new leader judges alike.
 func (l *Leader) trials(ctx context.Context) error { return (&judges{Leader: l}).run(ctx) }
 
 // judges do a leader's work on the trials of studies.
 type judges struct{ *Leader }
 
 func (l *judges) run(ctx context.Context) error {
-	marks := map[cluster.JobID]int{} // of studies when they were judged last
+	marks := map[cluster.JobID]int{} // of studies when last judged
 	for wait.Sleep(ctx, trialsEvery) {
 		running, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool {
 			return j.Spec.Study.Searches() && j.InArray() && j.Live() != nil
@@ -58,7 +58,7 @@ func (l *judges) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// noteTrials writes down what running trials said that have come to a rung.
+// noteTrials records the reports of running trials that have reached a rung.
 func (l *judges) noteTrials(ctx context.Context, running []*cluster.Job) {
 	var news []*logv1.AttemptProgress
 	for _, j := range running {
@@ -79,7 +79,7 @@ func (l *judges) noteTrials(ctx context.Context, running []*cluster.Job) {
 	l.writeDown(ctx, news)
 }
 
-// judge ends the running trials of a study that its rule does not let go on.
+// judge ends the running trials of a study that its rule does not let continue.
 func (l *judges) judge(ctx context.Context, s *study.Study, all []*cluster.Job) {
 	var trials []study.Trial
 	for _, j := range all {
@@ -103,8 +103,8 @@ func (l *judges) judge(ctx context.Context, s *study.Study, all []*cluster.Job) 
 	}
 }
 
-// exploit lets running trials of a population that do worse than others begin again from the
-// state of one that does better.
+// exploit restarts running trials of a population that do worse than others from
+// the state of one that does better.
 func (l *judges) exploit(ctx context.Context, s *study.Study, all []*cluster.Job, trials []study.Trial) {
 	for _, j := range all {
 		a := j.Live()
@@ -145,8 +145,8 @@ func (l *judges) holdToBudget(ctx context.Context, budget time.Duration, all []*
 	}
 }
 
-// endTasks is the command that ends those of some jobs of an array that have not ended, and
-// all that they fold; nil when there are none.
+// endTasks returns the command that ends the unfinished ones of some jobs of an
+// array, and all that they fold; nil if there are none.
 func endTasks(of []*cluster.Job, why string) *logv1.Command {
 	var ranks []cluster.Span
 	var array *cluster.Job

@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// beside plans snap, whose ledger and queues it changes, by what is left beside what strays hold.
+// beside plans snap, whose ledger and queues it modifies, around what stray
+// processes hold.
 func (p *planner) beside(snap *dispatch.Snapshot, sched *Scheduling, kind site.Pass) dispatch.Plan {
 	held := p.held()
 	if p.less = len(held) > 0; !p.less {
@@ -22,13 +23,14 @@ func (p *planner) beside(snap *dispatch.Snapshot, sched *Scheduling, kind site.P
 	if len(plan.Preempt) == 0 {
 		return plan
 	}
-	// Nobody is ended because of gossip: only who would be without it.
+	// No job is preempted because of gossip: only those that would be without it.
 	plan.Preempt = onlyAmong(plan.Preempt, site.Plan(snap, &sched.Site, kind).Preempt)
 	return plan
 }
 
-// onlyAmong leaves of preemptions those that others name as well, and for each job that
-// is to have the room all of them or none: one on several nodes has nothing of a part.
+// onlyAmong keeps the preemptions that others name as well, and for each job that
+// should get the room all of them or none: a job on several nodes gains nothing
+// from a part.
 func onlyAmong(preempt, others []dispatch.Preemption) []dispatch.Preemption {
 	named := func(v dispatch.Preemption) bool {
 		return slices.ContainsFunc(others, func(w dispatch.Preemption) bool { return w.Job == v.Job && w.Attempt == v.Attempt })
@@ -43,10 +45,10 @@ func onlyAmong(preempt, others []dispatch.Preemption) []dispatch.Preemption {
 	return out
 }
 
-// Wary returns a snapshot as the planner looks at it: what strays hold of a card as its
-// node gossips, before the node has told the leader, which takes seconds longer, lies
-// there as a share of nobody's. So what fits beside it may start, and nothing that wants
-// the card alone. snap is not changed.
+// Wary returns a snapshot as the planner sees it: what stray processes hold of a
+// GPU, by its node's gossip before the node has told the leader, which takes
+// seconds longer, counts as a share without an owner. So what fits next to it may
+// start, but nothing that wants the GPU alone. snap is not modified.
 func (l *Leader) Wary(snap *dispatch.Snapshot) *dispatch.Snapshot { return wary(snap, l.held()) }
 
 func wary(snap *dispatch.Snapshot, held map[cluster.GPUID]int64) *dispatch.Snapshot {
@@ -64,7 +66,7 @@ func wary(snap *dispatch.Snapshot, held map[cluster.GPUID]int64) *dispatch.Snaps
 		strays := cluster.Berth{Node: n.ID}
 		for k := range more.GPUs {
 			if g := &more.GPUs[k]; held[g.ID] > 0 {
-				g.MaxShares++ // it takes nobody's place
+				g.MaxShares++ // it takes no job's place
 				strays.GPUs = append(strays.GPUs, cluster.GPUShare{GPU: g.ID, Share: cluster.Share{MemMiB: held[g.ID]}})
 			}
 		}
@@ -75,8 +77,8 @@ func wary(snap *dispatch.Snapshot, held map[cluster.GPUID]int64) *dispatch.Snaps
 	return &out
 }
 
-// careful leaves out of starts those that would lie on a card beside strays and do not
-// fit there. It is a veto, and no more: a start is decided by the state machine.
+// careful drops starts on a GPU with stray processes that do not fit there. It is a
+// veto, no more: the state machine decides starts.
 func careful(snap *dispatch.Snapshot, held map[cluster.GPUID]int64, starts []dispatch.Start) []dispatch.Start {
 	if len(held) == 0 {
 		return starts
