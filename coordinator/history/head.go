@@ -17,17 +17,17 @@ const (
 
 func headName(from uint64) string { return fmt.Sprintf("head-%020d", from) }
 
-// head is the newest part of the history: a file to which frames are appended,
-// all of it in memory too, until there is enough for a segment.
+// head is the newest part of the history: a file to which frames are appended, also
+// entirely in memory, until there is enough for a segment.
 type head struct {
 	path       string
 	f          *os.File
-	size       int64 // of what is whole
+	size       int64 // of complete frames
 	from, upTo uint64
-	entries    []entry // only added to
+	entries    []entry // append-only
 }
 
-// createHead makes an empty head of what ends after an index.
+// createHead creates an empty head for what ends after an index.
 func createHead(path string, from uint64) (*head, error) {
 	b := binary.LittleEndian.AppendUint64([]byte(headMagic), from)
 	b = binary.LittleEndian.AppendUint32(b, checksum(b))
@@ -41,8 +41,8 @@ func createHead(path string, from uint64) (*head, error) {
 	return &head{path: path, f: f, size: int64(len(b)), from: from, upTo: from}, nil
 }
 
-// openHead reads a head and cuts off what was being written when its process
-// ended. cut is how many bytes that were.
+// openHead reads a head and cuts off what was being written when its process ended.
+// cut is how many bytes that was.
 func openHead(path string) (h *head, cut int64, err error) {
 	if h, cut, err = readHead(path); err != nil {
 		return nil, 0, err
@@ -58,8 +58,8 @@ func openHead(path string) (h *head, cut int64, err error) {
 	return h, cut, nil
 }
 
-// readHead reads a head without its file; cut is how many bytes at its end are not
-// whole.
+// readHead reads a head without its file; cut is how many bytes at its end are
+// incomplete.
 func readHead(path string) (h *head, cut int64, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -80,7 +80,7 @@ func readHead(path string) (h *head, cut int64, err error) {
 		if err == nil {
 			es, err = entriesOf(f.records, h.upTo, f.upTo)
 		}
-		if err != nil { // what follows is of no use without it
+		if err != nil { // what follows is useless without it
 			cut = int64(len(rest))
 			break
 		}
@@ -91,7 +91,7 @@ func readHead(path string) (h *head, cut int64, err error) {
 }
 
 // write makes a frame durable and returns by how much the file grew, which the
-// caller adds to size. After an error the file must be opened anew.
+// caller adds to size. After an error the file must be reopened.
 func (h *head) write(f *frame) (grew int64, err error) {
 	b := f.encode(nil)
 	if _, err := h.f.WriteAt(b, h.size); err != nil {
@@ -134,8 +134,8 @@ func (h *head) close() {
 	}
 }
 
-// writeFile puts a whole file in place, or none of it: its bytes are on the
-// disk before its name is.
+// writeFile puts a whole file in place, or none of it: its bytes are on the disk
+// before its name is.
 func writeFile(path string, data []byte) error {
 	tmp := path + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Query chooses finished jobs. A field that is empty chooses all.
+// Query selects finished jobs. An empty field selects all.
 type Query struct {
 	// IDs are those of jobs, tasks or arrays; see Row.Is.
 	IDs []cluster.JobID
@@ -20,29 +20,29 @@ type Query struct {
 	EndedFrom, EndedBefore, SubmittedBefore cluster.Time
 	// Limit is how many at most, 0 for all: the last ones of the order.
 	Limit int
-	// Before is the last place that was given already, to go on from: what comes
-	// after it in the query's order is chosen.
+	// Before is the last place already returned, to continue from: what comes after
+	// it in the query's order is selected.
 	Before Place
-	// OldestFirst goes from the oldest to the newest; otherwise it is the newest
+	// OldestFirst goes from the oldest to the newest; otherwise the newest come
 	// first. Jobs come in the order in which they ended.
 	OldestFirst bool
 }
 
-// Place is where in the order of ends a job stands; the zero value is no place.
+// Place is a job's position in the order of ends; the zero value is no place.
 type Place struct {
 	Index uint64
 	Job   cluster.JobID
 }
 
-// Place returns where the row stands.
+// Place returns the row's place.
 func (r *Row) Place() Place { return Place{r.Index, r.ID} }
 
-// Before reports whether p stands before o.
+// Before reports whether p is before o.
 func (p Place) Before(o Place) bool {
 	return p.Index < o.Index || p.Index == o.Index && p.Job < o.Job
 }
 
-// past reports whether a place was given to whoever asks already.
+// past reports whether a place was already returned to the caller.
 func (q *Query) past(p Place) bool {
 	if q.Before == (Place{}) {
 		return false
@@ -53,7 +53,7 @@ func (q *Query) past(p Place) bool {
 	return !p.Before(q.Before)
 }
 
-// Match reports whether the query chooses a row.
+// Match reports whether the query selects a row.
 func (q *Query) Match(r *Row) bool {
 	return q.times(r.Ended, r.Submitted) && !q.past(r.Place()) &&
 		(len(q.IDs) == 0 || slices.ContainsFunc(q.IDs, r.Is)) && has(q.States, r.State) && (has(q.Users, r.User) || slices.Contains(q.Users, strconv.FormatUint(uint64(r.UID), 10))) &&
@@ -67,7 +67,7 @@ func (q *Query) times(ended, submitted cluster.Time) bool {
 		(q.SubmittedBefore == 0 || submitted < q.SubmittedBefore)
 }
 
-// may reports whether a segment can have anything of it.
+// may reports whether a segment can contain any selected row.
 func (q *Query) may(g *segment) bool {
 	switch {
 	case g.n == 0 || g.endMax < q.EndedFrom || q.EndedBefore != 0 && g.firstEnd >= q.EndedBefore:
@@ -79,7 +79,7 @@ func (q *Query) may(g *segment) bool {
 	return len(q.IDs) == 0 || slices.ContainsFunc(q.IDs, func(id cluster.JobID) bool { return id >= g.minID && id <= g.maxID })
 }
 
-// Result is a job that a query chose. It is good until the next one.
+// Result is a job that a query selected. It is valid until the next one.
 type Result struct {
 	Row    *Row
 	record func() ([]byte, error)
@@ -94,7 +94,7 @@ func (r *Result) Job() (*cluster.Job, error) {
 	return JobOf(b)
 }
 
-// Of makes a result of a job that is not in the store yet.
+// Of returns a result for a job that is not in the store yet.
 func Of(j *cluster.Job, row *Row) Result {
 	return Result{row, func() ([]byte, error) { return Record(j) }}
 }
@@ -108,23 +108,24 @@ type View struct {
 	floor      uint64
 }
 
-// UpTo is the index until which it has all that ended, but for the holes.
+// UpTo returns the index up to which it has everything that ended, except for the
+// holes.
 func (v *View) UpTo() uint64 { return v.upTo }
 
-// View returns the store as it is.
+// View returns a view of the store as it is.
 func (s *Store) View() *View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return &View{s, s.segs, s.head.entries, s.head.from, s.head.upTo, s.floor}
 }
 
-// Holes are the parts of the log of which the view lacks the ended jobs.
+// Holes returns the parts of the log whose ended jobs the view lacks.
 func (v *View) Holes() []Span { return holesOf(v.floor, v.segs, v.from) }
 
-// Scan calls yield with the jobs that the query chooses, in order, until yield
+// Scan calls yield with the jobs that the query selects, in order, until yield
 // returns false or the limit is reached. A file that turns out to be damaged ends
-// it with a *Damage: whoever asks goes on behind the last job that it was given,
-// in another view.
+// it with a *Damage: the caller continues after the last job that it was given, in
+// another view.
 func (v *View) Scan(q *Query, yield func(Result) bool) error {
 	left := q.Limit
 	each := func(r Result) bool {
@@ -210,7 +211,7 @@ type hit struct {
 	at  int
 }
 
-// hits returns the rows that a query chooses, in its order.
+// hits returns the rows that a query selects, in its order.
 func (o *opened) hits(q *Query) ([]hit, error) {
 	var out []hit
 	pick := o.picker(q)
@@ -235,8 +236,8 @@ func (o *opened) hits(q *Query) ([]hit, error) {
 	return out, nil
 }
 
-// picker makes a test of a stored row that lets through all that the query may
-// choose and costs little.
+// picker returns a cheap test of a stored row that passes everything the query may
+// select.
 func (o *opened) picker(q *Query) func([]byte) bool {
 	le := binary.LittleEndian
 	type test struct {
@@ -282,7 +283,7 @@ func (o *opened) picker(q *Query) func([]byte) bool {
 	}
 }
 
-// userPicker tells the rows of users, by name or number.
+// userPicker matches the rows of users, by name or number.
 func (o *opened) userPicker(users []string) func([]byte) bool {
 	if len(users) == 0 {
 		return func([]byte) bool { return true }
@@ -306,8 +307,8 @@ func (o *opened) userPicker(users []string) func([]byte) bool {
 	}
 }
 
-// Job returns a job by its id, or nil. One that stands for several tasks is
-// found by the last of them. A *Damage is as in Scan.
+// Job returns a job by its id, or nil. One that stands for several tasks is found
+// by the last of them. A *Damage is as in Scan.
 func (s *Store) Job(id cluster.JobID) (*cluster.Job, error) {
 	v := s.View()
 	for i := range v.entries {
@@ -347,9 +348,9 @@ func (g *segment) job(id cluster.JobID) (*cluster.Job, error) {
 	return JobOf(b)
 }
 
-// Rows calls fn with all rows that the query chooses, in no order. It is what
-// reports are made of: nothing is sorted and no record is read. After a *Damage,
-// as in Scan, it is to be begun anew.
+// Rows calls fn with all rows that the query selects, in no order. Reports are made
+// from it: nothing is sorted and no record is read. After a *Damage, as in Scan, it
+// must be started again.
 func (v *View) Rows(q *Query, fn func(*Row)) error {
 	for i := range v.entries {
 		if r := &v.entries[i].row; q.Match(r) {
@@ -405,8 +406,8 @@ type Part struct {
 }
 
 // Read returns what there is after an index, at most about size bytes and no
-// further than to: the first part of it that it has whole. ok is false when it
-// has nothing of it.
+// further than to: the first part of it that it has whole. ok is false if it has
+// nothing of it.
 func (s *Store) Read(after, to uint64, size int) (p Part, ok bool, err error) {
 	v := s.View()
 	for _, g := range v.segs {
@@ -432,8 +433,8 @@ func (s *Store) Read(after, to uint64, size int) (p Part, ok bool, err error) {
 	return p, true, nil
 }
 
-// fill takes the records of the span until they are enough. It never cuts what
-// ended at one index in two.
+// fill takes the records of the span until they are enough. It never splits what
+// ended at one index.
 func (p *Part) fill(es []entry, size int) {
 	for i := range es {
 		index := es[i].row.Index

@@ -18,13 +18,13 @@ const maxRecord = 2 << 20
 
 var errCutShort = errors.New("cut short")
 
-// castagnoli is what processors compute by themselves.
+// checksum is CRC-32C, which processors compute in hardware.
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// Record makes the bytes in which a finished job is kept, equal on every
-// coordinator of one version. What is large and nobody asks for later is left
-// out: environment, script, features of the model, the predictions that placed
-// nothing and, of one task, the numbers of the others in its array.
+// Record encodes a finished job for the store, identically on every coordinator of
+// one version. It leaves out what is large and not needed later: environment,
+// script, features of the model, the predictions that placed nothing and, for one
+// task, the numbers of the others in its array.
 func Record(j *cluster.Job) ([]byte, error) {
 	s := *j.Spec
 	s.Env, s.Script, s.Bulk, s.Features = nil, nil, nil, nil
@@ -44,8 +44,8 @@ func Record(j *cluster.Job) ([]byte, error) {
 		case bare == n:
 			return nil, fmt.Errorf("record of job %d has %d bytes, at most %d are kept", j.ID, len(b), maxRecord)
 		}
-		// Hundreds of attempts on hundreds of nodes: of the first ones it is
-		// enough how they ended.
+		// Hundreds of attempts on hundreds of nodes: for the first ones their
+		// outcome is enough.
 		upTo := bare + (n-bare+1)/2
 		for ; bare < upTo; bare++ {
 			a := m.Attempts[bare]
@@ -56,7 +56,7 @@ func Record(j *cluster.Job) ([]byte, error) {
 	}
 }
 
-// JobOf reads what Record made. Bytes that are no finished job are an error.
+// JobOf decodes what Record made. Bytes that are no finished job are an error.
 func JobOf(record []byte) (*cluster.Job, error) {
 	m := new(logv1.Job)
 	if err := proto.Unmarshal(record, m); err != nil {
@@ -80,15 +80,15 @@ func JobOf(record []byte) (*cluster.Job, error) {
 	return j, nil
 }
 
-// frame is a part of what happened: the jobs that ended after the frame before
-// it and until upTo, in order.
+// frame is a part of the history: the jobs that ended after the frame before it and
+// up to upTo, in order.
 type frame struct {
 	upTo    uint64
 	records [][]byte
 }
 
-// A frame in a file: the length and the checksum of what follows, upTo, how
-// many records, and each with its length before it.
+// A frame in a file: the length and the checksum of what follows, upTo, the number
+// of records, and each with its length before it.
 const frameHead = 8
 
 // encode appends the frame to b.
@@ -169,8 +169,8 @@ type entry struct {
 	record []byte
 }
 
-// entryOf makes the record and the row of a finished job. The row is made of
-// what the record keeps, as it is where the record is fetched from a peer.
+// entryOf returns the record and the row of a finished job. The row is computed
+// from what the record keeps, as it is when the record is fetched from a peer.
 func entryOf(j *cluster.Job) (entry, error) {
 	b, err := Record(j)
 	if err != nil {
@@ -183,7 +183,7 @@ func entryOf(j *cluster.Job) (entry, error) {
 	return entry{RowOf(kept), b}, nil
 }
 
-// entriesOf reads the records of frames that come after an index, and checks
+// entriesOf decodes the records of frames that come after an index, and checks
 // their order.
 func entriesOf(records [][]byte, after, upTo uint64) ([]entry, error) {
 	out := make([]entry, 0, len(records))

@@ -12,7 +12,7 @@ import (
 // By is what a report has a line for.
 type By string
 
-// What reports go by.
+// The groupings of reports.
 const (
 	ByUser      By = "user"
 	ByAccount   By = "account"
@@ -55,14 +55,14 @@ type Line struct {
 	WaitP50, WaitP95 time.Duration
 }
 
-// idlePart: who uses less than one in so many hours of what was looked at has
-// stood idle. It is the 5 % that idle policies are written with.
+// idlePart: a job that uses less than one in so many of its measured hours counts
+// as idle. It is the 5 % used in idle policies.
 const idlePart = 20
 
-// Wasted is the time of GPUs that were held, looked at and not used.
+// Wasted returns the GPU time that was held, measured and not used.
 func (l *Line) Wasted() time.Duration { return max(0, l.Measured-l.Used) }
 
-// Report adds up rows. Make it with NewReport.
+// Report adds up rows. Create it with NewReport.
 type Report struct {
 	by    By
 	lines map[string]*sum
@@ -76,7 +76,7 @@ type sum struct {
 // NewReport returns an empty report.
 func NewReport(by By) *Report { return &Report{by, map[string]*sum{}} }
 
-// Add takes a row in.
+// Add adds a row.
 func (p *Report) Add(r *Row) {
 	key := p.by.key(r)
 	l := p.lines[key]
@@ -107,8 +107,8 @@ func (p *Report) Add(r *Row) {
 	}
 }
 
-// Lines returns what was added up, those with the most allocated GPU time
-// first, and their total.
+// Lines returns the sums, those with the most allocated GPU time first, and their
+// total.
 func (p *Report) Lines() (lines []Line, total Line) {
 	var all []uint32
 	for _, l := range p.lines {

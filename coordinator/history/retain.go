@@ -28,8 +28,8 @@ func readFloor(path string) (uint64, error) {
 	return binary.LittleEndian.Uint64(b), nil
 }
 
-// Raise gives up all that ended until an index: it is kept no more, or nobody
-// has it.
+// Raise gives up everything that ended up to an index: it is no longer kept, or no
+// coordinator has it.
 func (s *Store) Raise(to uint64) error {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -57,15 +57,15 @@ func (s *Store) raise(to uint64) error {
 	s.segs, s.floor = slices.Clone(s.segs[n:]), to
 	s.mu.Unlock()
 	var errs error
-	for _, g := range gone { // whoever reads one has it open
+	for _, g := range gone { // a reader has it open
 		errs = errors.Join(errs, os.Remove(g.path))
 	}
 	return errs
 }
 
-// Retain drops the oldest files while there are more jobs than are kept, and
-// those of which the newest job is older than it is kept. now is the log's
-// clock, so that coordinators agree.
+// Retain drops the oldest files while there are more jobs than are kept, and those
+// whose newest job is older than jobs are kept. now is the log's clock, so that
+// coordinators agree.
 func (s *Store) Retain(now cluster.Time) error {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -95,9 +95,9 @@ func (s *Store) Retain(now cluster.Time) error {
 	return s.noted(s.raise(to))
 }
 
-// Scrub reads one file whole, the one after what it read last, and puts it
-// aside when it is damaged. The head comes last; it is in memory too, so that
-// damage to it costs nothing.
+// Scrub reads one whole file, the one after the last it read, and puts it aside if
+// it is damaged. The head comes last; it is in memory too, so damage to it costs
+// nothing.
 func (s *Store) Scrub(after uint64) (next uint64) {
 	s.mu.RLock()
 	segs := s.segs
@@ -113,8 +113,7 @@ func (s *Store) Scrub(after uint64) (next uint64) {
 	return segs[i].to
 }
 
-// scrubHead writes what the head has in memory to another file when its own has
-// something else.
+// scrubHead writes the head in memory to another file if its own differs.
 func (s *Store) scrubHead() {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -155,7 +154,7 @@ func (g *segment) check() error {
 	return nil
 }
 
-// Damage says that a file was found damaged and put aside: what it had is
+// Damage means that a file was found damaged and put aside: its contents are
 // missing until it is filled again.
 type Damage struct {
 	Span Span
@@ -170,8 +169,8 @@ func (d *Damage) Error() string {
 // Unwrap returns what was wrong with the file.
 func (d *Damage) Unwrap() error { return d.err }
 
-// found puts a segment aside that could not be read. It returns a *Damage when
-// what the segment had is missing now, nil when it is kept no more, and err when
+// found puts aside a segment that could not be read. It returns a *Damage if the
+// segment's contents are now missing, nil if they are no longer kept, and err if
 // the fault is not in the file.
 func (s *Store) found(g *segment, err error) error {
 	if _, ok := errors.AsType[*damaged](err); !ok {
@@ -189,7 +188,7 @@ func (s *Store) found(g *segment, err error) error {
 		s.segs = slices.Delete(slices.Clone(s.segs), i, i+1)
 	}
 	s.mu.Unlock()
-	if i >= 0 { // else somebody found it before
+	if i >= 0 { // otherwise it was found before
 		s.aside(g.path, err)
 	}
 	if !kept {

@@ -9,23 +9,22 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Row is what is kept of a finished job beside its record, to choose and to
-// add up jobs without reading records. Times are whole milliseconds where they
-// are sums.
+// Row is what is kept of a finished job besides its record, to select and add up
+// jobs without reading records. Sums of time are whole milliseconds.
 type Row struct {
 	// Index is where in the log it ended.
 	Index uint64
 	ID    cluster.JobID
 	// ArrayJob is the array that it is a task of, 0 for none. Tasks is how many it
-	// stands for: tasks that ended together without a start are one, whose ids go
-	// from ArrayJob to ID with gaps.
+	// stands for: tasks that ended together without starting are one, with ids from
+	// ArrayJob to ID, with gaps.
 	ArrayJob  cluster.JobID
 	ArrayTask uint32
 	Tasks     uint32
-	// Started is when its first attempt began, 0 when none did.
+	// Started is when its first attempt began, 0 if none did.
 	Submitted, Started, Ended cluster.Time
-	// Wait is how long it waited for its first start, or to its end; a time
-	// before which it was not to start does not count.
+	// Wait is how long it waited for its first start, or to its end; time before
+	// its earliest start does not count.
 	Wait time.Duration
 	UID  cluster.UID
 	User string
@@ -36,10 +35,10 @@ type Row struct {
 	State                            cluster.JobState
 	ExitCode                         uint8
 	Signal                           uint8
-	// GPUs and Nodes are of its last attempt, or what it asked for.
+	// GPUs and Nodes are those of its last attempt, or what it asked for.
 	GPUs, Nodes, Attempts uint16
 	// Allocated is GPUs times the time that it ran on them, over all attempts;
-	// Measured the part of it that agents looked at, Used that part times
+	// Measured the part of it that agents measured, Used that part times
 	// utilization, and Charged what it costs, see cluster.Charge. Cores is the same
 	// as Allocated for processor cores.
 	Allocated, Measured, Used, Charged, Cores time.Duration
@@ -48,7 +47,7 @@ type Row struct {
 	MemMiB, MemPeakMiB       uint32
 }
 
-// RowOf makes the row of a finished job. It is a function of the job alone.
+// RowOf returns the row of a finished job. It depends on the job alone.
 func RowOf(j *cluster.Job) Row {
 	s := j.Spec
 	r := Row{
@@ -91,7 +90,7 @@ func (r *Row) add(a *cluster.Attempt, end cluster.Time) {
 	r.MemPeakMiB = max(r.MemPeakMiB, clip[uint32](u.HostMemPeakMiB))
 }
 
-// last takes over where the last attempt was and how it ended.
+// last records where the last attempt ran and how it ended.
 func (r *Row) last(a *cluster.Attempt) {
 	if t := a.Estimate.GPUType; t != "" {
 		r.GPUType = t
@@ -110,7 +109,7 @@ func (r *Row) last(a *cluster.Attempt) {
 	}
 }
 
-// first is the least id by which it may be asked for.
+// first returns the least id by which it may be requested.
 func (r *Row) first() cluster.JobID {
 	if r.ArrayJob != 0 {
 		return min(r.ID, r.ArrayJob)
@@ -118,8 +117,8 @@ func (r *Row) first() cluster.JobID {
 	return r.ID
 }
 
-// Is reports whether an id may mean it: its own, that of its array, or, where it
-// stands for several tasks, that of one between its first and last.
+// Is reports whether an id may mean it: its own, that of its array or, if it stands
+// for several tasks, one between its first and last.
 func (r *Row) Is(id cluster.JobID) bool {
 	return id == r.ID || r.ArrayJob != 0 && (id == r.ArrayJob || r.Tasks > 1 && id > r.ArrayJob && id < r.ID)
 }
@@ -129,16 +128,16 @@ func clip[T uint16 | uint32](n int64) T { return T(min(max(0, n), int64(^T(0))))
 // rowBytes is the length of a stored row; texts are places in a table.
 const rowBytes = 8*13 + 4*12 + 2*3 + 4
 
-// rowText is where in a stored row the places of the texts begin, in the order
-// of texts.
+// rowText is where in a stored row the places of the texts begin, in the order of
+// texts.
 const rowText = 8 * 13
 
-// texts are the texts of a row in stored order.
+// texts returns the texts of a row in stored order.
 func (r *Row) texts() [6]*string {
 	return [6]*string{&r.User, &r.Name, &r.Account, &r.Partition, &r.QOS, &r.GPUType}
 }
 
-// The places of texts that queries choose by.
+// The places of texts that queries select by.
 const (
 	textUser = iota
 	textName

@@ -17,11 +17,11 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// A segment is a file of finished jobs that never changes. Its rows are in
-// order of user and then of end, and records of neighbouring rows lie together
-// in compressed blocks: who asks for one user reads few of them. Behind the
-// magic come blocks, rows, places of blocks, texts, ids, and a footer that
-// knows where each part is and its checksum. Numbers are little endian.
+// A segment is an immutable file of finished jobs. Its rows are in order of user
+// and then of end, and records of neighbouring rows are together in compressed
+// blocks: a query for one user reads few of them. After the magic come blocks,
+// rows, places of blocks, texts, ids, and a footer that has each part's place and
+// checksum. Numbers are little endian.
 const (
 	segmentMagic   = "BERTHHS1"
 	footerBytes    = 8*8 + 5*16 + 4 + 8
@@ -51,7 +51,7 @@ type part struct {
 // segment is what is held in memory of one: its footer.
 type segment struct {
 	path string
-	// from and to: it has all that ended after the one and until the other.
+	// from and to: it has everything that ended after from and up to to.
 	from, to         uint64
 	n                int
 	firstEnd, endMax cluster.Time // of its jobs
@@ -62,7 +62,7 @@ type segment struct {
 
 func segmentName(from, to uint64) string { return fmt.Sprintf("seg-%020d-%020d", from, to) }
 
-// encodeSegment makes the file of all jobs that ended after from and until to.
+// encodeSegment encodes all jobs that ended after from and up to to.
 func encodeSegment(from, to uint64, entries []entry) ([]byte, *segment, error) {
 	es := slices.Clone(entries)
 	slices.SortFunc(es, func(a, b entry) int {
@@ -224,7 +224,7 @@ func (g *segment) parse(b []byte) error {
 	return nil
 }
 
-// damaged says that a file does not hold what was written.
+// damaged means that a file does not hold what was written.
 type damaged struct {
 	path string
 	err  error
@@ -268,7 +268,7 @@ func (o *opened) read(p part, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// load reads rows and texts. The rows go into buf when it is large enough.
+// load reads rows and texts. The rows go into buf if it is large enough.
 func (o *opened) load(buf []byte) error {
 	var err error
 	if o.rows, err = o.read(o.part[partRows], buf); err != nil {

@@ -1,7 +1,7 @@
 // Package history keeps finished jobs outside of the replicated state: a local
-// store of files that each coordinator fills from the state machine's feed of
-// ended jobs. It is never a source of truth: what is missing or damaged is
-// fetched again, from the state or from another coordinator.
+// store of files that each coordinator fills from the state machine's feed of ended
+// jobs. It is never a source of truth: what is missing or damaged is fetched again,
+// from the state or from another coordinator.
 package history
 
 import (
@@ -25,8 +25,8 @@ const (
 	DefaultKeep    = 90 * 24 * time.Hour
 	DefaultMaxJobs = 1_000_000
 	segmentJobs    = 8192
-	// sealAfter bounds how long jobs stay in the head, so that their age is told
-	// apart.
+	// sealAfter bounds how long jobs stay in the head, so that files have a known
+	// age.
 	sealAfter = 24 * time.Hour
 )
 
@@ -34,40 +34,40 @@ const (
 type Config struct {
 	Dir string
 	// Keep is for how long, MaxJobs how many; 0 means 90 days and 1,000,000. Some
-	// more may be there, since they go by files.
+	// more may be kept, since whole files are dropped.
 	Keep    time.Duration
 	MaxJobs int
 	// SegmentJobs is how many jobs a file has; 0 means 8,192.
 	SegmentJobs int
-	// OnDamage is called when a file was found damaged and put aside, so that what
-	// it had is fetched again at once; optional.
+	// OnDamage is called when a file was found damaged and put aside, so that its
+	// contents are fetched again at once; optional.
 	OnDamage func()
 	Log      *slog.Logger
 }
 
-// Span is a part of the log: after From and until To.
+// Span is a part of the log: after From and up to To.
 type Span struct{ From, To uint64 }
 
-// Stats is how a store stands.
+// Stats describes the state of a store.
 type Stats struct {
 	Jobs     int
 	Bytes    int64
 	Segments int
-	// UpTo is the index until which everything is on the disk; Floor that below
+	// UpTo is the index up to which everything is on the disk; Floor that below
 	// which nothing is kept any more.
 	UpTo, Floor uint64
 	// Oldest is the end of the oldest job, 0 without any.
 	Oldest cluster.Time
 	Holes  []Span
-	// Failures counts writes that failed, and Err is the last of them while it is
-	// not overcome.
+	// Failures counts failed writes, and Err is the last of them until one
+	// succeeds.
 	Failures uint64
 	Err      error
 	// Damaged counts files that were found damaged and put aside.
 	Damaged uint64
 }
 
-// Store is safe for use by many goroutines. Reading never waits for writing.
+// Store is safe for concurrent use. Reading never waits for writing.
 type Store struct {
 	cfg Config
 
@@ -82,8 +82,8 @@ type Store struct {
 	bad      uint64
 }
 
-// Open reads what is there. Files that are damaged are put aside, said so and
-// leave a hole; only a folder that cannot be used is an error.
+// Open reads the store. Damaged files are logged, put aside and leave a hole; only
+// an unusable folder is an error.
 func Open(cfg Config) (*Store, error) {
 	cfg.Keep = cmp.Or(cfg.Keep, DefaultKeep)
 	cfg.MaxJobs = cmp.Or(cfg.MaxJobs, DefaultMaxJobs)
@@ -97,7 +97,7 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close lets go of the files; what was appended is on the disk already.
+// Close closes the files; what was appended is already on the disk.
 func (s *Store) Close() error {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -165,7 +165,7 @@ func (s *Store) apart(segs []*segment, floor uint64) []*segment {
 	for _, g := range segs {
 		switch {
 		case g.to <= end && g.from < end:
-			_ = os.Remove(g.path) // dropped before, or had twice
+			_ = os.Remove(g.path) // dropped before, or a duplicate
 		case g.from < end:
 			s.aside(g.path, fmt.Errorf("overlaps what is known until %d", end))
 		default:
@@ -185,8 +185,8 @@ func compare(a, b uint64) int {
 	return 0
 }
 
-// loadHeads opens the newest head; older ones, which a crash left, become
-// segments when they have anything that no segment has.
+// loadHeads opens the newest head; older ones, left by a crash, become segments if
+// they have anything that no segment has.
 func (s *Store) loadHeads(paths []string, segs []*segment, floor uint64) (*head, []*segment, error) {
 	slices.Sort(paths)
 	end := floor
@@ -251,7 +251,7 @@ func (s *Store) writeSegment(from, to uint64, es []entry) (*segment, error) {
 	return g, writeFile(g.path, data)
 }
 
-// aside puts a damaged file out of the way and says so.
+// aside moves a damaged file out of the way and logs it.
 func (s *Store) aside(path string, err error) {
 	s.mu.Lock()
 	s.bad++
@@ -266,16 +266,16 @@ func (s *Store) aside(path string, err error) {
 	}
 }
 
-// Append makes jobs durable that ended after UpTo and until an index, in order.
-// Their records come of Record. After an error UpTo reports whether they are kept;
-// if not it may be tried again.
+// Append makes jobs durable that ended after UpTo and up to an index, in order.
+// Their records are made by Record. After an error UpTo reports whether they are
+// kept; if not the call may be repeated.
 func (s *Store) Append(upTo uint64, jobs []*cluster.Job) error {
 	s.write.Lock()
 	defer s.write.Unlock()
 	return s.noted(s.append(upTo, jobs))
 }
 
-// ready opens the files anew after a write failed.
+// ready reopens the files after a write failed.
 func (s *Store) ready() error {
 	s.mu.RLock()
 	broken := s.err != nil
@@ -286,7 +286,7 @@ func (s *Store) ready() error {
 	return s.load()
 }
 
-// noted keeps count of failures.
+// noted counts failures.
 func (s *Store) noted(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -330,8 +330,8 @@ func (s *Store) append(upTo uint64, jobs []*cluster.Job) error {
 	return nil
 }
 
-// seal makes a segment of the head, if there is anything in it, and begins a
-// new one after next. The caller holds write.
+// seal turns the head into a segment, if it has anything, and begins a new one
+// after next. The caller holds write.
 func (s *Store) seal(next uint64) error {
 	h, segs := s.head, s.segs
 	if len(h.entries) > 0 || h.upTo > h.from {
@@ -358,8 +358,8 @@ func (s *Store) seal(next uint64) error {
 	return nil
 }
 
-// Skip goes on after an index that lies ahead: what ended until there is not
-// known here, and becomes a hole.
+// Skip continues after a later index: what ended up to there is unknown here, and
+// becomes a hole.
 func (s *Store) Skip(to uint64) error {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -372,8 +372,8 @@ func (s *Store) Skip(to uint64) error {
 	return s.noted(s.seal(to))
 }
 
-// Fill puts records into a hole, or the beginning of one, from another source.
-// It checks that they are what belongs there.
+// Fill puts records into a hole, or the beginning of one, from another source. It
+// checks that they belong there.
 func (s *Store) Fill(in Span, records [][]byte) error {
 	es, err := entriesOf(records, in.From, in.To)
 	if err != nil {
@@ -398,14 +398,14 @@ func (s *Store) Fill(in Span, records [][]byte) error {
 	return s.noted(nil)
 }
 
-// UpTo is the index until which everything is on the disk, or is a hole.
+// UpTo returns the index up to which everything is on the disk, or is a hole.
 func (s *Store) UpTo() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.head.upTo
 }
 
-// Holes are the parts of the log of which the ended jobs are missing, in order.
+// Holes returns the parts of the log whose ended jobs are missing, in order.
 func (s *Store) Holes() []Span {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -414,8 +414,8 @@ func (s *Store) Holes() []Span {
 
 func (s *Store) holes() []Span { return holesOf(s.floor, s.segs, s.head.from) }
 
-// holesOf returns what is between segments, which begin after a floor, and until
-// an index.
+// holesOf returns what is between segments, which begin after a floor, and up to an
+// index.
 func holesOf(floor uint64, segs []*segment, until uint64) []Span {
 	var out []Span
 	end := floor
@@ -431,7 +431,7 @@ func holesOf(floor uint64, segs []*segment, until uint64) []Span {
 	return out
 }
 
-// Stats returns how the store stands.
+// Stats returns the state of the store.
 func (s *Store) Stats() Stats {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

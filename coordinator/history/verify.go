@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Verify reads every file of a history whole and changes nothing. It returns how many jobs
-// they hold, and an error that names each file that is damaged. A newest file that
-// ends in the middle of what was being written is not damaged: the store cuts that off.
-// A folder that is missing holds nothing.
+// Verify reads every file of a history whole and modifies nothing. It returns how
+// many jobs they hold, and an error that names each damaged file. A newest file
+// that ends in the middle of a write is not damaged: the store cuts that off. A
+// missing folder holds nothing.
 func Verify(dir string) (jobs int, err error) {
 	files, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
