@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// accuracyRuns is how many of the newest samples are looked at to say how
-	// well the cluster is predicted.
+	// accuracyRuns is how many of the newest samples are used to measure prediction
+	// accuracy.
 	accuracyRuns = 256
 	// driftRuns are compared with as many before them; driftLook samples are
 	// searched for both. An error below driftFloor is good, however it grew.
@@ -19,12 +19,12 @@ const (
 	driftFloor = 0.05
 )
 
-// Accuracy is how what was predicted at placement compares with what was
-// measured. Errors are relative.
+// Accuracy compares what was predicted at placement with what was measured. Errors
+// are relative.
 type Accuracy struct {
 	Memory, Util, Time Errors
 	WithinP95          float64 // share of the runs in Memory
-	OutOfMemory        int     // runs that came to their end for want of memory
+	OutOfMemory        int     // runs that ended because they ran out of memory
 }
 
 // Errors are the relative errors of one figure.
@@ -33,11 +33,11 @@ type Errors struct {
 	Mean, Median float64
 }
 
-// Accuracy is that of the newest runs.
+// Accuracy returns that of the newest runs.
 func (l *Learner) Accuracy() Accuracy { return measure(l.fsm.NewestSamples(accuracyRuns)) }
 
-// measure compares samples. What users declared themselves is no prediction,
-// and neither is a whole card for want of knowledge.
+// measure compares samples. Declarations by users are no predictions, and neither
+// is a whole GPU for want of knowledge.
 func measure(samples []fsm.Sample) Accuracy {
 	var a Accuracy
 	var mem, util, secs []float64
@@ -71,8 +71,8 @@ func measure(samples []fsm.Sample) Accuracy {
 	return a
 }
 
-// predicted reports whether the predictor knew the job. The source is that of
-// the memory, and with it declared or unknown the rest is mostly so, too.
+// predicted reports whether the predictor knew the job. The source is that of the
+// memory; if that is declared or unknown the rest mostly is, too.
 func predicted(s *fsm.Sample) bool {
 	source := model.Source(s.Predicted.Source)
 	return source != "" && source != model.SourceDeclared && source != model.SourceNone
@@ -97,8 +97,8 @@ func summarize(errs []float64) Errors {
 	return e
 }
 
-// drifted tells that the median error in memory of the newest runs is more
-// than twice that of as many before them. samples come oldest first.
+// drifted reports whether the median memory error of the newest runs is more than
+// twice that of as many before them. samples come oldest first.
 func drifted(samples []fsm.Sample) bool {
 	var errs []float64 // newest first
 	for i := len(samples) - 1; i >= 0 && len(errs) < 2*driftRuns; i-- {

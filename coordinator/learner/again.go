@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// againEvery is the least time between two looks at who waits.
+	// againEvery is the least time between two checks of the waiting jobs.
 	againEvery = 200 * time.Millisecond
-	// lookEvery is the least time between two looks at whether there is anything new.
+	// lookEvery is the least time between two checks for anything new.
 	lookEvery = 20 * time.Millisecond
 	// againJobs is how many jobs one command gives new estimates.
 	againJobs = 1000
-	// againSlice is how long it predicts without a pause, and againRest the pause in
-	// times of that, and of what a command took: so jobs of which no two are alike cost a
-	// tenth of a core, and one user's many that learn something new with each end a tenth
-	// of the log.
+	// againSlice is how long it predicts without a pause, and againRest the pause
+	// in multiples of that, and of a command's time: so jobs no two of which are
+	// alike cost a tenth of a core, and one user's many that learn something new
+	// with each end a tenth of the log.
 	againSlice = 20 * time.Millisecond
 	againRest  = 9
-	// againRetry is when it looks once more after a command that failed.
+	// againRetry is when it checks again after a command that failed.
 	againRetry = 5 * time.Second
 )
 
-// news is what predictions follow from, apart from the jobs.
+// news is what predictions depend on, apart from the jobs.
 type news struct {
 	samples, weights uint64
 	types            []model.TypeInfo
@@ -41,17 +41,17 @@ func (n *news) equal(o *news) bool {
 	return n.samples == o.samples && n.weights == o.weights && slices.Equal(n.types, o.types)
 }
 
-// latest is what predictions follow from now.
+// latest returns what predictions depend on now.
 func (l *Learner) latest() news {
 	version, _ := l.fsm.Weights()
 	return news{samples: l.fsm.SampleSeq(), weights: version, types: l.Types(l.fsm.Nodes())}
 }
 
-// Again predicts the jobs that wait once more when something is known that was not
-// when they were submitted, until ctx ends: after a run those of its signature, after
-// new weights, other GPU types and a change of leaders all. What tasks of an array and
-// jobs that are alike need is predicted once (Fluid, MLSys 2021, does so for the trials
-// of a search). It is the leader's.
+// Again updates the predictions of waiting jobs when something is known that was
+// not when they were submitted, until ctx ends: after a run those of its signature,
+// after new weights, other GPU types and a change of leader all. The needs of an
+// array's tasks and of similar jobs are predicted once (Fluid, MLSys 2021, does so
+// for the trials of a search). It runs on the leader.
 func (l *Learner) Again(ctx context.Context) error {
 	var seen news
 	all, runs := true, growth{}
@@ -79,17 +79,17 @@ func (l *Learner) Again(ctx context.Context) error {
 		if err := l.fsm.WaitChange(ctx, index); err != nil {
 			return err
 		}
-		if !pause(ctx, lookEvery) { // nodes that register by the thousand are looked at together
+		if !pause(ctx, lookEvery) { // nodes that register by the thousand are handled together
 			return ctx.Err()
 		}
 	}
 }
 
-// growth counts the runs of users, in all and since their jobs were looked at.
+// growth counts the runs of users, in all and since their jobs were last checked.
 type growth map[cluster.UID]*struct{ all, fresh int }
 
-// due takes over runs, and returns whose are so many more that their jobs are to be
-// looked at: a quarter, and four at least.
+// due takes over runs, and returns the users with so many more that their jobs
+// should be checked: a quarter, and four at least.
 func (g growth) due(fresh []fsm.Sample) map[cluster.UID]struct{} {
 	for i := range fresh {
 		n := g[fresh[i].UID]
@@ -108,8 +108,9 @@ func (g growth) due(fresh []fsm.Sample) map[cluster.UID]struct{} {
 	return users
 }
 
-// touched returns which jobs to look at: those of a signature or program that ran, and those of a
-// user as often as the user's runs are a quarter more, for what they say of the margins.
+// touched returns which jobs to check: those of a signature or program that ran,
+// and those of a user each time the user's runs grew by a quarter, for what they
+// say of the margins.
 func (l *Learner) touched(seen, now *news, all bool, runs growth) func(*cluster.Job) bool {
 	if all || seen.weights != now.weights || !slices.Equal(seen.types, now.types) {
 		return func(*cluster.Job) bool { return true }
@@ -122,7 +123,7 @@ func concerned(fresh []fsm.Sample, runs growth) func(*cluster.Job) bool {
 	of := make(map[string]struct{}, len(fresh))
 	for i := range fresh {
 		if fresh[i].Predicted == (cluster.Estimate{}) {
-			// Imported, as what its user gave a name, whatever else that was.
+			// Imported, with a name its user gave, whatever else that was.
 			return func(*cluster.Job) bool { return true }
 		}
 		of[fresh[i].Signature], of[fresh[i].Program] = struct{}{}, struct{}{}
@@ -138,7 +139,7 @@ func concerned(fresh []fsm.Sample, runs growth) func(*cluster.Job) bool {
 	}
 }
 
-// alike are jobs of which the same is predicted.
+// alike are jobs with the same predictions.
 type alike struct {
 	signature, name string
 	uid             cluster.UID
@@ -148,8 +149,8 @@ type alike struct {
 	orCPU           bool
 }
 
-// again predicts the waiting jobs of which touched reports true, and proposes what
-// came out otherwise.
+// again predicts the waiting jobs for which touched reports true, and proposes what
+// changed.
 func (l *Learner) again(ctx context.Context, touched func(*cluster.Job) bool, types []model.TypeInfo) error {
 	jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}, Keep: touched})
 	found := map[alike][]cluster.Estimate{}
@@ -186,7 +187,7 @@ func (l *Learner) again(ctx context.Context, touched func(*cluster.Job) bool, ty
 	return l.propose(ctx, out)
 }
 
-// estimates are those of a job now; nil when it cannot be predicted any more.
+// estimates returns those of a job now; nil if it cannot be predicted any more.
 func (l *Learner) estimates(j *cluster.Job, types []model.TypeInfo) []cluster.Estimate {
 	preds, of, err := l.predict(j.Owner, j.Spec, types)
 	if err != nil || of.signature != j.Spec.Signature {
@@ -200,9 +201,9 @@ func (l *Learner) estimates(j *cluster.Job, types []model.TypeInfo) []cluster.Es
 	return es
 }
 
-// Known returns running jobs with what is known by now of how long they take: of
-// those that nobody could predict when they were placed, and an equal one has ended
-// since. It is for who asks; what was reserved stays as it is.
+// Known returns running jobs with what is now known of their durations: for those
+// without a prediction at placement of which an equal one has ended since. It
+// serves users; what was reserved stays as it is.
 func (l *Learner) Known(running []*cluster.Job, nodes []*cluster.Node) []*cluster.Job {
 	out, types := running, []model.TypeInfo(nil)
 	found := map[alike][]cluster.Estimate{}
@@ -230,7 +231,7 @@ func (l *Learner) Known(running []*cluster.Job, nodes []*cluster.Node) []*cluste
 	return out
 }
 
-// batch is a command in the making.
+// batch is a command being built.
 type batch struct {
 	cmd  logv1.EstimateJobs
 	at   map[alike]int
@@ -265,8 +266,8 @@ func (l *Learner) propose(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// differ reports whether estimates are so far from others that a plan could come out
-// otherwise: by a twentieth.
+// differ reports whether estimates are so far from others that a plan could change:
+// by a twentieth.
 func differ(a, b []cluster.Estimate) bool {
 	return !slices.EqualFunc(a, b, func(x, y cluster.Estimate) bool {
 		return x.GPUType == y.GPUType && x.Source == y.Source && near(x.GPUMemMiB, y.GPUMemMiB) && near(x.GPUMemP95MiB, y.GPUMemP95MiB) &&

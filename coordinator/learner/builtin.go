@@ -10,7 +10,7 @@ import (
 // SourceBuiltIn is where version 0 comes from.
 const SourceBuiltIn = "built-in"
 
-// BuiltIn are the weights that a cluster begins with.
+// BuiltIn returns the weights that a cluster starts with.
 func BuiltIn() fsm.WeightsVersion {
 	w := model.DefaultWeights()
 	blob := w.Encode()

@@ -14,23 +14,22 @@ import (
 	"github.com/berth-scheduler/berth/model/interfere"
 )
 
-// Company knows how jobs that share a GPU get on with each other: what the
-// state machine holds of it, read once, and the same as plain numbers for the
-// scheduler.
+// Company knows how jobs that share a GPU affect each other: what the state machine
+// holds of it, decoded once, and the same as plain numbers for the scheduler.
 type Company struct {
 	fsm *fsm.FSM
 	log *slog.Logger
 
 	mu      sync.Mutex
 	version uint64
-	model   *interfere.Model // nil before anything was learned, or when it cannot be read
-	cards   []Card           // of the cluster, when numbers was made
+	model   *interfere.Model // nil before anything was learned, or if it cannot be read
+	cards   []Card           // of the cluster, when numbers was computed
 	names   map[uint64]struct{}
 	seen    map[string]struct{}    // signatures that were looked up
-	numbers *dispatch.Interference // immutable; replaced when a signature comes
+	numbers *dispatch.Interference // immutable; replaced when a signature is added
 }
 
-// Card is a kind of card: what makes cards alike as far as neighbours go.
+// Card is a kind of GPU: what makes GPUs alike as far as neighbours go.
 type Card struct {
 	GPUType string
 	Mode    interfere.Mode
@@ -67,8 +66,8 @@ func (c *Company) Model() *interfere.Model {
 	return c.current()
 }
 
-// ForScheduler returns the numbers for the cards of nodes and for all of the
-// jobs, nil when nothing was learned.
+// ForScheduler returns the numbers for the GPUs of nodes and for all of the jobs,
+// nil if nothing was learned.
 func (c *Company) ForScheduler(nodes []*cluster.Node, jobs ...[]*cluster.Job) *dispatch.Interference {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,8 +102,8 @@ func (c *Company) ForScheduler(nodes []*cluster.Node, jobs ...[]*cluster.Job) *d
 	return c.numbers
 }
 
-// Newest returns the numbers as they were asked for last: for the fast path,
-// whose jobs a pass has seen before.
+// Newest returns the last numbers computed: for the fast path, whose jobs a pass
+// has seen before.
 func (c *Company) Newest() *dispatch.Interference {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +113,7 @@ func (c *Company) Newest() *dispatch.Interference {
 	return c.numbers
 }
 
-// reckon makes the numbers anew. c.mu is held.
+// reckon recomputes the numbers. c.mu is held.
 func (c *Company) reckon(m *interfere.Model) {
 	c.seen, c.names = map[string]struct{}{}, map[uint64]struct{}{}
 	x := &dispatch.Interference{
@@ -131,8 +130,8 @@ func (c *Company) reckon(m *interfere.Model) {
 	c.numbers = x
 }
 
-// SharingOf says in plain numbers what a model knows of one kind of card; ok
-// is false when that is nothing.
+// SharingOf returns in plain numbers what a model knows of one kind of GPU; ok is
+// false if that is nothing.
 func SharingOf(m *interfere.Model, k Card) (s dispatch.Sharing, ok bool) {
 	t, a := m.Terms(k.GPUType, k.Mode), m.Advice(k.GPUType, k.Mode)
 	if k.Mode == interfere.MIG || t.Observations == 0 {
@@ -149,8 +148,7 @@ func SharingOf(m *interfere.Model, k Card) (s dispatch.Sharing, ok bool) {
 	return s, true
 }
 
-// temper names what was learned of a job, nothing when that is nothing. c.mu
-// is held.
+// temper returns what was learned of a job, zero if nothing. c.mu is held.
 func (c *Company) temper(spec *cluster.Spec) dispatch.Temper {
 	t := dispatch.Temper{Self: interfere.ID(spec.Signature), Family: interfere.ID(FamilyIn(spec))}
 	if t.Family == t.Self {
@@ -165,7 +163,7 @@ func (c *Company) temper(spec *cluster.Spec) dispatch.Temper {
 	return t
 }
 
-// FamilyIn is the family of a job by its features, "" when it has none.
+// FamilyIn returns the family of a job by its features, "" if it has none.
 func FamilyIn(spec *cluster.Spec) string {
 	if len(spec.Features) == 0 {
 		return ""
@@ -177,7 +175,7 @@ func FamilyIn(spec *cluster.Spec) string {
 	return familyOf(&f)
 }
 
-// KindsOf lists the kinds of cards that jobs can share, sorted.
+// KindsOf lists the kinds of GPUs that jobs can share, sorted.
 func KindsOf(nodes []*cluster.Node) []Card {
 	have := map[Card]struct{}{}
 	var out []Card

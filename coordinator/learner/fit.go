@@ -16,16 +16,15 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// Config says when the leader learns from what was measured. The zero one is
-// usable.
+// Config says when the leader learns from measurements. The zero value is usable.
 type Config struct {
 	// MinSamples is how many new samples it waits for; 0 means 32.
 	MinSamples int
 	// Every is the least time between two fits; 0 means 10 s.
 	Every time.Duration
-	// Challenge compares what can be learned from the samples, oldest first,
-	// with the weights in use. It computes in the goroutine that calls it, for
-	// a second at most; nil means learn.Challenge.
+	// Challenge compares what can be learned from the samples, oldest first, with
+	// the weights in use. It computes in the calling goroutine, for a second at
+	// most; nil means learn.Challenge.
 	Challenge func(samples []model.Sample, champion model.Weights) (learn.Verdict, error)
 }
 
@@ -40,7 +39,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Why what was learned is not published.
+// Why learned weights are not published.
 const (
 	rejectNotBetter  = "not_better"
 	rejectTooFew     = "too_few"
@@ -50,8 +49,8 @@ const (
 	rejectError      = "error"
 )
 
-// Run learns in the background until ctx ends: one fit at a time, on one core,
-// and never within Every of the last. It is the leader's.
+// Run learns in the background until ctx ends: one fit at a time, on one core, and
+// never within Every of the last. It runs on the leader.
 func (l *Learner) Run(ctx context.Context) error {
 	tried, shared := uint64(0), uint64(0) // newest sample at the last fits
 	lastShared := time.Time{}
@@ -81,10 +80,10 @@ func (l *Learner) Run(ctx context.Context) error {
 }
 
 // due reports whether there is enough news: MinSamples samples, or a quarter of
-// them and predictions that became much worse.
+// them and much worse predictions.
 func (l *Learner) due(seq, tried uint64) bool {
 	ws := l.fsm.WeightsState()
-	if len(ws.Versions) > 0 { // also of another leader, or put in use by hand
+	if len(ws.Versions) > 0 { // also another leader's, or ones put in use by hand
 		tried = max(tried, ws.Versions[0].SampleSeq)
 	}
 	if ws.Pinned || seq <= tried || l.prop.Version() < 2 { // nothing could be published
@@ -94,8 +93,8 @@ func (l *Learner) due(seq, tried uint64) bool {
 	return fresh >= enough || 4*fresh >= enough && drifted(l.fsm.NewestSamples(driftLook))
 }
 
-// refit learns, compares and publishes what is better. It reports whether that is settled:
-// what could not be written down is tried again.
+// refit learns, compares and publishes what is better. It reports whether that is
+// settled: what could not be committed is tried again.
 func (l *Learner) refit(ctx context.Context, seq uint64) (settled bool) {
 	version, _ := l.fsm.Weights()
 	l.mu.Lock()
@@ -135,14 +134,13 @@ func (l *Learner) refit(ctx context.Context, seq uint64) (settled bool) {
 	return settled
 }
 
-// challenge lets what can be learned from samples stand against weights.
+// challenge compares what can be learned from samples with weights.
 func (l *Learner) challenge(ctx context.Context, samples []model.Sample, champion model.Weights) (learn.Verdict, error) {
 	return background(ctx, l, func() (learn.Verdict, error) { return l.cfg.Challenge(samples, champion) })
 }
 
-// background computes in a goroutine of its own, one at a time, which outlives
-// an office that ends meanwhile: nobody waits for it, and what it finds is
-// dropped.
+// background computes in its own goroutine, one at a time, which outlives a term
+// that ends meanwhile: nothing waits for it, and its result is dropped.
 func background[T any](ctx context.Context, l *Learner, compute func() (T, error)) (T, error) {
 	type answer struct {
 		v   T
@@ -160,7 +158,7 @@ func background[T any](ctx context.Context, l *Learner, compute func() (T, error
 		var a answer
 		defer func() { done <- a }()
 		defer func() {
-			// What users describe of their jobs must not be able to end the
+			// Descriptions of jobs by users must not be able to end the
 			// coordinators one after the other.
 			if r := recover(); r != nil {
 				a = answer{err: fmt.Errorf("learning panicked: %v", r)}
@@ -178,12 +176,12 @@ func background[T any](ctx context.Context, l *Learner, compute func() (T, error
 
 const publishTimeout = 30 * time.Second
 
-// publish proposes learned weights as the version after the one that they
-// were compared with. It returns why not, "" when they are in use now.
+// publish proposes learned weights as the version after the one that they were
+// compared with. It returns why not, "" if they are in use now.
 func (l *Learner) publish(ctx context.Context, version, seq uint64, v learn.Verdict) (reason string, err error) {
 	blob := v.Weights.Encode()
 	if _, err := model.DecodeWeights(blob); err != nil {
-		return rejectUnusable, err // nobody else could read them either
+		return rejectUnusable, err // no other coordinator could read them either
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -203,7 +201,7 @@ func (l *Learner) publish(ctx context.Context, version, seq uint64, v learn.Verd
 	}
 }
 
-// InstallWeights is the command that puts weights in use as a version, which
+// InstallWeights returns the command that puts weights in use as a version, which
 // must be the one after that in use.
 func InstallWeights(version uint64, blob []byte, o *logv1.WeightsOrigin) *logv1.Command {
 	sum := sha256.Sum256(blob)
@@ -212,7 +210,7 @@ func InstallWeights(version uint64, blob []byte, o *logv1.WeightsOrigin) *logv1.
 	}}}
 }
 
-// ppm turns an absolute logarithmic error into a relative one in millionths.
+// ppm converts an absolute logarithmic error to a relative one in millionths.
 func ppm(logErr float64) int64 {
 	e := math.Expm1(math.Abs(logErr))
 	if math.IsNaN(e) || e > 1000 {

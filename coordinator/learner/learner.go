@@ -23,9 +23,9 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
-// Learner predicts for the leader, and learns from what was measured. What it
-// knows of past runs comes from the samples in the state machine, so that a
-// new leader knows the same.
+// Learner predicts for the leader, and learns from measurements. What it knows of
+// past runs comes from the samples in the state machine, so a new leader knows the
+// same.
 type Learner struct {
 	// Company is what it knows of jobs that share a GPU.
 	Company *Company
@@ -37,7 +37,7 @@ type Learner struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	// busy holds a token while a fit computes; fits are the goroutines that do.
+	// busy holds a token while a fit computes; fits tracks the goroutines that do.
 	busy chan struct{}
 	fits sync.WaitGroup
 
@@ -47,8 +47,8 @@ type Learner struct {
 	weights uint64 // version in use when pred was made
 	built   time.Time
 	loaded  bool
-	decoded []model.Sample      // those that the state held last, oldest first
-	refused map[uint64]struct{} // versions that cannot be used, said once
+	decoded []model.Sample      // those that the state last held, oldest first
+	refused map[uint64]struct{} // versions that cannot be used, logged once
 
 	types typesMemo
 }
@@ -57,11 +57,11 @@ type Learner struct {
 // *proposer.Proposer does.
 type Proposer interface {
 	One(ctx context.Context, cmd *logv1.Command) (fsm.Result, error)
-	// Version is that of the entries which every coordinator reads.
+	// Version is that of the entries that every coordinator reads.
 	Version() uint32
 }
 
-// Needs is what a learner works on. All fields are required.
+// Needs is what a learner depends on. All fields are required.
 type Needs struct {
 	FSM      *fsm.FSM
 	Proposer Proposer
@@ -70,7 +70,7 @@ type Needs struct {
 	Registry prometheus.Registerer
 }
 
-// New makes a learner. It predicts at once, and learns while it runs.
+// New returns a learner. It predicts at once, and learns while it runs.
 func New(cfg Config, n Needs) *Learner {
 	return &Learner{
 		fsm: n.FSM, prop: n.Proposer, cfg: cfg.withDefaults(), clock: n.Clock, log: n.Log,
@@ -79,13 +79,13 @@ func New(cfg Config, n Needs) *Learner {
 	}
 }
 
-// Wait waits until nothing computes any more that an office left behind.
+// Wait waits until no computation left over from a term is running.
 func (l *Learner) Wait() { l.fits.Wait() }
 
-// SawAbsurd counts a measurement that cannot be.
+// SawAbsurd counts an impossible measurement.
 func (l *Learner) SawAbsurd() { l.metrics.absurd.Inc() }
 
-// Reload makes the next prediction read samples and weights anew.
+// Reload makes the next prediction read samples and weights again.
 func (l *Learner) Reload() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +96,7 @@ func (l *Learner) Reload() {
 // building a history takes milliseconds, and jobs may end by the hundred.
 const staleFor = time.Second
 
-// names are those under which the history of a job is kept.
+// names are those under which a job's history is kept.
 type names struct{ signature, program, numbers string }
 
 // of reports whether a sample is of the job, or of its program.
@@ -104,8 +104,8 @@ func (n names) of(s *fsm.Sample) bool {
 	return s.Signature == n.signature || s.Program == n.program && n.program != ""
 }
 
-// predictor returns one that knows the newest weights, all samples of the job
-// with the given names, and those of the others until a moment ago.
+// predictor returns one that knows the newest weights, all samples of the job with
+// the given names, and recent ones of the others.
 func (l *Learner) predictor(of names) *model.Predictor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,15 +148,15 @@ func (l *Learner) usable() model.Weights {
 	return w
 }
 
-// modelSamples returns what the state's samples say, oldest first. l.mu is
+// modelSamples returns the state's samples for the model, oldest first. l.mu is
 // held.
 func (l *Learner) modelSamples() []model.Sample {
 	_, runs := l.pairedSamples()
 	return runs
 }
 
-// pairedSamples returns the state's samples, oldest first, and what each says
-// to the model. Each is decoded once. l.mu is held.
+// pairedSamples returns the state's samples, oldest first, and each one's form for
+// the model. Each is decoded once. l.mu is held.
 func (l *Learner) pairedSamples() ([]fsm.Sample, []model.Sample) {
 	in, old := l.fsm.Samples(), l.decoded
 	out := make([]model.Sample, len(in)) // a fit may still read the last one
@@ -181,19 +181,19 @@ func modelSample(s *fsm.Sample) model.Sample {
 		Seq: s.Seq, User: strconv.FormatUint(uint64(s.UID), 10),
 	}
 	if len(s.Features) > 0 {
-		// Features of another version say nothing here; the rest does.
+		// Features of another version are ignored; the rest is used.
 		if f, err := model.DecodeFeatures(s.Features); err == nil {
 			m.Features = f
 		}
 	}
 	if m.Steps == 0 && s.Duration > 0 {
-		m.Steps = m.Features.Steps // it came to its own end, so it took them all
+		m.Steps = m.Features.Steps // it ran to its end, so it took them all
 	}
 	return m
 }
 
-// Job makes a checked job with its estimates out of what a user sent. types
-// are the cluster's, as GPUTypes lists them.
+// Job builds a checked job with its estimates from what a user sent. types are the
+// cluster's, as GPUTypes lists them.
 func (l *Learner) Job(who cluster.Owner, js *apiv1.JobSpec, types []model.TypeInfo) (*cluster.Job, error) {
 	spec, err := apiconv.SpecFromAPI(js)
 	if err != nil {
@@ -216,8 +216,8 @@ func (l *Learner) Job(who cluster.Owner, js *apiv1.JobSpec, types []model.TypeIn
 	return j, nil
 }
 
-// predict answers for each of the cluster's GPU types, and for cores where the
-// job may run on those.
+// predict predicts for each of the cluster's GPU types, and for cores if the job
+// may run on those.
 func (l *Learner) predict(who cluster.Owner, spec *cluster.Spec, types []model.TypeInfo) ([]model.Prediction, names, error) {
 	var features model.Features
 	if len(spec.Features) > 0 {
@@ -249,16 +249,16 @@ func (l *Learner) predict(who cluster.Owner, spec *cluster.Spec, types []model.T
 	return l.predictor(of).Predict(req), of, nil
 }
 
-// identity is what makes two runs the same job beyond their model: who runs
-// what, in which image, on how many GPUs.
+// identity is what makes two runs the same job beyond their model: who runs what,
+// in which image, on how many GPUs.
 func identity(who cluster.Owner, spec *cluster.Spec, command ...string) string {
 	return strings.Join(append([]string{
 		strconv.FormatUint(uint64(who.UID), 10), spec.Image, strconv.Itoa(spec.GPUs),
 	}, command...), "\x00")
 }
 
-// estimate rounds a prediction to the integers that state is made of, as far as every
-// coordinator keeps it.
+// estimate rounds a prediction to the integers of the state, as far as every
+// coordinator stores it.
 func (l *Learner) estimate(p model.Prediction) cluster.Estimate {
 	e := cluster.Estimate{
 		GPUType: p.GPUType, GPUMemMiB: p.GPUMemMiB, GPUMemP95MiB: p.GPUMemP95MiB, Milli: p.UtilMilli,
@@ -276,8 +276,8 @@ func (l *Learner) estimate(p model.Prediction) cluster.Estimate {
 	return e
 }
 
-// Explain answers Predict: each type with the parts of its memory. It also
-// returns the job as one that may share a GPU.
+// Explain answers Predict: each type with the parts of its memory. It also returns
+// the job as a possible sharer of a GPU.
 func (l *Learner) Explain(who cluster.Owner, js *apiv1.JobSpec, nodes []*cluster.Node) ([]*apiv1.Prediction, *Sharer, error) {
 	if js == nil {
 		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "spec: is missing")

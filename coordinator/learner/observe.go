@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// briefly is the share of a run below which a neighbour does not count, and
-	// by which a share may miss a whole number of neighbours.
+	// briefly is the share of a run below which a neighbour does not count, and by
+	// which a share may differ from a whole number of neighbours.
 	briefly = 0.1
-	// longEnough is the least share of a run beside one neighbour from which the
-	// speed beside it can be told.
+	// longEnough is the least share of a run next to one neighbour from which the
+	// speed next to it can be derived.
 	longEnough = 0.3
 )
 
-// ModeOf is how shares of a card with the given cap mode meet.
+// ModeOf returns how shares of a GPU with the given cap mode interact.
 func ModeOf(capMode string) interfere.Mode {
 	switch capMode {
 	case "mps":
@@ -38,7 +38,7 @@ func ModeOf(capMode string) interfere.Mode {
 	return interfere.TimeSlicing
 }
 
-// familyOf groups jobs that run the same model, at whatever batch size.
+// familyOf groups jobs that run the same model, at any batch size.
 func familyOf(f *model.Features) string {
 	switch {
 	case !f.Known() || f.Model == "":
@@ -58,9 +58,9 @@ type aloneKey struct{ sig, gpu string }
 
 func keyOf(s *model.Sample) aloneKey { return aloneKey{s.Signature, gpuspec.Normalize(s.GPUType)} }
 
-// observations derives from samples, oldest first, how fast jobs were beside
-// others: the median time of their own runs alone over that of the shared one,
-// a step each where steps are known. runs are the same samples for the model.
+// observations derives from samples, oldest first, how fast jobs were next to
+// others: the median time of their own runs alone over that of the shared one, per
+// step if steps are known. runs are the same samples for the model.
 func observations(samples []fsm.Sample, runs []model.Sample) []interfere.Observation {
 	solo, family := map[aloneKey]*alone{}, map[string]string{}
 	for i := range samples {
@@ -118,7 +118,7 @@ func observations(samples []fsm.Sample, runs []model.Sample) []interfere.Observa
 	return out
 }
 
-// over is the time alone over that of a run.
+// over returns the time alone over that of a run.
 func (a *alone) over(r *model.Sample) (float64, bool) {
 	switch {
 	case r.Steps > 0 && len(a.step) > 0 && r.Seconds > 0:
@@ -129,8 +129,8 @@ func (a *alone) over(r *model.Sample) (float64, bool) {
 	return 0, false
 }
 
-// besideWhom is who a run shared with, and its speed beside them; nobody when
-// that cannot be told. One neighbour may have been there for a part of the
+// besideWhom returns which jobs a run shared with, and its speed next to them; none
+// if that cannot be derived. One neighbour may have been there for part of the
 // time: the rest ran at speed 1, and the ratio of times is the mean speed. Of
 // several, each must have been there all the time.
 func besideWhom(s *fsm.Sample, ratio float64, job func(*fsm.Company) interfere.Job) ([]interfere.Job, float64) {
@@ -169,7 +169,7 @@ func median(v []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// refitCompany learns how jobs that share a GPU slow each other down, when
+// refitCompany learns how jobs that share a GPU slow each other down, once
 // MinSamples new samples came, and publishes what is new. tried is the newest
 // sample of the last attempt; it returns that of this one.
 func (l *Learner) refitCompany(ctx context.Context, seq, tried uint64) uint64 {
@@ -209,8 +209,8 @@ func (l *Learner) refitCompany(ctx context.Context, seq, tried uint64) uint64 {
 	return seq
 }
 
-// publishCompany proposes what was learned, once it is sure that it can be
-// read again. That somebody pinned the weights meanwhile is no error.
+// publishCompany proposes what was learned, once it is sure that it can be read
+// again. Weights pinned meanwhile are no error.
 func (l *Learner) publishCompany(ctx context.Context, version, seq uint64, blob []byte, n int) error {
 	if _, err := interfere.Decode(blob); err != nil {
 		return err

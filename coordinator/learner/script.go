@@ -9,16 +9,16 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
-// How much of a script is unpacked, so that a kilobyte which unpacks to megabytes costs about
-// as much as any other: that many bytes, and as many times what it is packed. Scripts that
-// people write pack by less.
+// How much of a script is unpacked, so that a kilobyte that unpacks to megabytes
+// costs about as much as any other: that many bytes, and that many times its packed
+// size. Scripts written by people pack less.
 const (
 	scriptBytes = 2 << 10
 	scriptRatio = 8
 )
 
-// scriptOf is what a batch script does, "" for none. Two scripts that are called the same, as
-// all are that sbatch reads from standard input, are two jobs.
+// scriptOf returns what a batch script does, "" for none. Two scripts with the same
+// name, as all have that sbatch reads from standard input, are two jobs.
 func scriptOf(spec *cluster.Spec) string {
 	_, packed := spec.Large()
 	if len(packed) == 0 {
@@ -27,13 +27,13 @@ func scriptOf(spec *cluster.Spec) string {
 	return scriptText(packed)
 }
 
-// scriptText is a packed script's lines that are no comments: one that asks for more time in
-// its #SBATCH lines is still the same. One that is longer than is unpacked is told from others
-// by all that it is.
+// scriptText returns a packed script's lines that are no comments: one that asks
+// for more time in its #SBATCH lines is still the same. One longer than is unpacked
+// is identified by its whole packed form.
 func scriptText(packed []byte) string {
 	script, whole, err := plainconv.UnpackHead(packed, scriptBytes+scriptRatio*len(packed))
 	if err != nil {
-		return "" // who submits it, or its agent, is told
+		return "" // its submitter, or its agent, gets an error
 	}
 	var b strings.Builder
 	for line := range strings.Lines(string(script)) {

@@ -12,8 +12,8 @@ type Sharer struct {
 	Estimates []cluster.Estimate
 }
 
-// On is how the job loads a GPU of a type. What a user declares counts as the
-// scheduler counts it.
+// On returns how the job loads a GPU of a type. A user's declaration counts as it
+// does for the scheduler.
 func (s *Sharer) On(gpuType string) interfere.Job {
 	j := interfere.Job{Signature: s.Spec.Signature, Family: FamilyIn(s.Spec), Util: interfere.Unknown, Bandwidth: interfere.Unknown}
 	milli := s.Spec.GPUMilli

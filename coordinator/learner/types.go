@@ -11,14 +11,14 @@ import (
 )
 
 // GPUTypes lists the cluster's GPU types with their memory and what the largest
-// node of each has beside them, sorted by name.
+// node of each has besides, sorted by name.
 func GPUTypes(nodes []*cluster.Node) []model.TypeInfo {
 	types := map[string]model.TypeInfo{}
 	for _, n := range nodes {
 		for i := range n.GPUs {
 			g := &n.GPUs[i]
 			if i > 0 && n.GPUs[i-1].Type == g.Type && n.GPUs[i-1].MemMiB == g.MemMiB && n.GPUs[i-1].CapMode == g.CapMode {
-				continue // as most are; it is asked at each submit
+				continue // as most are; it runs at each submit
 			}
 			t, seen := types[g.Type]
 			types[g.Type] = model.TypeInfo{
@@ -31,16 +31,16 @@ func GPUTypes(nodes []*cluster.Node) []model.TypeInfo {
 	return slices.SortedFunc(maps.Values(types), func(a, b model.TypeInfo) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// typesMemo is what GPUTypes said last, and of which nodes: each submit asks, and nodes
-// seldom change.
+// typesMemo caches the last result of GPUTypes, and for which nodes: each submit
+// asks, and nodes seldom change.
 type typesMemo struct {
 	mu    sync.Mutex
 	nodes []*cluster.Node
 	types []model.TypeInfo
 }
 
-// Types is GPUTypes of nodes as the state machine lists them, which are the same slice
-// as long as none has changed. The result is not to be changed.
+// Types is GPUTypes for nodes as the state machine lists them, which are the same
+// slice as long as none has changed. The result must not be modified.
 func (l *Learner) Types(nodes []*cluster.Node) []model.TypeInfo {
 	if len(nodes) == 0 {
 		return nil
