@@ -7,27 +7,27 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// What is remembered of what attempts said of their metrics: so many points of each, of
-// so many attempts of a node, which is 1 MB at most. A curve that nothing was added to for
-// curveKept makes room for others.
+// How much of the metrics reported by attempts is remembered: so many points of
+// each, of so many attempts of a node, which is 1 MB at most. A curve without new
+// points for curveKept makes room for others.
 const (
 	curvePoints = 256
 	curveJobs   = 256
 	curveKept   = time.Hour
 )
 
-// Point is what an attempt said of its metric at a step.
+// Point is an attempt's metric at a step.
 type Point struct {
 	Step  int64
 	Value float64
 }
 
-// curve is what one attempt said: every so many-th point, and the newest.
+// curve is what one attempt reported: every so many-th point, and the newest.
 type curve struct {
 	points []Point
 	newest Point
-	every  int // of how many points one is kept
-	left   int // how many come before the next that is kept
+	every  int // one of so many points is kept
+	left   int // how many more come before the next one kept
 	at     time.Time
 }
 
@@ -50,7 +50,7 @@ func (cs curves) add(id cluster.AttemptID, now time.Time, p Point) {
 	switch {
 	case p.Step == c.newest.Step:
 		return
-	case p.Step < c.newest.Step: // it counts anew
+	case p.Step < c.newest.Step: // it restarted its count
 		*c = curve{every: 1, at: now}
 	}
 	c.newest = p
@@ -67,7 +67,7 @@ func (cs curves) add(id cluster.AttemptID, now time.Time, p Point) {
 	c.points, c.left = append(c.points, p), c.every-1
 }
 
-// makeRoom forgets curves that nothing is added to any more.
+// makeRoom forgets curves that no longer grow.
 func (cs curves) makeRoom(now time.Time) bool {
 	for id, c := range cs {
 		if now.Sub(c.at) > curveKept {
@@ -77,7 +77,7 @@ func (cs curves) makeRoom(now time.Time) bool {
 	return len(cs) < curveJobs
 }
 
-// of is what an attempt said, by rising steps.
+// of returns what an attempt reported, by rising steps.
 func (cs curves) of(id cluster.AttemptID) []Point {
 	c := cs[id]
 	if c == nil {
@@ -90,8 +90,9 @@ func (cs curves) of(id cluster.AttemptID) []Point {
 	return out
 }
 
-// Curve is what an attempt of a job said of its metric, by rising steps, as far as this
-// coordinator led then: on the first of its nodes that told anything.
+// Curve returns what an attempt of a job reported of its metric, by rising steps,
+// as far as this coordinator led then: from the first of its nodes that reported
+// any.
 func (n *Nodes) Curve(job cluster.JobID, a *cluster.Attempt) []Point {
 	n.live.mu.Lock()
 	defer n.live.mu.Unlock()

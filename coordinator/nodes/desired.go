@@ -16,18 +16,18 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// ending is how an attempt is to end that should not go on: at once, or after
-// it saved its state, or when its time limit is up, which may be changed while it
-// runs. With begin, one on several nodes may start.
+// ending is how an attempt should end: at once, after saving its state, or when its
+// time limit is up, which may change while it runs. With begin, a multi-node one
+// may start.
 type ending struct {
 	stop, room, begin bool
-	cut               int64 // memory that its shares were changed to, 0 before
+	cut               int64 // memory that its shares were changed to, 0 if they were not
 	limit             time.Duration
-	token             cluster.Token // of a node that came back it is another one
+	token             cluster.Token // of a node that came back it is a different one
 }
 
-// sendDesired sends what should be on the node: all of it when full, else
-// what differs from what was sent last.
+// sendDesired sends what should be on the node: all of it if full, otherwise what
+// differs from what was last sent.
 func (ss *session) sendDesired(full bool) error {
 	d := &nodev1.Desired{Term: ss.term, Full: full}
 	d.Revision = ss.n.fsm.Index()
@@ -76,8 +76,8 @@ func (ss *session) sendDesired(full bool) error {
 	return ss.stream.Send(&nodev1.SessionResponse{Kind: &nodev1.SessionResponse_Desired{Desired: d}})
 }
 
-// resumes adds to d which cards administrators resumed. It reports whether
-// that is news to the agent.
+// resumes adds to d which GPUs administrators resumed. It reports whether that is
+// news to the agent.
 func (ss *session) resumes(d *nodev1.Desired) bool {
 	n, ok := ss.n.fsm.Node(ss.node)
 	if !ok {
@@ -95,18 +95,19 @@ func (ss *session) resumes(d *nodev1.Desired) bool {
 	return news
 }
 
-// endingOf is what the agent of a node's rank is to make of an attempt now. A
-// batch script runs on the first node: with it the others have done their part.
+// endingOf returns what the agent of a node's rank should do with an attempt now. A
+// batch script runs on the first node: when it ends the others are done.
 func endingOf(j *cluster.Job, a *cluster.Attempt, rank int) ending {
 	done := rank > 0 && j.Spec.BatchStep() && a.Gang.Parts[0].State.Terminal()
 	return ending{stop: j.Cancel != nil || a.Gang.Stopping() || done, room: a.Preempt != nil || !a.Stays(rank), begin: a.Gang != nil && a.Gang.Go, cut: cutOf(a), limit: j.Spec.TimeLimit, token: a.TokenOf(rank)}
 }
 
-// masterAddr is where the first process of an attempt is found by the others:
-// the host of the first node's address, which the node gave or from which its
-// agent calls, or its name. Where nodes come and leave it is the same whoever is there. An agent beside the coordinator calls from the
-// loopback device: that is an address only for others that do. On one node they
-// meet there, since it is there whatever network the job has.
+// masterAddr returns where the others reach the first process of an attempt: the
+// host of the first node's address, which the node gave or from which its agent
+// calls, or its name. If nodes join and leave, it stays the same whichever are
+// there. An agent on the coordinator's machine calls from the loopback device: that
+// is an address only for others that do. On one node they meet there, since it
+// exists whatever network the job has.
 func masterAddr(f *fsm.FSM, s *cluster.Spec, a *cluster.Attempt) string {
 	if a.Gang == nil {
 		return "127.0.0.1"
@@ -131,7 +132,7 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// peerHost is the address from which a stream comes, "" when it has none.
+// peerHost returns the address from which a stream comes, "" if it has none.
 func peerHost(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -144,7 +145,7 @@ func peerHost(ctx context.Context) string {
 	return host
 }
 
-// HostOf is the host of the address of a node, or its name.
+// HostOf returns the host of the address of a node, or its name.
 func HostOf(f *fsm.FSM, id cluster.NodeID) string {
 	n, ok := f.Node(id)
 	if !ok {
@@ -160,8 +161,8 @@ func HostOf(f *fsm.FSM, id cluster.NodeID) string {
 	return host
 }
 
-// cutOf is the memory that an attempt's shares were cut to, 0 when they were not:
-// its agent must be told of another.
+// cutOf returns the memory that an attempt's shares were reduced to, 0 if they were
+// not: its agent must be told of a change.
 func cutOf(a *cluster.Attempt) (mib int64) {
 	if (a.Idle == nil || len(a.Idle.Was) == 0) && a.Resize == nil {
 		return 0

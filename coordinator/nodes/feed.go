@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 )
 
-// feed reads the state machine's changes once and tells those who wait: the
-// planner, the sessions of nodes, and watches.
+// feed reads the state machine's changes once and distributes them: to the planner,
+// the sessions of nodes, and watches.
 type feed struct {
 	fsm     *fsm.FSM
 	changed func([]fsm.Change)
@@ -24,7 +24,7 @@ func newFeed(d Needs) *feed {
 	return &feed{fsm: d.FSM, changed: d.Changed, missed: d.Missed, nodes: map[cluster.NodeID]map[chan struct{}]struct{}{}}
 }
 
-// run passes changes on until ctx ends.
+// run distributes changes until ctx ends.
 func (f *feed) run(ctx context.Context) error {
 	after := f.fsm.Index()
 	for {
@@ -43,8 +43,8 @@ func (f *feed) run(ctx context.Context) error {
 	}
 }
 
-// subscribe returns a channel that holds a token when something of node may
-// have changed, and a function to end that.
+// subscribe returns a channel that holds a token when something of node may have
+// changed, and a function to end the subscription.
 func (f *feed) subscribe(node cluster.NodeID) (<-chan struct{}, func()) {
 	ch := make(chan struct{}, 1)
 	f.mu.Lock()

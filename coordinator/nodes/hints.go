@@ -12,26 +12,27 @@ import (
 )
 
 const (
-	// hintLife is how long what a node gossips is looked at; agents of clusters with
-	// more than hintNodes members speak more rarely, and it lasts as much longer.
+	// hintLife is how long a node's gossip is considered; in clusters with more
+	// than hintNodes members agents speak less often, and it lasts correspondingly
+	// longer.
 	hintLife  = 20 * time.Second
 	hintNodes = 500
-	// mostQuiet is how long a leader that does not hear a node waits at most before it
-	// says that others do.
+	// mostQuiet is how long a leader that does not hear a node waits at most before
+	// it reports that others do.
 	mostQuiet = 10 * time.Second
-	// minHintKey is the least length of a key that is taken for one.
+	// minHintKey is the least valid length of a key.
 	minHintKey = 16
 )
 
-// hints is what nodes gossip of themselves. It may be wrong and it may be forged,
-// but for what is signed with a key that the node told the leader in its session. So
-// it is shown, and what is signed keeps new jobs from memory that others hold; nothing
-// is placed or ended by it.
+// hints is what nodes gossip about themselves. It may be wrong or forged, except
+// for what is signed with a key that the node told the leader in its session. So it
+// is shown, and what is signed keeps new jobs from memory that others hold; nothing
+// is placed or ended because of it.
 type hints struct {
 	clock func() time.Time
 	log   *slog.Logger
-	known func(cluster.NodeID) bool   // whether there is such a node
-	keyOf func(cluster.NodeID) []byte // nil while it told none
+	known func(cluster.NodeID) bool   // whether the node exists
+	keyOf func(cluster.NodeID) []byte // nil if it has sent none
 	size  func() int                  // how many members there are
 
 	mu      sync.Mutex
@@ -45,8 +46,8 @@ type hint struct {
 	signed bool
 }
 
-// hear takes over what a node says, as it came, and reports whether it was news.
-// Only nodes that are registered are listened to: so what is held is bounded.
+// hear records a node's message, as received, and reports whether it was news. Only
+// registered nodes are listened to, so what is held is bounded.
 func (h *hints) hear(b []byte) bool {
 	c, err := gossip.ParseCapacity(b)
 	node := cluster.NodeID(c.Node)
@@ -69,7 +70,7 @@ func (h *hints) hear(b []byte) bool {
 	return true
 }
 
-// get returns what a node said lately.
+// get returns what a node recently said.
 func (h *hints) get(node cluster.NodeID) (hint, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,7 +83,7 @@ func (h *hints) get(node cluster.NodeID) (hint, bool) {
 
 func (h *hints) life() time.Duration { return hintLife * time.Duration(1+h.size()/hintNodes) }
 
-// gpu returns what a node said lately of one of its cards.
+// gpu returns what a node recently said of one of its GPUs.
 func (t *hint) gpu(id cluster.GPUID) (gossip.GPU, bool) {
 	hash := gossip.UUIDHash(string(id))
 	i := slices.IndexFunc(t.GPUs, func(g gossip.GPU) bool { return g.ID == hash })
@@ -92,8 +93,8 @@ func (t *hint) gpu(id cluster.GPUID) (gossip.GPU, bool) {
 	return t.GPUs[i], true
 }
 
-// strayed returns, of the nodes whose signed word there is, those that say that strays
-// hold some of their cards.
+// strayed returns the nodes whose signed gossip says that stray processes hold some
+// of their GPUs.
 func (h *hints) strayed() []cluster.NodeID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,15 +108,15 @@ func (h *hints) strayed() []cluster.NodeID {
 	return out
 }
 
-// refusals is how many messages were not signed by the node that they speak of.
+// refusals returns how many messages were not signed by the node that they concern.
 func (h *hints) refusals() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.refused
 }
 
-// CutOff says what is known of a node that this coordinator leads and does not hear
-// while others do, "" of any other.
+// CutOff describes a node that this leader does not hear while others do, "" for
+// any other.
 func (n *Nodes) CutOff(id cluster.NodeID) string {
 	t, ok := n.hints.get(id)
 	if !ok || n.office.Term() == nil {
@@ -136,13 +137,13 @@ func (n *Nodes) CutOff(id cluster.NodeID) string {
 
 // Gossip is what is known of the gossip as a whole.
 type Gossip struct {
-	Members  int    // this one too; 0 when it is off
-	Refused  uint64 // messages that their node did not sign
-	StrayMiB int64  // not given away because of what nodes gossip alone
-	CutOff   int    // nodes that others hear and this leader does not
+	Members  int    // including this one; 0 if it is off
+	Refused  uint64 // messages not signed by their node
+	StrayMiB int64  // withheld only because of gossip
+	CutOff   int    // nodes that others hear but this leader does not
 }
 
-// Gossip counts.
+// Gossip returns the counts.
 func (n *Nodes) Gossip() Gossip {
 	out := Gossip{Members: n.members.count(), Refused: n.hints.refusals()}
 	for _, o := range n.fsm.Nodes() {
@@ -156,8 +157,8 @@ func (n *Nodes) Gossip() Gossip {
 	return out
 }
 
-// StrayMiB is what strays hold of a card, as its node gossips, beyond what the node
-// told the leader in its session: the ledger does not know of it yet.
+// StrayMiB returns what stray processes hold of a GPU by its node's gossip, beyond
+// what the node told the leader in its session: the ledger does not know of it yet.
 func (n *Nodes) StrayMiB(node cluster.NodeID, gpu cluster.GPUID) int64 {
 	t, ok := n.hints.get(node)
 	if !ok || !t.signed {
@@ -167,7 +168,7 @@ func (n *Nodes) StrayMiB(node cluster.NodeID, gpu cluster.GPUID) int64 {
 	return max(0, int64(g.StrayMiB)-n.live.details(node)[gpu].GetStrayMib())
 }
 
-// Held is what StrayMiB says of the cards of which it says anything.
+// Held returns StrayMiB for all GPUs where it is not 0.
 func (n *Nodes) Held() map[cluster.GPUID]int64 {
 	var held map[cluster.GPUID]int64
 	for _, id := range n.hints.strayed() {

@@ -7,10 +7,10 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// maxHeld is how many names and digests of images are kept of a node.
+// maxHeld is how many names and digests of images are kept per node.
 const maxHeld = 512
 
-// holds takes over which images a node says that it holds.
+// holds records which images a node says that it holds.
 func (l *liveness) holds(node cluster.NodeID, names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,7 +38,7 @@ func (l *liveness) holds(node cluster.NodeID, names []string) {
 	n.images = names
 }
 
-// images is how many images a node holds, by their names.
+// images returns how many images a node holds, by name.
 func (l *liveness) images(node cluster.NodeID) (names int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,8 +54,8 @@ func (l *liveness) images(node cluster.NodeID) (names int) {
 	return names
 }
 
-// holders returns the nodes that hold images which jobs run in, sorted, by what the jobs
-// call them; an image that nobody holds is left out.
+// holders returns the nodes that hold images which jobs run in, sorted, by the
+// jobs' name for each; an image that no node holds is left out.
 func (l *liveness) holders(jobs []*cluster.Job) map[string][]cluster.NodeID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,6 +82,7 @@ func (l *liveness) holders(jobs []*cluster.Job) map[string][]cluster.NodeID {
 	return out
 }
 
-// Holders returns the nodes that hold images which jobs run in, sorted, by what the jobs
-// call them, as the nodes told in this term; an image that nobody holds has no entry.
+// Holders returns the nodes that hold images which jobs run in, sorted, by the
+// jobs' name for each, as the nodes reported in this term; an image that no node
+// holds has no entry.
 func (n *Nodes) Holders(jobs []*cluster.Job) map[string][]cluster.NodeID { return n.live.holders(jobs) }

@@ -19,7 +19,7 @@ const (
 	maxTokenTTL     = 30 * 24 * time.Hour
 )
 
-// errBadToken is the one answer to every bad token, so that guessing learns
+// errBadToken is the one answer to every bad token, so that guessing reveals
 // nothing.
 var errBadToken = &cluster.Error{Code: cluster.CodeUnauthenticated,
 	Msg: "the join token is not valid for this node: it is wrong, used, expired, or for another name; make a new one with: berth token create --id NAME"}
@@ -27,9 +27,9 @@ var errBadToken = &cluster.Error{Code: cluster.CodeUnauthenticated,
 var errGuessing = &cluster.Error{Code: cluster.CodeExhausted,
 	Msg: "too many wrong join tokens came from this address; wait a minute, then try with a new one: berth token create --id NAME"}
 
-// join looks a token up before it signs or proposes anything, so that a wrong
-// one costs neither. It spends the token before it hands out the certificate:
-// of two who use it at once, one is refused.
+// join looks a token up before it signs or proposes anything, so that a wrong one
+// costs neither. It spends the token before it issues the certificate: of two
+// simultaneous uses, one is refused.
 func (n *Nodes) join(ctx context.Context, req *nodev1.JoinRequest) (*nodev1.JoinResponse, error) {
 	if n.cfg.Certs == nil {
 		return nil, cluster.Errorf(cluster.CodeConflict, "this coordinator has no CA key; join at another one")

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// liveness holds what the leader last heard of each node. It is soft: a new
+// liveness holds what the leader last heard of each node. It is soft state: a new
 // leader gives every node a whole lease to call.
 type liveness struct {
 	fsm   *fsm.FSM
@@ -29,28 +29,28 @@ type liveness struct {
 	mu    sync.Mutex
 	since time.Time // since when this coordinator listens
 	nodes map[cluster.NodeID]*contact
-	// strayed are the nodes with cards that are used past Berth.
+	// strayed are the nodes with GPUs that are used outside Berth.
 	strayed map[cluster.NodeID]struct{}
-	// series is what cards showed; it is the term's, too.
+	// series is what was measured on GPUs; it is per term, too.
 	series shown
-	// held are the nodes that hold an image, by its names and digests. What hangs there
-	// is replaced, never changed.
+	// held are the nodes that hold an image, by its names and digests. Its slices
+	// are replaced, never modified.
 	held map[string][]cluster.NodeID
 }
 
 type contact struct {
 	last time.Time
 	gpus map[cluster.GPUID]*nodev1.GPUUsage
-	// uses are what its attempts had used at last.
+	// uses are the latest uses of its attempts.
 	uses map[cluster.AttemptID]Use
-	// curves are what they said of their metrics.
+	// curves are their reported metrics.
 	curves curves
-	// detail is what the node's newest hello says of its cards; replaced, never
-	// changed.
+	// detail is what the node's newest hello says of its GPUs; replaced, never
+	// modified.
 	detail map[cluster.GPUID]*apiv1.GPUDetail
 	// images are what it holds, by name and by digest, sorted.
 	images []string
-	// key is with what its agent signs what it gossips.
+	// key is what its agent signs its gossip with.
 	key []byte
 }
 
@@ -60,7 +60,7 @@ func newLiveness(d Needs, lease time.Duration) *liveness {
 		nodes: map[cluster.NodeID]*contact{}, strayed: map[cluster.NodeID]struct{}{}, series: shown{}, held: map[string][]cluster.NodeID{}}
 }
 
-// reset begins a term: nobody was heard yet.
+// reset begins a term: no node was heard yet.
 func (l *liveness) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,7 @@ func (l *liveness) reset() {
 	clear(l.held)
 }
 
-// heard records a sign of life, and what the node's cards show.
+// heard records a sign of life, and what was measured on the node's GPUs.
 func (l *liveness) heard(node cluster.NodeID, gpus []*nodev1.GPUUsage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,7 +84,7 @@ func (l *liveness) heard(node cluster.NodeID, gpus []*nodev1.GPUUsage) {
 	if len(gpus) == 0 {
 		return
 	}
-	// Of the cards that it registered, and of no others: a node's root may send any.
+	// Only GPUs that it registered: a node's root may send any.
 	known, ok := l.fsm.Node(node)
 	if !ok {
 		return
@@ -104,7 +104,8 @@ func (l *liveness) heard(node cluster.NodeID, gpus []*nodev1.GPUUsage) {
 	n.gpus = shown
 }
 
-// described records what a hello says of the node's cards, and how its agent signs.
+// described records what a hello says of the node's GPUs, and its agent's signing
+// key.
 func (l *liveness) described(node cluster.NodeID, gpus []*nodev1.GPU, key []byte) {
 	detail := make(map[cluster.GPUID]*apiv1.GPUDetail, len(gpus))
 	strayed := false
@@ -123,7 +124,7 @@ func (l *liveness) described(node cluster.NodeID, gpus []*nodev1.GPU, key []byte
 	}
 }
 
-// key is with what a node signs what it gossips, as it said in this term.
+// key returns what a node signs its gossip with, as it said in this term.
 func (l *liveness) key(node cluster.NodeID) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +134,7 @@ func (l *liveness) key(node cluster.NodeID) []byte {
 	return nil
 }
 
-// details returns what the node said last of its cards in this term.
+// details returns what the node last said of its GPUs in this term.
 func (l *liveness) details(node cluster.NodeID) map[cluster.GPUID]*apiv1.GPUDetail {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,8 +144,8 @@ func (l *liveness) details(node cluster.NodeID) map[cluster.GPUID]*apiv1.GPUDeta
 	return nil
 }
 
-// last returns when node was last heard, zero when not in this term, and what
-// a card of it showed, or nil.
+// last returns when node was last heard, zero if not in this term, and what was
+// measured on each of its GPUs, or nil.
 func (l *liveness) last(node cluster.NodeID) (time.Time, map[cluster.GPUID]*nodev1.GPUUsage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,8 +182,8 @@ func (l *liveness) run(ctx context.Context) error {
 	}
 }
 
-// pardon gives every node a whole lease again: this process itself stood
-// still, and what the nodes said meanwhile was not read yet.
+// pardon gives every node a whole lease again: this process itself was stalled, and
+// has not yet read what the nodes sent meanwhile.
 func (l *liveness) pardon() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,7 +205,8 @@ func (l *liveness) silent() []*cluster.Node {
 	return out
 }
 
-// heardAt is when a node was heard last, or when this coordinator began to listen.
+// heardAt returns when a node was last heard, or when this coordinator began to
+// listen.
 func (l *liveness) heardAt(node cluster.NodeID) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

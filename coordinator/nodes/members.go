@@ -25,20 +25,20 @@ const (
 	rejoinEvery   = 30 * time.Second
 	leaveTimeout  = time.Second
 	updateTimeout = 5 * time.Second
-	leadsEvery    = 200 * time.Millisecond // how often it is looked who leads
+	leadsEvery    = 200 * time.Millisecond // interval of checks of who leads
 	maxStates     = 20_000                 // members whose state is held, so that a flood of names is bounded
 )
 
-// members is a coordinator's place in the gossip: who is there, and what nodes say of
-// themselves, which goes to hints.
+// members is a coordinator's part in the gossip: which members there are, and what
+// nodes say of themselves, which goes to hints.
 type members struct {
-	list   atomic.Pointer[memberlist.Memberlist] // nil when gossip is off, and until it was opened
+	list   atomic.Pointer[memberlist.Memberlist] // nil if gossip is off, and until it is opened
 	self   string                                // this coordinator's name among the members
 	join   []string
 	hints  *hints
 	leads  func() bool
 	log    *slog.Logger
-	passes *rate.Limiter // what is passed on to other coordinators
+	passes *rate.Limiter // for forwarding to other coordinators
 	roster roster.Roster
 
 	mu     sync.Mutex
@@ -81,15 +81,15 @@ func openMembers(n *Nodes, log *slog.Logger) (*members, error) {
 	return m, nil
 }
 
-// portOf is the port of an address, 0 when it has none.
+// portOf returns the port of an address, 0 if it has none.
 func portOf(addr string) uint16 {
 	_, p, _ := net.SplitHostPort(addr)
-	port, _ := strconv.ParseUint(p, 10, 16) // 0 of what is no port
+	port, _ := strconv.ParseUint(p, 10, 16) // 0 if it is no port
 	return uint16(port)
 }
 
-// run joins the other coordinators, again and again, since after a long partition
-// both sides have forgotten each other, and says who leads.
+// run joins the other coordinators, repeatedly, since after a long partition both
+// sides have forgotten each other, and announces who leads.
 func (m *members) run(ctx context.Context) error {
 	if m.list.Load() == nil {
 		<-ctx.Done()
@@ -121,7 +121,7 @@ func (m *members) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// tellLead takes over whether this coordinator leads, and reports whether that is
+// tellLead records whether this coordinator leads, and reports whether that is
 // news.
 func (m *members) tellLead() bool {
 	var flags gossip.Flags
@@ -152,7 +152,7 @@ func (m *members) view(node string) string {
 	return "unknown"
 }
 
-// count is how many members are there, this one too; 0 when gossip is off.
+// count returns how many members there are, including this one; 0 if gossip is off.
 func (m *members) count() int {
 	if m == nil || m.list.Load() == nil {
 		return 0
@@ -160,8 +160,8 @@ func (m *members) count() int {
 	return m.list.Load().NumMembers()
 }
 
-// set records what gossip says of an agent. What it says of others, and what
-// is no message of ours, is ignored.
+// set records what gossip says of an agent. It ignores what gossip says of others,
+// and messages that are not ours.
 func (m *members) set(n *memberlist.Node, state string) {
 	meta, err := gossip.ParseMeta(n.Meta)
 	if err != nil || meta.Role != gossip.RoleAgent {
@@ -186,8 +186,8 @@ func (m *members) NotifyUpdate(n *memberlist.Node) {
 	m.set(n, "alive")
 }
 
-// NotifyLeave implements memberlist.EventDelegate: a node left, or is taken
-// for dead. Its lease decides what that means.
+// NotifyLeave implements memberlist.EventDelegate: a node left, or is assumed dead.
+// Its lease decides what that means.
 func (m *members) NotifyLeave(n *memberlist.Node) {
 	m.roster.NotifyLeave(n)
 	state := "left"
@@ -197,8 +197,8 @@ func (m *members) NotifyLeave(n *memberlist.Node) {
 	m.set(n, state)
 }
 
-// NotifyMsg implements memberlist.Delegate: what some node says of itself, or what
-// one says that does not reach every coordinator.
+// NotifyMsg implements memberlist.Delegate: some node's message about itself, or
+// one that does not reach every coordinator.
 func (m *members) NotifyMsg(b []byte) {
 	inner, relayed := gossip.Relayed(b)
 	if !relayed {
@@ -227,11 +227,11 @@ func (m *members) NotifyMsg(b []byte) {
 func (m *members) NodeMeta(int) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	b, _ := m.about.Append(nil) // checked when it was opened
+	b, _ := m.about.Append(nil) // checked at opening
 	return b
 }
 
-// GetBroadcasts implements memberlist.Delegate: coordinators tell nothing.
+// GetBroadcasts implements memberlist.Delegate: coordinators broadcast nothing.
 func (m *members) GetBroadcasts(int, int) [][]byte { return nil }
 
 // LocalState implements memberlist.Delegate.

@@ -1,9 +1,9 @@
-// Package nodes is the side of a coordinator that talks to agents: their sessions, on
-// which each is told what should run on its node and reports what does, the leases by
-// which the leader knows that they live, the visits that users' streams are laid to,
-// how machines join, and what gossip says. It decides nothing of jobs. Every
-// coordinator has one; what only a leader does, Watch and the sessions, lasts as long
-// as its term of office.
+// Package nodes is the side of a coordinator that talks to agents: their sessions,
+// on which each learns what should run on its node and reports what does, the
+// leases by which the leader knows that they live, the visits that users' streams
+// are connected to, how machines join, and what gossip says. It decides nothing
+// about jobs. Every coordinator has one; what only a leader does, Watch and the
+// sessions, lasts as long as its term.
 package nodes
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
-// MaxReason is how long a reason may be that is stored with a node or a GPU.
+// MaxReason is the maximal length of a reason stored with a node or a GPU.
 const MaxReason = 256
 
 // Config says how a coordinator treats nodes. Fields are required unless marked.
@@ -35,9 +35,10 @@ type Config struct {
 	// HeadroomMiB is kept free on every GPU; MaxShares bounds co-location.
 	HeadroomMiB int64
 	MaxShares   int
-	// Certs answers joins and renewals; optional: then nobody can join here.
+	// Certs answers joins and renewals; optional: without it no machine can join
+	// here.
 	Certs Certifier
-	// Coordinators are the addresses of all of them, for nodes that join.
+	// Coordinators are the addresses of all coordinators, for joining nodes.
 	Coordinators []string
 	// Address is where this one serves agents.
 	Address string
@@ -46,7 +47,7 @@ type Config struct {
 	GossipPeers []string
 	GossipKey   []byte
 	// MaxStreams is how many streams users may have open here at once,
-	// MaxStreamsPerUser how many one of them; 0 means 512 and 32.
+	// MaxStreamsPerUser how many one user; 0 means 512 and 32.
 	MaxStreams, MaxStreamsPerUser int
 	// VisitWait is how long an agent may take to call back.
 	VisitWait time.Duration
@@ -57,29 +58,30 @@ type Certifier interface {
 	// Issue signs the key of csr for role and id and returns the certificate
 	// and the CA, both PEM.
 	Issue(csr []byte, role, id string) (cert, ca []byte, err error)
-	// Token makes a join token and returns its text and the hash to store.
+	// Token creates a join token and returns its text and the hash to store.
 	Token() (text string, hash []byte, err error)
 	// TokenHash returns the hash of a token's secret.
 	TokenHash(secret string) ([]byte, error)
 }
 
-// Needs is what the package works on. All fields are required.
+// Needs is what the package depends on. All fields are required.
 type Needs struct {
 	FSM      *fsm.FSM
 	Proposer *proposer.Proposer
 	Office   *office.Office
 	Clock    func() time.Time
 	Log      *slog.Logger
-	// Peer returns who calls over mutual TLS: a role and an id.
+	// Peer returns the caller over mutual TLS: a role and an id.
 	Peer func(ctx context.Context) (role, id string, err error)
-	// Changed is told of every change of the state, in order, and Missed when some
-	// were too many to be told. SawAbsurd is told of measured figures that cannot be.
+	// Changed is called with every change of the state, in order, and Missed when
+	// there were too many to deliver some. SawAbsurd is called for impossible
+	// measurements.
 	Changed           func([]fsm.Change)
 	Missed, SawAbsurd func()
 }
 
-// Nodes is what a coordinator knows of nodes beside the state, and its ends of their
-// streams. It is for any number of callers at once.
+// Nodes is what a coordinator knows of nodes besides the state, and its ends of
+// their streams. It is safe for concurrent use.
 type Nodes struct {
 	cfg       Config
 	fsm       *fsm.FSM
@@ -98,7 +100,8 @@ type Nodes struct {
 	guesses *limit.Hosts // wrong join tokens
 }
 
-// New makes a coordinator's nodes. It tells and answers nobody before Run and Register.
+// New returns a coordinator's nodes. It serves and reports nothing before Run and
+// Register.
 func New(cfg Config, d Needs) *Nodes {
 	n := &Nodes{
 		cfg: cfg, fsm: d.FSM, prop: d.Proposer, office: d.Office, clock: d.Clock, log: d.Log, peer: d.Peer, sawAbsurd: d.SawAbsurd,
@@ -113,13 +116,13 @@ func New(cfg Config, d Needs) *Nodes {
 	return n
 }
 
-// Open begins to listen to gossip, if there is any. It comes before Run.
+// Open starts listening to gossip, if there is any. It comes before Run.
 func (n *Nodes) Open() (err error) {
 	n.members, err = openMembers(n, n.log.With("component", "gossip"))
 	return err
 }
 
-// Run passes changes of the state on and keeps up the gossip, until ctx ends.
+// Run distributes changes of the state and keeps up the gossip, until ctx ends.
 func (n *Nodes) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.feed.run(ctx) })
@@ -133,18 +136,18 @@ func (n *Nodes) Close() error { return n.members.close() }
 // Begin begins a leader's term: every node has a whole lease to call.
 func (n *Nodes) Begin() { n.live.reset() }
 
-// Watch declares nodes unreachable whose lease ran out, until ctx ends. It is for the
-// leader.
+// Watch declares nodes unreachable whose lease ran out, until ctx ends. It runs on
+// the leader.
 func (n *Nodes) Watch(ctx context.Context) error { return n.live.run(ctx) }
 
-// Register has s answer agents.
+// Register registers the services for agents with s.
 func (n *Nodes) Register(s *grpc.Server) {
 	noderpc.RegisterNodeServiceServer(s, &nodeServer{n: n})
 	noderpc.RegisterRelayServiceServer(s, &relayServer{n: n})
 }
 
-// RegisterJoin has s answer machines that want to join. Of the service for nodes
-// nothing else is there: a stream would have no end.
+// RegisterJoin registers the service for machines that want to join with s. It has
+// no other method of the service for nodes: a stream would never end.
 func (n *Nodes) RegisterJoin(s *grpc.Server) {
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: noderpc.NodeService_ServiceDesc.ServiceName, HandlerType: (*noderpc.NodeServiceServer)(nil),
@@ -154,11 +157,11 @@ func (n *Nodes) RegisterJoin(s *grpc.Server) {
 
 // Contact is what was last heard of a node.
 type Contact struct {
-	At     time.Time // zero when nothing was in this term
+	At     time.Time // zero if nothing was heard in this term
 	Usage  map[cluster.GPUID]*nodev1.GPUUsage
 	Detail map[cluster.GPUID]*apiv1.GPUDetail
 	Gossip string    // alive, dead, left or unknown
-	Heard  time.Time // by gossip, zero when not lately
+	Heard  time.Time // by gossip, zero if not lately
 	Images int       // that it holds
 }
 
@@ -169,25 +172,25 @@ func (n *Nodes) Contact(id cluster.NodeID) Contact {
 	return Contact{At: at, Usage: usage, Detail: n.live.details(id), Gossip: n.members.view(string(id)), Heard: t.at, Images: n.live.images(id)}
 }
 
-// FreeMiB returns how much memory a GPU has free, as its node gossips.
+// FreeMiB returns how much memory a GPU has free, by its node's gossip.
 func (n *Nodes) FreeMiB(node cluster.NodeID, gpu cluster.GPUID) (int64, bool) {
 	t, _ := n.hints.get(node)
 	g, ok := t.gpu(gpu)
 	return int64(g.FreeMiB), ok
 }
 
-// Emptied returns nodes with what their cards would sell if nobody used them past
-// Berth: strangers come and go, and a job that fits when they are gone is not one that
-// never fits. Nodes are immutable; those that differ are copies.
+// Emptied returns nodes with what their GPUs would sell without use outside Berth:
+// stray processes come and go, and a job that fits when they are gone is not one
+// that never fits. Nodes are immutable; those that differ are copies.
 func (n *Nodes) Emptied(nodes []*cluster.Node) []*cluster.Node { return n.live.emptied(nodes) }
 
-// UseOf adds up what an attempt has used on all its nodes; false when one of them
-// has not told. How far it says that it is stands there all the same.
+// UseOf adds up what an attempt has used on all its nodes; false if one of them has
+// not reported. Its progress is set all the same.
 func (n *Nodes) UseOf(id cluster.AttemptID, a *cluster.Attempt) (Use, bool) {
 	return n.live.useOf(id, a)
 }
 
-// Streams is how many streams users have open here.
+// Streams returns how many streams users have open here.
 func (n *Nodes) Streams() int { return n.relays.count() }
 
 // AdmitStream counts a stream of a user until the returned function is called.

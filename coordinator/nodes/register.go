@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// register records the node as hello describes it, when that is news. It is the
-// one whose session this is.
+// register records the node as hello describes it, if that is news. It is the node
+// of this session.
 func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 	if h.GetNode() != string(ss.node) {
 		return cluster.Errorf(cluster.CodeDenied, "the session is of node %s, its agent says %q", ss.node, h.GetNode())
@@ -33,8 +33,8 @@ func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 	untilAgreed(n, ss.n.prop.Version())
 	if old, ok := ss.n.fsm.Node(n.ID); !ok || old.State != cluster.NodeReady || !sameInventory(old, n) {
 		if ok && old.State != cluster.NodeReady {
-			// Heard before it is ready: else whoever looks in between finds a ready node
-			// that was silent for as long as it was away.
+			// Heard before it is ready: otherwise a reader in between finds a ready
+			// node that was silent for as long as it was away.
 			ss.n.live.heard(n.ID, nil)
 		}
 		_, err := ss.n.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}})
@@ -52,8 +52,8 @@ func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 	return nil
 }
 
-// valid returns why the session must end: the node was taken to be silent, or
-// given up, since it registered. Only registering makes it ready again.
+// valid returns why the session must end: the node was declared silent, or given
+// up, since it registered. Only registering makes it ready again.
 func (ss *session) valid() error {
 	n, ok := ss.n.fsm.Node(ss.node)
 	switch {
@@ -65,9 +65,9 @@ func (ss *session) valid() error {
 	return nil
 }
 
-// asAllRead takes from n what not every coordinator stores yet. A card that is
-// not sound is not offered then: what runs on it goes on all the same. It
-// reports whether nothing had to go.
+// asAllRead removes from n what not every coordinator stores yet. An unhealthy GPU
+// is then not offered; jobs on it continue all the same. It reports whether nothing
+// had to go.
 func asAllRead(n *cluster.Node, version uint32) bool {
 	cmd := &logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}}
 	if fsm.NeedsVersion(cmd) <= version {
@@ -81,8 +81,8 @@ func asAllRead(n *cluster.Node, version uint32) bool {
 	return false
 }
 
-// untilAgreed keeps cards that are shared among some users only from being
-// shared at all while a coordinator does not know of that: it would lay
+// untilAgreed keeps GPUs that are shared among some users only from being shared at
+// all while some coordinator does not know that restriction: it would place
 // strangers on them. The node says it again when it next registers.
 func untilAgreed(n *cluster.Node, version uint32) {
 	if fsm.NeedsVersion(&logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}}) <= version {
@@ -115,8 +115,7 @@ func sameInventory(a, b *cluster.Node) bool {
 	return true
 }
 
-// logCards tells operators of cards that are in another state than before; old
-// is nil for a node that is new.
+// logCards logs GPUs whose state changed; old is nil for a new node.
 func (ss *session) logCards(ctx context.Context, old, n *cluster.Node) {
 	for i := range n.GPUs {
 		g, was := &n.GPUs[i], cluster.GPUOK

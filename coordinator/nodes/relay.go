@@ -18,9 +18,9 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Agents only dial out, so the leader cannot call one on a user's behalf: it
-// asks for a visit over the agent's session, the agent calls Relay, and the
-// two streams are laid end to end.
+// Agents only dial out, so the leader cannot call one on a user's behalf: it asks
+// for a visit over the agent's session, the agent calls Relay, and the two streams
+// are connected end to end.
 
 const (
 	// Streams of users at once.
@@ -48,7 +48,7 @@ func newRelays(total, perUser int) *relays {
 	}
 }
 
-// enter makes a session known until the returned function is called.
+// enter registers a session until the returned function is called.
 func (r *relays) enter(ss *session) func() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *relays) enter(ss *session) func() {
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.sessions[ss.node] == ss { // not one that came since
+		if r.sessions[ss.node] == ss { // not a later one
 			delete(r.sessions, ss.node)
 		}
 	}
@@ -96,16 +96,15 @@ func (r *relays) admit(uid cluster.UID) (func(), error) {
 	}, nil
 }
 
-// pairing is a visit that an agent is asked for.
+// pairing is a visit that an agent was asked for.
 type pairing struct {
 	node cluster.NodeID
-	// came gets the agent's end, once; done closes when nobody wants it any
-	// more.
+	// came receives the agent's end, once; done closes when it is no longer wanted.
 	came chan *AgentEnd
 	done chan struct{}
 }
 
-// expect makes an id for a visit to node, good until forget is called.
+// expect creates an id for a visit to node, valid until forget is called.
 func (r *relays) expect(node cluster.NodeID) (id string, p *pairing, forget func()) {
 	id = rand.Text()
 	p = &pairing{node: node, came: make(chan *AgentEnd, 1), done: make(chan struct{})}
@@ -132,7 +131,7 @@ func (r *relays) take(id string, node cluster.NodeID) *pairing {
 	return p
 }
 
-// relayServer answers agents that call back.
+// relayServer serves agents that call back.
 type relayServer struct {
 	noderpc.UnimplementedRelayServiceServer
 	n *Nodes
@@ -161,7 +160,7 @@ func (s *relayServer) Relay(stream noderpc.RelayService_RelayServer) error {
 	}
 }
 
-// AgentEnd is a visited agent: where the frames of a user's stream go to and come from.
+// AgentEnd is an agent that called back: the other end of a user's stream.
 type AgentEnd struct {
 	stream noderpc.RelayService_RelayServer
 	node   cluster.NodeID
@@ -212,7 +211,7 @@ func (n *Nodes) Visit(ctx context.Context, node cluster.NodeID, v *nodev1.Visit)
 	return nil, nil, context.Cause(ctx)
 }
 
-// away says that a node cannot be asked.
+// away returns the error for a node that cannot be asked.
 func (n *Nodes) away(node cluster.NodeID) error {
 	if _, ok := n.fsm.Node(node); !ok {
 		return cluster.Errorf(cluster.CodeNotFound, "node %s is no longer in the cluster", node)

@@ -8,11 +8,12 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// seriesCards bounds of how many cards is remembered what they showed, which is 70 MB at
-// most.
+// seriesCards bounds for how many GPUs measurements are remembered, which is 70 MB
+// at most.
 const seriesCards = 16 << 10
 
-// shown remembers what cards showed within the last hour. Its owner holds a lock.
+// shown remembers measurements of GPUs within the last hour. Its owner holds a
+// lock.
 type shown map[cluster.GPUID]*series.Ring
 
 func (s shown) add(gpu cluster.GPUID, now time.Time, u *nodev1.GPUUsage) {
@@ -27,7 +28,7 @@ func (s shown) add(gpu cluster.GPUID, now time.Time, u *nodev1.GPUUsage) {
 	r.Add(now, series.Reading{UsedMiB: u.UsedMib, UtilMilli: u.UtilMilli, PowerW: u.PowerW})
 }
 
-// of is what a card showed from one time to another, the oldest first.
+// of returns a GPU's measurements from one time to another, the oldest first.
 func (s shown) of(gpu cluster.GPUID, from, to time.Time) []series.Sample {
 	r := s[gpu]
 	if r == nil {
@@ -36,8 +37,8 @@ func (s shown) of(gpu cluster.GPUID, from, to time.Time) []series.Sample {
 	return r.Of(from, to)
 }
 
-// Series is what a card showed within the last hour from one time to another, as far as
-// this coordinator led then, the oldest first.
+// Series returns a GPU's measurements within the last hour from one time to
+// another, as far as this coordinator led then, the oldest first.
 func (n *Nodes) Series(gpu cluster.GPUID, from, to time.Time) []series.Sample {
 	n.live.mu.Lock()
 	defer n.live.mu.Unlock()

@@ -19,7 +19,7 @@ func (s *nodeServer) Join(ctx context.Context, req *nodev1.JoinRequest) (*nodev1
 	return s.n.join(ctx, req)
 }
 
-// node returns which node calls. Daemons of other roles have no business here.
+// node returns which node calls. Daemons of other roles are refused.
 func (s *nodeServer) node(ctx context.Context) (id string, err error) {
 	role, id, err := s.n.peer(ctx)
 	switch {
@@ -31,7 +31,7 @@ func (s *nodeServer) node(ctx context.Context) (id string, err error) {
 	return id, nil
 }
 
-// GetClock tells a node the time.
+// GetClock returns the time to a node.
 func (s *nodeServer) GetClock(ctx context.Context, _ *nodev1.GetClockRequest) (*nodev1.GetClockResponse, error) {
 	if _, err := s.node(ctx); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (s *nodeServer) Renew(ctx context.Context, req *nodev1.RenewRequest) (*node
 	return &nodev1.RenewResponse{Certificate: cert, Ca: ca}, nil
 }
 
-// joinOnly leaves of a service's methods the one to join.
+// joinOnly keeps only the join method of a service's methods.
 func joinOnly(all []grpc.MethodDesc) []grpc.MethodDesc {
 	return slices.DeleteFunc(slices.Clone(all), func(m grpc.MethodDesc) bool { return m.MethodName != "Join" })
 }

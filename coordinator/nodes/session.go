@@ -24,7 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// nodeServer answers agents.
+// nodeServer serves agents.
 type nodeServer struct {
 	noderpc.UnimplementedNodeServiceServer
 	n *Nodes
@@ -60,7 +60,7 @@ func (s *nodeServer) Session(stream noderpc.NodeService_SessionServer) error {
 	if hello.Node != id {
 		return status.Errorf(codes.PermissionDenied, "the certificate is of node %q, the session says %q", id, hello.Node)
 	}
-	// The session ends with the stream or with this term of office.
+	// The session ends with the stream or with this term.
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(of.Ctx, cancel)()
@@ -92,17 +92,17 @@ type session struct {
 	stream  noderpc.NodeService_SessionServer
 	out     chan *nodev1.SessionResponse
 	reports chan []*nodev1.Report
-	// sent holds the attempts that the agent was told of, and how it was told to
-	// end them.
+	// sent holds the attempts that the agent was sent, and how it was told to end
+	// them.
 	sent map[cluster.AttemptID]ending
 	// late is the newest hello, if it says what not every coordinator stores yet.
 	late *nodev1.Hello
 	// resumed is the newest index of a card's resumption that the agent was told.
 	resumed uint64
-	// fence is the node's when it registered; a node that was given up since
-	// must do so anew.
+	// fence is the node's when it registered; a node that was given up since must
+	// register again.
 	fence uint64
-	// gangs tells that the agent knows what several processes are.
+	// gangs means that the agent supports several processes.
 	gangs bool
 	// gone closes when the session has ended.
 	gone <-chan struct{}
@@ -178,8 +178,8 @@ func (ss *session) queue(ctx context.Context, m *nodev1.SessionResponse) {
 	}
 }
 
-// commitReports proposes what the agent reports and acknowledges what is
-// committed. What is not stays unacknowledged, and comes again.
+// commitReports proposes what the agent reports and acknowledges what is committed.
+// The rest stays unacknowledged, and is sent again.
 func (ss *session) commitReports(ctx context.Context) error {
 	for {
 		var batch []*nodev1.Report
@@ -206,7 +206,7 @@ func (ss *session) commitReports(ctx context.Context) error {
 		results, err := ss.n.prop.Do(pctx, cmds...)
 		cancel()
 		if err != nil {
-			return err // the agent finds the next leader and says it again
+			return err // the agent finds the next leader and repeats it
 		}
 		acks := &nodev1.Acks{}
 		results = results[first:]
@@ -249,10 +249,9 @@ func (ss *session) push(ctx context.Context) error {
 	}
 }
 
-// drains is the command that reports lead to in which the agent says that its
-// node is to take no more jobs, if there are any. It comes before them, so
-// that nothing is placed there in between. What an administrator gave as the
-// reason of a drain stays.
+// drains returns the command for reports in which the agent says that its node
+// should take no more jobs, if there are any. It comes before them, so that nothing
+// is placed there in between. An administrator's reason for a drain stays.
 func (ss *session) drains(reports []*nodev1.Report) []*logv1.Command {
 	for _, r := range reports {
 		n, ok := ss.n.fsm.Node(ss.node)
@@ -270,8 +269,8 @@ func (ss *session) drains(reports []*nodev1.Report) []*logv1.Command {
 	return nil
 }
 
-// progress is the command that keeps how far attempts said that they were when they
-// ended, if there are any that are this node's. It comes before their ends.
+// progress returns the command that records the progress that attempts of this node
+// reported at their end, if there are any. It comes before their ends.
 func (ss *session) progress(reports []*nodev1.Report) []*logv1.Command {
 	note := &logv1.NoteProgress{}
 	for _, r := range reports {

@@ -6,14 +6,14 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// emptied returns nodes with what their cards would sell if nobody used them
-// past Berth: strangers come and go, and a job that fits when they are gone is
-// not one that never fits. Nodes are immutable; those that differ are copies.
+// emptied returns nodes with what their GPUs would sell without use outside Berth:
+// stray processes come and go, and a job that fits when they are gone is not one
+// that never fits. Nodes are immutable; those that differ are copies.
 func (l *liveness) emptied(nodes []*cluster.Node) []*cluster.Node {
 	l.mu.Lock()
 	strayed := len(l.strayed)
 	l.mu.Unlock()
-	if strayed == 0 { // nearly always, and this is asked for each job
+	if strayed == 0 { // nearly always, and this runs for each job
 		return nodes
 	}
 	out := slices.Clone(nodes)

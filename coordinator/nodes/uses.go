@@ -7,23 +7,23 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// maxUses is of how many attempts one heartbeat may tell: more than run on a node.
+// maxUses bounds the attempts in one heartbeat: more than run on a node.
 const maxUses = 4096
 
-// Use is what a node said last of an attempt.
+// Use is a node's last report on an attempt.
 type Use struct {
 	At                       cluster.Time
 	BusyMs, KnownMs, PeakMiB int64
-	// Progress is how far it says that it is, nil when it says nothing.
+	// Progress is the progress that it reports, nil if none.
 	Progress *cluster.Progress
-	// Probe is what asking for its health gave, nil for none.
+	// Probe is the result of its health check, nil for none.
 	Probe *service.Probe
-	// Pull is how far its image is that is being fetched, nil for none; of several nodes
-	// that of the slowest.
+	// Pull is the progress of its image pull, nil for none; of several nodes that
+	// of the slowest.
 	Pull *cluster.Pull
 }
 
-// used takes over what a node's attempts have used.
+// used records what a node's attempts have used.
 func (l *liveness) used(node cluster.NodeID, us []*nodev1.AttemptUse) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,9 +46,9 @@ func (l *liveness) used(node cluster.NodeID, us []*nodev1.AttemptUse) {
 	}
 }
 
-// useOf adds up what an attempt has used on all its nodes; of how far it is, the
-// farthest counts. ok is false when one of them has not told; how far it is stands
-// there all the same.
+// useOf adds up what an attempt has used on all its nodes; of progress, the
+// farthest counts. ok is false if one of them has not reported; the progress is set
+// all the same.
 func (l *liveness) useOf(id cluster.AttemptID, a *cluster.Attempt) (sum Use, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
