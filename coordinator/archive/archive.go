@@ -25,14 +25,14 @@ import (
 
 const (
 	historyBatch = 1000
-	// historyGather is how long ended jobs gather before they are written: one
+	// historyGather is how long ended jobs accumulate before they are written: one
 	// write to the disk for all of them. Until then they are in the state.
 	historyGather = 250 * time.Millisecond
 	historyRetry  = 5 * time.Second
 	historyBehind = 100_000          // log entries that snapshots wait for at most
-	historyMend   = 30 * time.Second // between looks at what is missing or too old
-	historyScrub  = 10 * time.Minute // between files that are read whole
-	// damageWait bounds how long who finds damage waits for it to be mended.
+	historyMend   = 30 * time.Second // between checks for what is missing or too old
+	historyScrub  = 10 * time.Minute // between files that are read in full
+	// damageWait bounds how long a reader that finds damage waits for its repair.
 	damageWait = 10 * time.Second
 	damageLook = 20 * time.Millisecond
 )
@@ -41,25 +41,25 @@ const (
 type Config struct {
 	ID  string // this coordinator's
 	Dir string // the store is a folder in it
-	// Keep is for how long jobs are kept, MaxJobs how many; they go by files of FileJobs.
-	// 0 means what the store means by it.
+	// Keep is how long jobs are kept, MaxJobs how many; whole files of FileJobs are
+	// dropped. 0 means the store's defaults.
 	Keep              time.Duration
 	MaxJobs, FileJobs int
 }
 
-// Needs is what an archive works on. All fields are required.
+// Needs is what an archive depends on. All fields are required.
 type Needs struct {
 	FSM   *fsm.FSM
 	Peers *peers.Conns
-	// Members are all coordinators. It is asked once Run runs.
+	// Members returns all coordinators. It is called once Run runs.
 	Members func() []raftnode.Member
 	// Log is the coordinator's; StoreLog has no component yet.
 	Log, StoreLog *slog.Logger
 }
 
 // Archive fills this coordinator's store of finished jobs from the feed of the
-// state machine. The store may fail and is tried again: the cluster goes on
-// without.
+// state machine. The store may fail and is retried: the cluster continues without
+// it.
 type Archive struct {
 	cfg      Config
 	fsm      *fsm.FSM
@@ -69,15 +69,15 @@ type Archive struct {
 	storeLog *slog.Logger
 
 	store atomic.Pointer[history.Store] // nil until it could be opened
-	// missing is poked when a hole appeared. begun and over count the looks at
+	// missing is poked when a hole appeared. begun and over count the checks for
 	// what is missing.
 	missing     chan struct{}
 	begun, over atomic.Uint64
 	failing     atomic.Pointer[string] // why it cannot be written now
-	given       atomic.Uint64          // index of the last hole that nobody could fill
+	given       atomic.Uint64          // index of the last hole that no coordinator could fill
 }
 
-// New opens the store and has the state machine hold what it forgets until it is
+// New opens the store and has the state machine hold what it forgets until that is
 // written. It comes before the log is read.
 func New(cfg Config, d Needs) *Archive {
 	a := &Archive{
@@ -88,11 +88,11 @@ func New(cfg Config, d Needs) *Archive {
 	return a
 }
 
-// Machine is the state machine as Raft uses it: what a snapshot would lose is written
-// to the store first.
+// Machine returns the state machine as Raft uses it: what a snapshot would lose is
+// written to the store first.
 func (a *Archive) Machine() raft.FSM { return &machine{FSM: a.fsm, archive: a} }
 
-// open opens the store, or notes why not. Until it is open the state machine
+// open opens the store, or records why not. Until it is open the state machine
 // holds what it forgets.
 func (a *Archive) open() {
 	s, err := history.Open(history.Config{
@@ -116,10 +116,10 @@ type machine struct {
 	archive *Archive
 }
 
-// Snapshot makes a snapshot. What it may have forgotten of jobs that ended is
-// written to the history first; while that fails there is none, since the log still
-// has those jobs, and a start reads it again: but for a history that fails for so
-// long that the log would grow too large.
+// Snapshot takes a snapshot. What it may have forgotten of ended jobs is written to
+// the history first; while that fails there is no snapshot, since the log still has
+// those jobs, and a start reads it again: unless the history fails for so long that
+// the log would grow too large.
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	if s := m.archive.store.Load(); s != nil {
 		err := m.archive.step(s)
@@ -131,7 +131,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	return m.FSM.Snapshot()
 }
 
-// note says once when writing begins to fail, and when it works again.
+// note logs once when writing begins to fail, and when it works again.
 func (a *Archive) note(err error) {
 	was := a.failing.Load()
 	switch {
@@ -147,7 +147,7 @@ func (a *Archive) note(err error) {
 	}
 }
 
-// Problem is why the store cannot be written now, "" when it can.
+// Problem returns why the store cannot be written now, "" if it can.
 func (a *Archive) Problem() string {
 	if p := a.failing.Load(); p != nil {
 		return *p
@@ -189,7 +189,7 @@ func (a *Archive) Run(ctx context.Context) error {
 	}
 }
 
-// batch is how many jobs are written at once: no more than a file has.
+// batch returns how many jobs are written at once: no more than a file has.
 func (a *Archive) batch() int {
 	if n := a.cfg.FileJobs; n > 0 {
 		return min(n, historyBatch)
@@ -197,7 +197,7 @@ func (a *Archive) batch() int {
 	return historyBatch
 }
 
-// step writes all that has ended by now.
+// step writes everything that has ended by now.
 func (a *Archive) step(s *history.Store) error {
 	files := s.Stats().Segments
 	defer func() {
@@ -226,7 +226,7 @@ func (a *Archive) step(s *history.Store) error {
 	}
 }
 
-// Mend keeps the store whole and within bounds until ctx ends.
+// Mend keeps the store complete and within bounds until ctx ends.
 func (a *Archive) Mend(ctx context.Context) error {
 	scrub, at := time.Now(), uint64(0)
 	for {
@@ -255,7 +255,7 @@ func (a *Archive) Mend(ctx context.Context) error {
 	}
 }
 
-// Stats are the figures of the store, of none when it is not open.
+// Stats returns the store's figures, of none if it is not open.
 func (a *Archive) Stats() history.Stats {
 	if s := a.store.Load(); s != nil {
 		return s.Stats()
@@ -263,9 +263,9 @@ func (a *Archive) Stats() history.Stats {
 	return history.Stats{}
 }
 
-// repaired waits until what was found damaged is there again, from the state or
-// another coordinator. It is not when nobody has it, or when that lasts too long.
-// An error that says something else is returned.
+// repaired waits until damaged data is there again, from the state or another
+// coordinator. It returns false if no coordinator has it, or if that takes too
+// long. An error about something else is returned.
 func (a *Archive) repaired(ctx context.Context, err error) (bool, error) {
 	d, ok := errors.AsType[*history.Damage](err)
 	if !ok {
@@ -276,9 +276,9 @@ func (a *Archive) repaired(ctx context.Context, err error) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, damageWait)
 	defer cancel()
 	for {
-		over := a.over.Load() > began // a look at it began after it was found, and is over
+		over := a.over.Load() > began // a check began after it was found, and is over
 		if !missing(s, d.Span) {
-			return s.Stats().Floor < d.Span.To, nil // else it was given up
+			return s.Stats().Floor < d.Span.To, nil // otherwise it was given up
 		}
 		if over || !wait.Sleep(ctx, damageLook) {
 			return false, nil
@@ -292,8 +292,8 @@ func (a *Archive) job(ctx context.Context, id cluster.JobID) *cluster.Job {
 	if s == nil {
 		return nil
 	}
-	// First what waits to be written: it may be written and let go of meanwhile,
-	// and then the store has it.
+	// First what waits to be written: it may be written and released meanwhile, and
+	// then the store has it.
 	if j := a.waiting(s, id); j != nil {
 		return j
 	}
@@ -319,7 +319,7 @@ func (a *Archive) job(ctx context.Context, id cluster.JobID) *cluster.Job {
 	return j
 }
 
-// Named is job, or the task of a number when the id is an array's.
+// Named returns job, or the task with a number if the id is an array's.
 func (a *Archive) Named(ctx context.Context, id cluster.JobID, task *uint32) *cluster.Job {
 	if task == nil {
 		return a.job(ctx, id)
@@ -355,8 +355,8 @@ func (a *Archive) waiting(s *history.Store, id cluster.JobID) *cluster.Job {
 	return nil
 }
 
-// tail returns the jobs that ended after an index, in order, but for those of
-// which nothing is known.
+// tail returns the jobs that ended after an index, in order, except those of which
+// nothing is known.
 func (a *Archive) tail(after uint64) []*cluster.Job {
 	var out []*cluster.Job
 	for {
@@ -368,7 +368,7 @@ func (a *Archive) tail(after uint64) []*cluster.Job {
 	}
 }
 
-// Watch registers the figures of the store.
+// Watch registers the store's metrics.
 func (a *Archive) Watch(reg prometheus.Registerer) {
 	for _, g := range []struct {
 		name, help string

@@ -23,9 +23,9 @@ const (
 	fetchLimit   = 10 * time.Minute
 )
 
-// fillHoles gets what is missing: from the state, where it is still there, else
-// from the other coordinators. What none of them has is given up, when it is the
-// oldest part; else it stays a hole and is asked for again.
+// fillHoles gets what is missing: from the state, if it is still there, otherwise
+// from the other coordinators. What none of them has is given up if it is the
+// oldest part; otherwise it stays a hole and is requested again.
 func (a *Archive) fillHoles(ctx context.Context, s *history.Store) {
 	for _, h := range s.Holes() {
 		if err := a.fillFromState(s, h); err != nil {
@@ -78,7 +78,7 @@ func recordsOf(jobs []*cluster.Job, upTo uint64) ([][]byte, error) {
 }
 
 // fillFromPeers asks one coordinator after the other. It reports whether all of
-// them answered and were as far as the hole: then nobody has what is left.
+// them answered and had reached the hole: then none has what is left.
 func (a *Archive) fillFromPeers(ctx context.Context, s *history.Store, h history.Span) (all bool) {
 	all = true
 	for _, m := range a.members() {
@@ -104,8 +104,8 @@ func missing(s *history.Store, h history.Span) bool {
 	return slices.ContainsFunc(s.Holes(), func(x history.Span) bool { return x.From < h.To && h.From < x.To })
 }
 
-// giveUp forgets about the oldest hole when it is at the beginning of what is
-// kept: it is older than what anybody keeps.
+// giveUp drops the oldest hole if it is at the beginning of what is kept: it is
+// older than what any coordinator keeps.
 func (a *Archive) giveUp(s *history.Store) {
 	holes, st := s.Holes(), s.Stats()
 	if len(holes) == 0 {
@@ -148,7 +148,7 @@ func (a *Archive) fetch(ctx context.Context, s *history.Store, m raftnode.Member
 		}
 		span := history.Span{From: r.After, To: r.Until}
 		if !inHole(s.Holes(), span) {
-			continue // it came from elsewhere meanwhile
+			continue // it arrived from elsewhere meanwhile
 		}
 		if err := s.Fill(span, r.Records); err != nil {
 			return 0, jobs, err
@@ -161,8 +161,8 @@ func inHole(holes []history.Span, x history.Span) bool {
 	return slices.ContainsFunc(holes, func(h history.Span) bool { return h.From <= x.From && x.To <= h.To })
 }
 
-// Send sends the finished jobs of a part of the log that are in the store, and how far
-// that is.
+// Send sends the finished jobs of a part of the log that are in the store, and how
+// far that is.
 func (a *Archive) Send(req *peerv1.FetchHistoryRequest, stream grpc.ServerStreamingServer[peerv1.FetchHistoryResponse]) error {
 	st := a.store.Load()
 	if st == nil {

@@ -10,12 +10,13 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/limit"
 )
 
-// stepRows is after how many rows of a report it is looked whether others wait.
+// stepRows is the number of rows of a report after which it yields to waiting
+// requests.
 const stepRows = 256
 
-// Scan yields the finished jobs that a query chooses: those that wait to be
-// written, and those of the store. What is found damaged on the way is mended and
-// read then. whole tells that nothing is missing.
+// Scan yields the finished jobs that a query selects: those that wait to be
+// written, and those of the store. Damage found on the way is repaired, then read.
+// whole means that nothing is missing.
 func (a *Archive) Scan(ctx context.Context, q *history.Query, yield func(*cluster.Job) error) (whole bool, err error) {
 	r := &reading{ctx: ctx, q: *q, left: q.Limit, yield: yield}
 	for lost := false; ; {
@@ -32,7 +33,7 @@ func (a *Archive) Scan(ctx context.Context, q *history.Query, yield func(*cluste
 	}
 }
 
-// reading is a scan: it goes on behind the last job that was yielded.
+// reading is a scan: it continues after the last job that was yielded.
 type reading struct {
 	ctx    context.Context
 	q      history.Query
@@ -61,9 +62,9 @@ func (r *reading) each(x history.Result) bool {
 	return r.failed == nil && !r.done
 }
 
-// once reads what there is now. After a *history.Damage it may be called again.
+// once reads what is there now. After a *history.Damage it may be called again.
 func (r *reading) once(tail []*cluster.Job, view *history.View) error {
-	q := r.q // its place stays as it is while this lasts
+	q := r.q // its place stays fixed while this lasts
 	q.Limit, r.failed = 0, nil
 	fresh := func() bool {
 		for i := range tail {
@@ -91,25 +92,25 @@ func (r *reading) once(tail []*cluster.Job, view *history.View) error {
 	return r.failed
 }
 
-// standsFor reports whether j, which stands for several tasks, is meant by an id.
+// standsFor reports whether an id means j, which stands for several tasks.
 func standsFor(j *cluster.Job, id cluster.JobID) bool {
 	return id == j.ArrayJobID || id > j.ArrayJobID && cluster.SpanHas(j.Fold, int(id-j.ArrayJobID))
 }
 
-// present returns the store as it is, and the jobs that ended after it: no job
-// is in both or, but for holes, in neither.
+// present returns the store as it is, and the jobs that ended after it: no job is
+// in both or, except for holes, in neither.
 func (a *Archive) present() (tail []*cluster.Job, view *history.View) {
 	s := a.store.Load()
 	if s == nil {
 		return a.tail(0), nil
 	}
-	// In this order: what is let go of between the two is in the view.
+	// In this order: what is released between the two is in the view.
 	tail = a.tail(s.UpTo())
 	view = s.View()
 	return slices.DeleteFunc(tail, func(j *cluster.Job) bool { return j.Revision <= view.UpTo() }), view
 }
 
-// Report adds up what a query chooses, in a turn; whole is that of scan.
+// Report aggregates what a query selects, in a turn; whole is that of Scan.
 func (a *Archive) Report(ctx context.Context, q *history.Query, by history.By, turn *limit.Turn) (sum *history.Report, whole bool, err error) {
 	for lost := false; ; {
 		sum = history.NewReport(by)
@@ -125,7 +126,7 @@ func (a *Archive) Report(ctx context.Context, q *history.Query, by history.By, t
 		n := 0
 		add := func(r *history.Row) {
 			if n++; n%stepRows == 0 && turn.Step() != nil {
-				return // the caller is gone, and so is what it would have been told
+				return // the caller is gone, and so is the need for an answer
 			}
 			sum.Add(r)
 		}
