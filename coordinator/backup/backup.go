@@ -22,36 +22,35 @@ import (
 
 const (
 	magic = "BERTHBAK"
-	// Format is the version of the file that is written here. Newer ones are
-	// refused.
+	// Format is the version of the files written here. Newer ones are refused.
 	Format = 1
-	// maxHeader bounds what a damaged length makes us read.
+	// maxHeader bounds what is read for a damaged length.
 	maxHeader = 64 << 10
 )
 
-// Header says what a file holds.
+// Header describes a file.
 type Header struct {
 	Format      int    `json:"format"`
 	ClusterID   string `json:"cluster_id"`
 	ClusterName string `json:"cluster_name"`
-	// Index and Term are of the last log entry in the state.
+	// Index and Term are those of the last log entry in the state.
 	Index uint64 `json:"index"`
 	Term  uint64 `json:"term"`
 	// EntryVersion is the highest version of an entry in the log until then.
 	EntryVersion uint32        `json:"entry_version"`
 	NextJob      cluster.JobID `json:"next_job"`
 	StateHash    string        `json:"state_hash"`
-	// Version is the program's that wrote it, Saved when.
+	// Version is that of the program that wrote it, Saved the time.
 	Version string    `json:"version"`
 	Saved   time.Time `json:"saved"`
 }
 
-// ErrDamaged matches files that are not what was written: cut short, changed, or
-// no backup at all.
+// ErrDamaged matches files that are not what was written: cut short, changed, or no
+// backup at all.
 var ErrDamaged = errors.New("it is damaged or no backup of Berth's; take another copy")
 
-// Write writes a file with the state c. The header's figures about the state are
-// taken from c.
+// Write writes a file with the state c. The header's figures about the state come
+// from c.
 func Write(w io.Writer, h Header, c *fsm.Capture) error {
 	h.Format, h.Index, h.Term, h.EntryVersion, h.NextJob = Format, c.Index, c.Term, c.EntryVersion, c.NextJob
 	h.StateHash = fmt.Sprintf("%x", c.Hash)
@@ -73,8 +72,8 @@ func Write(w io.Writer, h Header, c *fsm.Capture) error {
 	return nil
 }
 
-// ReadHeader reads a file's beginning. It trusts nothing there; what the header
-// says is proven only by Check.
+// ReadHeader reads a file's beginning. It trusts nothing there; only Check proves
+// the header.
 func ReadHeader(r io.Reader) (Header, error) {
 	fixed := make([]byte, len(magic)+4)
 	if _, err := io.ReadFull(r, fixed); err != nil || string(fixed[:len(magic)]) != magic {
@@ -103,7 +102,7 @@ func ReadHeader(r io.Reader) (Header, error) {
 	return h, nil
 }
 
-// orDamaged keeps errors of the disk apart from files that end too early.
+// orDamaged distinguishes disk errors from files that end too early.
 func orDamaged(err error) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrDamaged
@@ -111,8 +110,8 @@ func orDamaged(err error) error {
 	return err
 }
 
-// Check reads a whole file of size bytes and compares its checksum. It holds
-// none of it.
+// Check reads a whole file of size bytes and compares its checksum. It keeps none
+// of it.
 func Check(r io.Reader, size int64) (Header, error) {
 	sum := sha256.New()
 	body := bufio.NewReaderSize(io.TeeReader(io.LimitReader(r, size-sha256.Size), sum), 256<<10)
@@ -134,7 +133,7 @@ func Check(r io.Reader, size int64) (Header, error) {
 }
 
 // Load reads the state of a file, which Check has passed: as it is, or for a
-// cluster that begins again with it.
+// cluster that is restored from it.
 func Load(r io.Reader, revival *fsm.Revival) (Header, *fsm.Capture, error) {
 	h, err := ReadHeader(r)
 	if err != nil {
