@@ -1,11 +1,11 @@
-// Package bulk keeps what is large and seldom needed of the state, jobs'
-// environments and scripts, in a file and not in memory.
+// Package bulk keeps large, seldom needed parts of the state, jobs' environments
+// and scripts, in a file rather than in memory.
 //
-// The file is no part of what a coordinator must not lose. It has no name, goes
-// with the process, and is written again from the snapshot and the log when the
-// next one starts; so nothing is synced and nothing can be left over. Equal
-// content is kept once. Room is given back when nobody holds a content any more,
-// which the garbage collector finds out.
+// A coordinator may lose the file. It has no name, disappears with the process, and
+// is written again from the snapshot and the log when the next one starts; so
+// nothing is synced and nothing can be left over. Equal content is kept once. Room
+// is freed when nothing references a content any more, which the garbage collector
+// detects.
 package bulk
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// page is what a content begins at a multiple of, so that its room can be given
-// back to the file system.
+// page is the alignment of contents, so that their room can be returned to the file
+// system.
 const page = 4 << 10
 
 // Store keeps contents. It is safe for concurrent use.
@@ -34,7 +34,7 @@ type Store struct {
 	mu    sync.Mutex
 	end   int64
 	items map[[sha256.Size]byte]weak.Pointer[Item]
-	full  bool // the last content found no room
+	full  bool // the last content did not fit
 }
 
 // Item is one content. It implements cluster.Bulk.
@@ -46,7 +46,7 @@ type Item struct {
 	scripted bool
 }
 
-// Open makes an empty store in a directory, which is made if need be.
+// Open creates an empty store in a directory, which it creates if needed.
 func Open(dir string, log *slog.Logger) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -61,8 +61,8 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 	return &Store{log: log, file: f, items: map[[sha256.Size]byte]weak.Pointer[Item]{}}, nil
 }
 
-// Keep takes an environment and a packed script. It returns nil when the file has
-// no room for them: then they stay in memory.
+// Keep stores an environment and a packed script. It returns nil if the file has no
+// room for them: then they stay in memory.
 func (s *Store) Keep(env []string, script []byte) cluster.Bulk {
 	data := cluster.EncodeBulk(env, script)
 	sum := sha256.Sum256(data)
@@ -95,15 +95,15 @@ type region struct {
 	at, size int64
 }
 
-// free gives the room of an item back that nobody holds any more.
+// free frees the room of an item that nothing references any more.
 func (s *Store) free(r region) {
 	s.mu.Lock()
-	if s.items[r.sum].Value() == nil { // else it was kept anew meanwhile
+	if s.items[r.sum].Value() == nil { // otherwise it was stored again meanwhile
 		delete(s.items, r.sum)
 	}
 	s.mu.Unlock()
 	size := (r.size + page - 1) / page * page
-	// A file system that cannot do it gives all back at the process's end.
+	// File systems that cannot do it free everything at the process's end.
 	_ = unix.Fallocate(int(s.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, r.at, size)
 }
 
@@ -120,7 +120,7 @@ func (it *Item) Scripted() bool { return it.scripted }
 func (it *Item) Load() ([]string, []byte) {
 	data := make([]byte, it.size)
 	_, err := it.store.file.ReadAt(data, it.at)
-	runtime.KeepAlive(it) // its room is its own until here
+	runtime.KeepAlive(it) // its room must not be freed before here
 	env, script, ok := cluster.ParseBulk(data)
 	if err != nil || !ok || sha256.Sum256(data) != it.sum {
 		panic(fmt.Sprintf("bulk: a job's environment and script, %d bytes at %d of a file in the data directory, cannot be read back: %v; "+
