@@ -19,11 +19,11 @@ type Agent struct {
 	sending sync.Mutex // a stream takes one message at a time
 	cancel  context.CancelFunc
 	relay   noderpc.RelayServiceClient
-	hands   bool // its jobs their credentials
+	hands   bool // its jobs get credentials
 	key     []byte
 	// Assigned delivers assignments as they come.
 	Assigned chan *nodev1.Assignment
-	// Visits delivers what users ask for, see Answer.
+	// Visits delivers users' requests, see Answer.
 	Visits chan *nodev1.Visit
 	// Granted is how many heartbeats were answered.
 	Granted atomic.Int64
@@ -72,7 +72,7 @@ func (a *Agent) send(m *nodev1.SessionRequest) error {
 	return a.stream.Send(m)
 }
 
-// Hello describes the node, at first or anew.
+// Hello describes the node, initially or again.
 func (a *Agent) Hello(node, boot string, gpus ...*nodev1.GPU) {
 	a.t.Helper()
 	hello := &nodev1.Hello{Protocol: 1, Node: node, BootId: boot, CpuMilli: 64_000, MemMib: 1 << 20, Gpus: gpus, Runtimes: []string{"test"}, Gangs: true, Credentials: a.hands}
@@ -82,19 +82,20 @@ func (a *Agent) Hello(node, boot string, gpus ...*nodev1.GPU) {
 	}
 }
 
-// Sign has it tell the leader with what it signs its gossip, from its next Hello on.
+// Sign makes it tell the leader its gossip key, from its next Hello on.
 func (a *Agent) Sign(key []byte) { a.key = key }
 
-// HandOutNothing makes it an agent that gives no credentials, from its next Hello on.
+// HandOutNothing makes it an agent that hands out no credentials, from its next
+// Hello on.
 func (a *Agent) HandOutNothing() { a.hands = false }
 
-// Report says how an attempt stands.
+// Report reports the state of an attempt.
 func (a *Agent) Report(as *nodev1.Assignment, state nodev1.AttemptState, code int32) {
 	a.t.Helper()
 	a.ReportUsage(as, state, code, nil)
 }
 
-// ReportUsage says how an attempt stands, and what was measured of it.
+// ReportUsage reports the state of an attempt, and what was measured of it.
 func (a *Agent) ReportUsage(as *nodev1.Assignment, state nodev1.AttemptState, code int32, u *nodev1.Usage) {
 	a.t.Helper()
 	r := &nodev1.Report{Job: as.Job, Attempt: as.Attempt, Token: as.Token, State: state, Usage: u}
@@ -113,7 +114,7 @@ func (a *Agent) SendReport(r *nodev1.Report) {
 	}
 }
 
-// Answer calls the leader back for the visit of an id.
+// Answer calls the leader back for the visit with an id.
 func (a *Agent) Answer(ctx context.Context, id string) noderpc.RelayService_RelayClient {
 	a.t.Helper()
 	s, err := a.relay.Relay(ctx)
@@ -130,12 +131,12 @@ func (a *Agent) Answer(ctx context.Context, id string) noderpc.RelayService_Rela
 func (a *Agent) Heartbeat(uses ...*nodev1.AttemptUse) {
 	a.t.Helper()
 	err := a.send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: 1, Attempts: uses}}})
-	if err != nil && !errors.Is(err, io.EOF) { // the session may have ended by it
+	if err != nil && !errors.Is(err, io.EOF) { // it may have ended the session
 		a.t.Fatal(err)
 	}
 }
 
-// Shows sends a heartbeat with what the node's cards show.
+// Shows sends a heartbeat with measurements of the node's GPUs.
 func (a *Agent) Shows(gpus ...*nodev1.GPUUsage) {
 	a.t.Helper()
 	err := a.send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: 1, Gpus: gpus}}})
@@ -144,10 +145,10 @@ func (a *Agent) Shows(gpus ...*nodev1.GPUUsage) {
 	}
 }
 
-// Silence ends the session without a word.
+// Silence ends the session without notice.
 func (a *Agent) Silence() { a.cancel() }
 
-// T4 is a simulated card.
+// T4 returns a simulated GPU.
 func T4(uuid string) *nodev1.GPU {
 	return &nodev1.GPU{Uuid: uuid, Type: "T4", MemMib: 15360, CapMode: "sim"}
 }

@@ -1,6 +1,5 @@
-// Package coordtest runs coordinators in one process for tests: real Raft on
-// disk over loopback, and identities that tests make up in place of
-// certificates.
+// Package coordtest runs coordinators in one process for tests: real Raft on disk
+// over loopback, and made-up identities instead of certificates.
 package coordtest
 
 import (
@@ -41,11 +40,11 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// patience is when a call or a stop has failed, on any machine: a test that waits for
-// ever hides all that come after it.
+// patience is when a call or a stop has failed, on any machine: a test that waits
+// forever hides all that come after it.
 const patience = 10 * time.Minute
 
-// Metadata by which a test says who calls.
+// Metadata with which a test says who calls.
 const (
 	mdRole = "test-role"
 	mdID   = "test-id"
@@ -58,7 +57,7 @@ type Options struct {
 	N int
 	// Absent is how many of the N, the last ones, wait for Restart.
 	Absent int
-	// Lease is the nodes'; 0 means one that no stalled machine lets lapse.
+	// Lease is the nodes'; 0 means one that does not lapse on any stalled machine.
 	Lease time.Duration
 	// MaxQueued, MaxBytes, MaxBytesPerUser and AllowRoot are passed on.
 	MaxQueued                 int
@@ -89,23 +88,25 @@ type Options struct {
 	IdleEvery time.Duration
 	IdleSeen  func(knownMs int64)
 	Notices   notify.Notices
-	// Limits are passed on; nil means none, since tests ask much as one user.
+	// Limits are passed on; nil means none, since tests ask for much as one user.
 	Limits *limit.Config
 	// Timing is Raft's; the zero value means raftnode.FastTiming.
 	Timing raftnode.Timing
 	// Steady keeps a leader however busy the machine is, until it is stopped or
-	// killed. One that is cut off stays for seconds, and so does the want of another.
+	// killed. One that is cut off stays for seconds, and it takes as long to
+	// replace it.
 	Steady bool
-	// Statfs, if it is not nil, says how much room coordinator i has; it is asked
-	// each few milliseconds.
+	// Statfs, if not nil, returns how much room coordinator i has; it is called
+	// every few milliseconds.
 	Statfs func(i int) (space.Free, error)
-	// Credentials has agents hand out credentials, as those of before did not.
+	// Credentials makes agents hand out credentials, as older ones did not.
 	Credentials bool
-	// Gossip has the coordinators gossip, at the addresses that Gossip returns.
+	// Gossip makes the coordinators gossip, at the addresses that Gossip returns.
 	Gossip bool
-	// Web has each coordinator serve the page for browsers, at what WebAddr returns.
+	// Web makes each coordinator serve the page for browsers, at what WebAddr
+	// returns.
 	Web bool
-	// WebProxy is a proxy before the page that says who browsers' users are.
+	// WebProxy is a proxy in front of the page that names browsers' users.
 	WebProxy *web.Proxy
 	// Simulate is the simulator of the page, nil for none.
 	Simulate func(context.Context, *web.Simulation) ([]byte, error)
@@ -120,8 +121,8 @@ type Cluster struct {
 	dir   string
 	peers []raftnode.Server
 	api   []string // gRPC addresses
-	ears  []string // where they gossip
-	webs  []string // where browsers ask
+	ears  []string // of gossip
+	webs  []string // of the page
 	nodes []*node
 	held  map[string]net.Listener
 	led   bool // there is a leader, or will be one without help
@@ -137,7 +138,7 @@ type node struct {
 	co        *coordinator.Coordinator
 }
 
-// Start brings a cluster up; it is taken down when the test ends.
+// Start starts a cluster; it is stopped when the test ends.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	o.Lease = cmp.Or(o.Lease, 1000*time.Hour)
@@ -165,7 +166,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	return c
 }
 
-// take returns an address that is held until Restart wants it.
+// take returns an address that is held until Restart needs it.
 func (c *Cluster) take() string {
 	addr, ln := takeAddr(c.t)
 	c.held[addr] = ln
@@ -185,14 +186,14 @@ func (c *Cluster) listen(addr string) net.Listener {
 	return ln
 }
 
-// ports counts the ports that this process gave out.
+// ports counts the ports that this process handed out.
 var ports atomic.Uint32
 
-// FreeAddr returns an address of loopback that nobody listens on now, with a
-// port below those that the kernel gives to connections and to listeners who
-// ask for any: it stays free while what listens there is down. Until the test
-// ends no other that asks gets it, nor a development cluster: both mark what they
-// take by an abstract Unix socket. Nor do gangs meet there.
+// FreeAddr returns a loopback address with no listener, with a port below those
+// that the kernel assigns to connections and to listeners who ask for any: it stays
+// free while its listener is down. Until the test ends no other caller gets it, nor
+// a development cluster: both mark what they take by an abstract Unix socket. Gangs
+// do not meet there either.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	addr, ln := takeAddr(t)
@@ -232,7 +233,7 @@ func (c *Cluster) space(i int) space.Config {
 func (c *Cluster) Restart(i int) {
 	c.t.Helper()
 	if n := c.nodes[i]; n != nil {
-		<-n.done // a killed one, as soon as its files are free
+		<-n.done // a killed one, once its files are free
 	}
 	raftLn, apiLn := c.listen(c.peers[i].Addr), c.listen(c.api[i])
 	n := &node{done: make(chan struct{}), gate: newGate(), raft: newLink(raftLn), api: newLink(apiLn), socket: filepath.Join(c.t.TempDir(), "s")}
@@ -280,7 +281,7 @@ func (c *Cluster) Restart(i int) {
 	}()
 }
 
-// web is the page of coordinator i.
+// web returns the page configuration of coordinator i.
 func (c *Cluster) web(i int) web.Config {
 	if c.webs[i] == "" {
 		return web.Config{}
@@ -288,10 +289,10 @@ func (c *Cluster) web(i int) web.Config {
 	return web.Config{Listener: c.listen(c.webs[i]), Names: []string{"127.0.0.1", "localhost"}, Proxy: c.opts.WebProxy, Simulate: c.opts.Simulate, Address: "http://" + c.webs[i]}
 }
 
-// WebAddr is where coordinator i serves the page for browsers.
+// WebAddr returns where coordinator i serves the page for browsers.
 func (c *Cluster) WebAddr(i int) string { return c.webs[i] }
 
-// GossipKey is with what those gossip that a cluster is told to.
+// GossipKey is the key of clusters that gossip.
 const GossipKey = "0123456789abcdef0123456789abcdef"
 
 // Gossip returns where the coordinators gossip.
@@ -315,7 +316,7 @@ func (c *Cluster) Stop(i int) {
 	}
 }
 
-// Wipe removes all that coordinator i has on disk, after Stop.
+// Wipe removes everything that coordinator i has on disk, after Stop.
 func (c *Cluster) Wipe(i int) {
 	c.t.Helper()
 	if err := os.RemoveAll(c.Dir(i)); err != nil {
@@ -323,14 +324,14 @@ func (c *Cluster) Wipe(i int) {
 	}
 }
 
-// Dir is where coordinator i keeps its files.
+// Dir returns where coordinator i keeps its files.
 func (c *Cluster) Dir(i int) string { return filepath.Join(c.dir, c.peers[i].ID) }
 
-// Peers are all coordinators, by number.
+// Peers returns all coordinators, by number.
 func (c *Cluster) Peers() []raftnode.Server { return c.peers }
 
-// Kill cuts coordinator i off at once, as the end of its process does: nobody
-// hears of it, and leadership is not handed over. What it has on disk stays.
+// Kill cuts coordinator i off at once, as the end of its process does: it notifies
+// no other, and does not hand over leadership. What it has on disk stays.
 func (c *Cluster) Kill(i int) {
 	n := c.nodes[i]
 	n.killed = true
@@ -342,7 +343,7 @@ func (c *Cluster) Kill(i int) {
 	c.led = false
 }
 
-// Cut takes coordinator i out of Raft's network; clients still reach it.
+// Cut removes coordinator i from Raft's network; clients still reach it.
 func (c *Cluster) Cut(i int) { c.nodes[i].raft.set(true) }
 
 // HoldApply keeps the entries that Raft commits from the state of coordinator i
@@ -358,7 +359,7 @@ func (c *Cluster) HoldApply(i int) (release func()) {
 
 func (c *Cluster) timing() raftnode.Timing {
 	if c.opts.Steady {
-		const long = 15 * time.Second // as long takes it to stop one that was cut off as it led
+		const long = 15 * time.Second // a leader that was cut off takes as long to stop
 		return raftnode.Timing{HeartbeatTimeout: long, ElectionTimeout: long, LeaderLeaseTimeout: long, CommitTimeout: 20 * time.Millisecond}
 	}
 	if c.opts.Timing == (raftnode.Timing{}) {
@@ -370,8 +371,8 @@ func (c *Cluster) timing() raftnode.Timing {
 // Mend undoes Cut.
 func (c *Cluster) Mend(i int) { c.nodes[i].raft.set(false) }
 
-// apiOf finds the gRPC address of the coordinator with a Raft address: at a
-// site they are one.
+// apiOf finds the gRPC address of the coordinator with a Raft address: in
+// production they are one.
 func (c *Cluster) apiOf(raftAddr string) string {
 	for i, p := range c.peers {
 		if p.Addr == raftAddr {
@@ -391,7 +392,7 @@ func userName(uid cluster.UID) string {
 	return "u" + strconv.Itoa(int(uid))
 }
 
-// peer reads the identity that a test made up.
+// peer reads the made-up identity of a test.
 func peer(ctx context.Context) (role, id string, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if len(md.Get(mdRole)) != 1 {
@@ -453,13 +454,14 @@ func (c *Cluster) Client(i int) *grpc.ClientConn {
 	return cc
 }
 
-// As makes calls on a connection of a coordinator or gate speak for a user.
+// As returns a context in which calls on a coordinator's or gate's connection speak
+// for a user.
 func As(ctx context.Context, uid uint32) context.Context {
 	s := strconv.FormatUint(uint64(uid), 10)
 	return metadata.AppendToOutgoingContext(ctx, mdUID, s, mdGID, s)
 }
 
-// certifier answers with plain texts: what certificates are is not tested here.
+// certifier answers with plain texts: certificates are tested elsewhere.
 type certifier struct{}
 
 // Issue implements nodes.Certifier.

@@ -10,9 +10,9 @@ import (
 	peerv1 "github.com/berth-scheduler/berth/proto/berth/peer/v1"
 )
 
-// Elect has a coordinator other than that of a number stand for election now, as a
+// Elect makes a coordinator other than the given one stand for election now, as a
 // leader does that hands over: a steady cluster would wait for long. It is the one
-// with the newest log, which the others vote for; -1 leaves out none.
+// with the newest log, which the others vote for; -1 excludes none.
 func (c *Cluster) Elect(but int) {
 	c.t.Helper()
 	layer := newLink(c.listen("127.0.0.1:0"))
@@ -22,7 +22,7 @@ func (c *Cluster) Elect(but int) {
 	best, newest := raft.Server{}, uint64(0)
 	for _, i := range c.alive() {
 		p := raft.Server{ID: raft.ServerID(c.peers[i].ID), Address: raft.ServerAddress(c.peers[i].Addr)}
-		var stale raft.AppendEntriesResponse // to a term that is over: it says how long the log is
+		var stale raft.AppendEntriesResponse // for a term that is over: it reports the log's length
 		if err := trans.AppendEntries(p.ID, p.Address, &raft.AppendEntriesRequest{RPCHeader: header}, &stale); err != nil {
 			c.t.Logf("%s does not say how long its log is: %v", p.ID, err)
 			continue
@@ -36,7 +36,7 @@ func (c *Cluster) Elect(but int) {
 	}
 }
 
-// alive are the coordinators that were neither stopped nor killed.
+// alive returns the coordinators that were neither stopped nor killed.
 func (c *Cluster) alive() (on []int) {
 	for i, n := range c.nodes {
 		if n != nil && !n.killed {
@@ -46,7 +46,7 @@ func (c *Cluster) alive() (on []int) {
 	return on
 }
 
-// Leader waits for a coordinator that leads and returns its number.
+// Leader waits for a coordinator to lead and returns its number.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
 	elected := time.Time{}

@@ -6,7 +6,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// gate stands between Raft and a state machine: entries pass while mu is free.
+// gate sits between Raft and a state machine: entries pass while mu is free.
 type gate struct {
 	mu sync.Mutex
 	raft.FSM

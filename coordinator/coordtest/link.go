@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// link is a coordinator's end of a network that a test can cut. It carries
-// plain text: certificates are tested elsewhere.
+// link is a coordinator's end of a network that a test can cut. It carries plain
+// text: certificates are tested elsewhere.
 type link struct {
 	net.Listener
 
@@ -25,8 +25,8 @@ func newLink(ln net.Listener) *link {
 	return &link{Listener: ln, conns: map[*linkConn]struct{}{}}
 }
 
-// Accept implements net.Listener. While the link is down, who connects is
-// hung up on.
+// Accept implements net.Listener. While the link is down, connections are closed at
+// once.
 func (l *link) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
