@@ -1,5 +1,5 @@
 // Package current makes a coordinator's own state as current as the leader's, for
-// answers that it gives without it.
+// answers that it gives itself.
 package current
 
 import (
@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// reachWait bounds how long a read here waits for a leader to say how far it
-	// is, and to be as far: an election lasts two or three seconds.
+	// reachWait bounds how long a read here waits for a leader to report its index,
+	// and to catch up: an election lasts two or three seconds.
 	reachWait    = 5 * time.Second
 	confirmRetry = 50 * time.Millisecond
 )
 
-// Current knows how far the leader is. It is for any number of callers at once.
+// Current knows how far the leader is. It is safe for concurrent use.
 type Current struct {
 	self    string
 	catchUp time.Duration
@@ -33,22 +33,22 @@ type Current struct {
 	peers   *peers.Conns
 }
 
-// New makes what keeps the answers of the coordinator self current. catchUp bounds how
-// long each waits, 0 means five seconds.
+// New returns a Current that keeps the answers of the coordinator self current.
+// catchUp bounds how long each waits, 0 means five seconds.
 func New(self string, catchUp time.Duration, f *fsm.FSM, o *office.Office, p *peers.Conns) *Current {
 	return &Current{self: self, catchUp: catchUp, fsm: f, office: o, peers: p}
 }
 
-// Currency is how current an answer is that this coordinator gives by itself.
+// Currency is how current an answer is that this coordinator gives itself.
 type Currency struct {
-	Want   uint64 // how far it should be, 0 when no leader could tell
-	Behind bool   // it is not known to be as far
+	Want   uint64 // how far it should be, 0 if no leader could say
+	Behind bool   // it is not known to be that far
 }
 
-// Reach waits until this coordinator's state is as far as the leader's was at
-// the call or, when least is not 0, as far as that: whoever was told that
-// something is done finds it done here. It gives up after a while, since what is
-// here is still worth reading while there is no leader.
+// Reach waits until this coordinator's state is as far as the leader's was at the
+// call or, if least is not 0, as far as that: a client that was told that something
+// is done finds it done here. It gives up after a while, since what is here is
+// still worth reading while there is no leader.
 func (c *Current) Reach(ctx context.Context, least uint64) Currency {
 	limit := cmp.Or(c.catchUp, reachWait)
 	if end, ok := ctx.Deadline(); ok {
@@ -67,7 +67,7 @@ func (c *Current) Reach(ctx context.Context, least uint64) Currency {
 	return Currency{Want: least, Behind: err != nil}
 }
 
-// leaderIndex asks whoever leads how far it is, until ctx ends.
+// leaderIndex asks the leader for its index, until ctx ends.
 func (c *Current) leaderIndex(ctx context.Context) (index uint64, ok bool) {
 	for {
 		if c.office.Term() != nil {
@@ -79,7 +79,7 @@ func (c *Current) leaderIndex(ctx context.Context) (index uint64, ok bool) {
 				return index, true
 			}
 			if status.Code(err) == codes.Unimplemented {
-				return 0, false // of a release that does not know the question
+				return 0, false // from a release that does not know the query
 			}
 		}
 		if !wait.Sleep(ctx, confirmRetry) {
