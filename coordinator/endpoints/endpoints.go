@@ -1,6 +1,7 @@
-// Package endpoints tells over HTTP where the replicas of services take requests, in the
-// form of Prometheus' HTTP service discovery
-// (https://prometheus.io/docs/prometheus/latest/http_sd/), which others read as easily.
+// Package endpoints serves over HTTP where the replicas of services take requests,
+// in the form of Prometheus' HTTP service discovery
+// (https://prometheus.io/docs/prometheus/latest/http_sd/), which other clients also
+// read easily.
 package endpoints
 
 import (
@@ -21,14 +22,15 @@ type Group struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// Handler answers GET /services with the replicas of all services that are ready, and
-// GET /services/NAME with those of the services of that name; ?user= names the owner. It
-// tells what every user may list. It goes by this coordinator's copy of the state.
+// Handler serves GET /services with the replicas of all services that are ready,
+// and GET /services/NAME with those of the services of that name; ?user= names the
+// owner. It shows what every user may list, from this coordinator's copy of the
+// state.
 func Handler(f *fsm.FSM) http.Handler {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(ready(f, r.PathValue("name"), r.URL.Query().Get("user"))) // a client that left is no concern
+		_ = json.NewEncoder(w).Encode(ready(f, r.PathValue("name"), r.URL.Query().Get("user"))) // a client that left does not matter
 	}
 	mux.HandleFunc("GET /services", answer)
 	mux.HandleFunc("GET /services/{name}", answer)
