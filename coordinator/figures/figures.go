@@ -1,5 +1,5 @@
-// Package figures counts what a coordinator did since it began, for people who ask it
-// and not its metrics.
+// Package figures counts what a coordinator did since it started, for users who
+// query it rather than its metrics.
 package figures
 
 import (
@@ -15,8 +15,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// Figures are what a coordinator did since it began, for people who ask it and not its
-// metrics. It is for any number of callers at once.
+// Figures are what a coordinator did since it started, for users who query it
+// rather than its metrics. It is safe for concurrent use.
 type Figures struct {
 	since time.Time
 
@@ -31,7 +31,7 @@ func New(since time.Time) *Figures {
 	return &Figures{since: since, passes: map[string]*apiv1.PassFigures{}, calls: map[string]*apiv1.CallFigures{}}
 }
 
-// pass is the figures of a kind of passes; mu is held.
+// pass returns the figures of one kind of pass; mu is held.
 func (f *Figures) pass(kind string) *apiv1.PassFigures {
 	p := f.passes[kind]
 	if p == nil {
@@ -41,7 +41,7 @@ func (f *Figures) pass(kind string) *apiv1.PassFigures {
 	return p
 }
 
-// Planned adds a pass over so many jobs that waited.
+// Planned adds a pass over so many waiting jobs.
 func (f *Figures) Planned(kind string, took time.Duration, depth int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,14 +51,15 @@ func (f *Figures) Planned(kind string, took time.Duration, depth int) {
 	p.LastDepth, p.TotalDepth = uint64(depth), p.TotalDepth+uint64(depth)
 }
 
-// Started adds attempts that a kind of passes placed.
+// Started adds attempts that a kind of pass placed.
 func (f *Figures) Started(kind string, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.pass(kind).Started += uint64(n)
 }
 
-// Begins counts a request in until the function that it returns is called.
+// Begins counts a request as in progress until the function that it returns is
+// called.
 func (f *Figures) Begins(method string) (ends func(time.Duration)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,7 +79,7 @@ func (f *Figures) Begins(method string) (ends func(time.Duration)) {
 	}
 }
 
-// ToAPI is all of them, passes by kind and requests by how many there were.
+// ToAPI returns all of them, passes by kind and requests by how many there were.
 func (f *Figures) ToAPI() *apiv1.Figures {
 	f.mu.Lock()
 	defer f.mu.Unlock()
