@@ -1,12 +1,11 @@
-// Package idle tells from what attempts have used of their GPUs for how long
-// these have stood idle.
+// Package idle derives from what attempts have used of their GPUs how long those
+// have been idle.
 package idle
 
 import "github.com/berth-scheduler/berth/cluster"
 
-// Sample is what an attempt's use had come to at a time: thousandths of a GPU
-// times milliseconds over all its GPUs, and the milliseconds in which that was
-// known. Both only rise.
+// Sample is an attempt's use up to a time: thousandths of a GPU times milliseconds
+// over all its GPUs, and the milliseconds in which that was known. Both only rise.
 type Sample struct {
 	At              cluster.Time
 	BusyMs, KnownMs int64
@@ -15,7 +14,8 @@ type Sample struct {
 const (
 	// mostSamples bounds what is kept of one attempt.
 	mostSamples = 64
-	// least is the part of a window, in thousandths, in which use must be known.
+	// leastKnown is the part of a window, in thousandths, in which use must be
+	// known.
 	leastKnown = 900
 )
 
@@ -23,7 +23,7 @@ const (
 type Window struct {
 	samples []Sample // rising
 	since   cluster.Time
-	resumed cluster.Time // since of an earlier leader, whose last sample is the first
+	resumed cluster.Time // since, from an earlier leader; the last sample is the first
 }
 
 // Resume begins where an earlier leader's mark ended.
@@ -42,21 +42,21 @@ const (
 	Idle
 )
 
-// Add takes a sample and tells what the window that ends with it shows. cards is
-// how many GPUs the attempt has. While it is Idle since says since when: the
-// beginning of the first of the idle windows that follow each other. Time in
-// which use was not known is never idle: it must be known for nine tenths.
+// Add adds a sample and returns what the window that ends with it shows. cards is
+// how many GPUs the attempt has. While it is Idle since is the beginning of the
+// first of the consecutive idle windows. Time in which use was not known is never
+// idle: it must be known for nine tenths.
 func (w *Window) Add(s Sample, p cluster.IdlePolicy, cards int) (v Verdict, since cluster.Time) {
 	if n := len(w.samples); n > 0 {
 		last := w.samples[n-1]
 		if s.At <= last.At {
 			return Unknown, 0
 		}
-		if s.BusyMs < last.BusyMs || s.KnownMs < last.KnownMs { // it was counted anew
+		if s.BusyMs < last.BusyMs || s.KnownMs < last.KnownMs { // the count restarted
 			*w = Window{}
 		}
 	}
-	// Thin out: of those that lie closer than a part of the window the older stays.
+	// Thin out: of samples closer than a part of the window the older stays.
 	if n := len(w.samples); n > 1 && s.At.Sub(w.samples[n-2].At) < p.Window/(mostSamples-4) {
 		w.samples = w.samples[:n-1]
 	}
