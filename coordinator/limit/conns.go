@@ -23,15 +23,15 @@ type Conns struct {
 	sum  int
 }
 
-// NewConns counts for one server. perUser says how many connections a user may
-// have open, total how many there may be of all users together; root has none of
-// these bounds. pause says before each read of a user's connection how long to wait
-// with it, see Table.Pause.
+// NewConns returns the counts of one server. perUser returns how many connections a
+// user may have open, total bounds those of all users together; root is exempt from
+// both. pause returns how long to delay each read of a user's connection, see
+// Table.Pause.
 func NewConns(perUser func(cluster.UID) int, total int, pause func(cluster.UID) time.Duration) *Conns {
 	return &Conns{perUser: perUser, total: total, pause: pause, open: map[cluster.UID]int{}}
 }
 
-// Enter counts a connection until leave is called; false when it is one too many.
+// Enter counts a connection until leave is called; false if it is one too many.
 func (c *Conns) Enter(uid cluster.UID) (leave func(), ok bool) {
 	most := c.perUser(uid)
 	c.mu.Lock()
@@ -51,8 +51,8 @@ func (c *Conns) Enter(uid cluster.UID) (leave func(), ok bool) {
 	}), true
 }
 
-// Credentials are those of inner, for a server, that end a connection at once
-// which is one too many of its user. uidOf reads who that is.
+// Credentials returns inner's credentials, for a server, that close a user's
+// connection at once if it is one too many. uidOf reads which user that is.
 func (c *Conns) Credentials(inner credentials.TransportCredentials, uidOf func(credentials.AuthInfo) (cluster.UID, bool)) credentials.TransportCredentials {
 	return counted{TransportCredentials: inner, conns: c, uidOf: uidOf}
 }
@@ -99,8 +99,8 @@ type countedConn struct {
 // Read implements net.Conn.
 func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	// What is here waits, and not the reading for it: a connection that says
-	// nothing may be in it since before its user was to wait.
+	// The data waits, not the read: a connection may have been blocked reading
+	// since before its user was to wait.
 	if d := c.pause(); d > 0 && err == nil {
 		t := time.NewTimer(d)
 		defer t.Stop()

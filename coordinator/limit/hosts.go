@@ -23,10 +23,10 @@ type Hosts struct {
 
 	mu    sync.Mutex
 	hosts map[string]*rate.Limiter
-	rest  *rate.Limiter // of addresses for which there is no room
+	rest  *rate.Limiter // of addresses beyond the limit
 }
 
-// NewHosts makes an empty table. now is the clock.
+// NewHosts returns an empty table. now is the clock.
 func NewHosts(now func() time.Time) *Hosts {
 	return &Hosts{now: now, hosts: map[string]*rate.Limiter{}, rest: rate.NewLimiter(guessesPerSecond, guessBurst)}
 }
@@ -69,7 +69,7 @@ func (h *Hosts) Wrong(addr net.Addr) {
 	l.AllowN(now, 1)
 }
 
-// hostOf is who is counted as one: an IPv4 address, or an IPv6 network of 64
+// hostOf returns what counts as one host: an IPv4 address, or an IPv6 network of 64
 // bits, all of which one machine may have.
 func hostOf(addr net.Addr) string {
 	if addr == nil {

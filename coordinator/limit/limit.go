@@ -1,5 +1,5 @@
-// Package limit bounds what one user may ask of a coordinator at once and in a
-// second, so that nobody's script, careless or hostile, takes the others' place.
+// Package limit bounds what one user may ask of a coordinator at once and per
+// second, so that no user's script, careless or hostile, crowds out the others.
 // Calls are counted when their headers arrive, before anything else of them is
 // read.
 package limit
@@ -28,32 +28,32 @@ const (
 // Config says how much one user may ask for. Fields that are 0 have the values
 // of Default.
 type Config struct {
-	// Rate is how many calls a second one user may make for long; four times as
-	// many may come at once.
+	// Rate is how many calls per second one user may sustain; four times as many
+	// may come at once.
 	Rate int
-	// Bandwidth is how many bytes of requests a second one user may send for long;
+	// Bandwidth is how many bytes of requests per second one user may sustain;
 	// eight times as many may come at once.
 	Bandwidth int
-	// WorkMilli is how many thousandths of a core expensive calls and watches of one
-	// user may take for long, in handlers; that of five seconds may come at once.
+	// WorkMilli is how many thousandths of a core expensive calls and watches of
+	// one user may sustain, in handlers; five seconds' worth may come at once.
 	WorkMilli int
-	// Calls is how many calls of one user may be under way, Streams how many
+	// Calls is how many calls of one user may be in progress, Streams how many
 	// lasting streams may be open.
 	Calls, Streams int
-	// Expensive is how many expensive calls of one user may be under way,
+	// Expensive is how many expensive calls of one user may be in progress,
 	// ExpensiveTotal how many of all users.
 	Expensive, ExpensiveTotal int
-	// Arriving is how many requests of one user may have begun to arrive, and not
-	// be here as a whole; ArrivingTotal is for all users.
+	// Arriving is how many requests of one user may have begun to arrive but not be
+	// complete; ArrivingTotal is for all users.
 	Arriving, ArrivingTotal int
-	// Bytes is what requests under way of one user may take, BytesTotal those of
+	// Bytes is what requests in progress of one user may take, BytesTotal those of
 	// all users.
 	Bytes, BytesTotal int64
-	// Users is how many users are counted apart at once.
+	// Users is how many users are counted separately at once.
 	Users int
 }
 
-// Default returns limits that honest scripts do not meet.
+// Default returns limits that honest scripts do not reach.
 func Default() Config {
 	return Config{
 		Rate: 500, Bandwidth: 1 << 20, WorkMilli: 100, Calls: 128, Streams: 256, Expensive: 4, ExpensiveTotal: 16,
@@ -61,7 +61,7 @@ func Default() Config {
 	}
 }
 
-// Unlimited returns limits that nobody reaches.
+// Unlimited returns limits that no user reaches.
 func Unlimited() Config {
 	const many = 1 << 30
 	return Config{Rate: many, Bandwidth: 1 << 40, WorkMilli: many, Calls: many, Streams: many, Expensive: many, ExpensiveTotal: many,
@@ -89,27 +89,27 @@ func (c Config) withDefaults() Config {
 
 const (
 	burstSeconds = 4                // calls that may come at once, in seconds of Rate
-	bytesBurst   = 8 * time.Second  // bytes that may, in time of Bandwidth
-	workBurst    = 5 * time.Second  // work that may, in time of WorkMilli
-	longestDebt  = 20 * time.Second // that one call makes, whatever it took
-	// Refusals cost time, too: of who does not wait as told, no more than so many a
-	// second are given, and nothing is read meanwhile.
+	bytesBurst   = 8 * time.Second  // bytes that may come at once, in time of Bandwidth
+	workBurst    = 5 * time.Second  // work that may come at once, in time of WorkMilli
+	longestDebt  = 20 * time.Second // that one call incurs, whatever it took
+	// Refusals cost time, too: a user that does not wait as told gets no more than
+	// so many per second, and nothing is read meanwhile.
 	refusalSpan  = 10 * time.Millisecond
 	refusalBurst = 200 * refusalSpan
 	longestPause = time.Second
-	// privilege is how many times a user's share of what is under way an
-	// administrator has. Their rate has no bound.
+	// privilege is how many times a user's share of calls in progress an
+	// administrator has. Their rate is unbounded.
 	privilege = 8
-	// retrySoon is when to ask again where something under way must end first.
+	// retrySoon is when to retry if a call in progress must end first.
 	retrySoon = 100 * time.Millisecond
 )
 
-// Who is counted by itself: a user, or a user for whom a node speaks, which
-// must not use up what the user has elsewhere.
+// Who is counted separately: a user, or a user for whom a node speaks, which must
+// not use up what the user has elsewhere.
 type Who struct {
 	UID  cluster.UID
 	Node string // "" for what the kernel or a gate says
-	// Admin tells that the user is an administrator.
+	// Admin means that the user is an administrator.
 	Admin bool
 }
 
@@ -126,7 +126,7 @@ type Table struct {
 
 	mu       sync.Mutex
 	users    map[key]*user
-	dear     int // expensive calls under way
+	dear     int // expensive calls in progress
 	arriving int
 	bytes    int64
 	unread   int64 // of answers
@@ -148,8 +148,7 @@ func (u *user) idle(now time.Time) bool {
 	return u.unread == 0 && u.open == [classes]int{} && u.sent.none(now) && u.work.none(now) && u.refused.none(now) && u.bucket.TokensAt(now) >= float64(u.bucket.Burst())
 }
 
-// New makes an empty table that registers its metrics with reg. now is the
-// clock.
+// New returns an empty table that registers its metrics with reg. now is the clock.
 func New(cfg Config, now func() time.Time, reg prometheus.Registerer) *Table {
 	t := &Table{cfg: cfg.withDefaults(), now: now, users: map[key]*user{}, refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "berth_api_refused_total", Help: "Requests refused because their user exceeded a limit, by limit; the commands wait and retry.",
@@ -169,7 +168,7 @@ func New(cfg Config, now func() time.Time, reg prometheus.Registerer) *Table {
 	return t
 }
 
-// Len is how many users are counted now.
+// Len returns how many users are counted now.
 func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,7 +203,7 @@ func (t *Table) Begin(who Who, class Class) (*Call, error) {
 	return c, nil
 }
 
-// refusal is why a call may not begin, nil if it may.
+// refusal returns why a call may not begin, nil if it may.
 func (c *Call) refusal(now time.Time, admin bool) *Refusal {
 	t, u, class, times := c.t, c.u, c.class, c.times
 	switch {
@@ -231,8 +230,8 @@ func (c *Call) refusal(now time.Time, admin bool) *Refusal {
 	return nil
 }
 
-// Pause is how long nothing should be read of a user who goes on asking though
-// refused.
+// Pause returns how long nothing should be read from a user that keeps asking
+// though refused.
 func (t *Table) Pause(uid cluster.UID) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -243,8 +242,8 @@ func (t *Table) Pause(uid cluster.UID) time.Duration {
 	return min(u.refused.wait(t.now(), refusalBurst), longestPause)
 }
 
-// user finds or makes the entry of a user; nil when the table is full of users
-// who are not idle.
+// user finds or creates the entry of a user; nil if the table is full of users that
+// are not idle.
 func (t *Table) user(k key, now time.Time) *user {
 	if u := t.users[k]; u != nil {
 		return u
@@ -264,7 +263,7 @@ func (t *Table) user(k key, now time.Time) *user {
 	return u
 }
 
-// Call is a call under way.
+// Call is a call in progress.
 type Call struct {
 	t        *Table
 	u        *user
@@ -275,8 +274,8 @@ type Call struct {
 	bytes    int64
 }
 
-// Arrived says that the request is here as a whole, and how large it is. The
-// error is a *Refusal; the call must be ended then too.
+// Arrived records that the request is complete, and its size. The error is a
+// *Refusal; the call must be ended then too.
 func (c *Call) Arrived(bytes int) error {
 	t := c.t
 	t.mu.Lock()
@@ -289,7 +288,7 @@ func (c *Call) Arrived(bytes int) error {
 	if err := c.hold(n); err != nil {
 		return err
 	}
-	if c.times == 1 { // what is more than there is, is owed: the next calls wait for it
+	if c.times == 1 { // any excess is owed: the next calls wait for it
 		c.u.sent.add(t.now(), time.Duration(float64(n)/float64(t.cfg.Bandwidth)*float64(time.Second)))
 	}
 	return nil
@@ -298,7 +297,7 @@ func (c *Call) Arrived(bytes int) error {
 // hold counts bytes that are in memory until the call ends. The caller holds t.mu.
 func (c *Call) hold(n int64) error {
 	t := c.t
-	// One request alone may always come, however large: it was read already.
+	// One request alone may always come, however large: it was already read.
 	if c.u.bytes > 0 && c.u.bytes+n > int64(c.times)*t.cfg.Bytes || t.bytes > 0 && t.bytes+n > t.cfg.BytesTotal {
 		return t.refuse(tooManyBytes, retrySoon)
 	}
@@ -308,8 +307,8 @@ func (c *Call) hold(n int64) error {
 	return nil
 }
 
-// Holds counts what an answer takes until its reader has it. The error is a *Refusal. It may
-// be called of nil.
+// Holds counts what an answer takes until its reader has it. The error is a
+// *Refusal. It may be called on nil.
 func (c *Call) Holds(bytes int64) error {
 	if c == nil {
 		return nil
@@ -322,8 +321,8 @@ func (c *Call) Holds(bytes int64) error {
 	return c.hold(bytes)
 }
 
-// Brings counts what a request brings into memory though it was not sent, as if it had
-// been. The error is a *Refusal. It may be called of nil.
+// Brings counts what a request brings into memory beyond what was sent, as if it
+// had been sent. The error is a *Refusal. It may be called on nil.
 func (c *Call) Brings(bytes int) error {
 	if c == nil {
 		return nil
@@ -339,7 +338,7 @@ func (c *Call) land() {
 	}
 }
 
-// End says that the call is over. It may be called more than once.
+// End ends the call. It may be called more than once.
 func (c *Call) End() {
 	t := c.t
 	t.mu.Lock()

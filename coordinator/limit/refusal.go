@@ -2,7 +2,7 @@ package limit
 
 import "time"
 
-// Refusal is why a call was turned away, and when to ask again.
+// Refusal is why a call was refused, and when to retry.
 type Refusal struct {
 	Msg   string
 	After time.Duration

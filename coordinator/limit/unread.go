@@ -3,19 +3,21 @@ package limit
 import "sync"
 
 const (
-	// answerCost is what an answer takes beside its own bytes until it was read: its stream.
+	// answerCost is what an answer takes besides its own bytes until it was read:
+	// its stream.
 	answerCost = 4 << 10
-	// smallAnswer is up to how many bytes an answer is given whatever lies unread: what
-	// changed something is said.
+	// smallAnswer is up to how many bytes an answer is sent however much is unread:
+	// changes are always confirmed.
 	smallAnswer = 64 << 10
 	// unreadPart is the part of Config.Bytes that a user's answers may take unread.
 	unreadPart = 4
 )
 
-// Unread counts an answer of so many bytes, which lies in memory until its reader has taken it,
-// also when the call is over: whoever asks and does not read fills no memory. read says that it
-// was taken, and may be called more than once. The error is a *Refusal, of large answers alone;
-// a user with too much unread begins nothing else. It may be called of nil.
+// Unread counts an answer of so many bytes, which is in memory until its reader has
+// taken it, even after the call: a caller that does not read fills no memory. read
+// records that it was taken, and may be called more than once. The error is a
+// *Refusal, only for large answers; a user with too much unread begins nothing
+// else. It may be called on nil.
 func (c *Call) Unread(bytes int) (read func(), err error) {
 	if c == nil {
 		return func() {}, nil

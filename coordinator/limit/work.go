@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// slice is how long one computes before others that wait come between.
+// slice is how long a turn computes before it yields to others.
 const slice = 500 * time.Microsecond
 
-// Worked charges time that the coordinator computed for a call. It may be called
-// of nil, and after the call ended.
+// Worked charges time that the coordinator computed for a call. It may be called on
+// nil, and after the call ended.
 func (c *Call) Worked(d time.Duration) {
 	if c == nil || c.times != 1 || d <= 0 {
 		return
@@ -23,13 +23,13 @@ func (c *Call) Worked(d time.Duration) {
 	c.u.work.add(t.now(), t.inBucket(d))
 }
 
-// inBucket is how long it takes until time that was computed comes back.
+// inBucket returns how long it takes until computed time is repaid.
 func (t *Table) inBucket(d time.Duration) time.Duration {
 	return min(time.Duration(float64(d)*1000/float64(t.cfg.WorkMilli)), longestDebt)
 }
 
-// Rest is how long a stream should send nothing, since its user took more of the
-// coordinator's time than one may; 0 of nil.
+// Rest returns how long a stream should send nothing, since its user took more of
+// the coordinator's time than allowed; 0 on nil.
 func (c *Call) Rest() time.Duration {
 	if c == nil || c.times != 1 {
 		return 0
@@ -40,8 +40,9 @@ func (c *Call) Rest() time.Duration {
 	return c.u.work.wait(t.now(), workBurst)
 }
 
-// MayWork refuses a call that computes for long, and waits for others too much to be counted
-// with lists, while its user took more of the coordinator's time than one may; nil of nil.
+// MayWork refuses a call that computes for long, but waits too much to be counted
+// with lists, while its user took more of the coordinator's time than allowed; nil
+// on nil.
 func (c *Call) MayWork() error {
 	rest := c.Rest()
 	if rest <= 0 {
@@ -52,14 +53,14 @@ func (c *Call) MayWork() error {
 	return c.t.refuse(tooMuchWork, max(rest, retrySoon))
 }
 
-// Turns lets what computes for long go one after the other and in slices, so that
-// there is always a core for what is short. It is safe for concurrent use.
+// Turns runs long computations one after the other and in slices, so that there is
+// always a core for short ones. It is safe for concurrent use.
 type Turns struct{ free *semaphore.Weighted }
 
-// NewTurns lets n at a time have a turn.
+// NewTurns returns Turns with n turns at a time.
 func NewTurns(n int) *Turns { return &Turns{semaphore.NewWeighted(int64(max(1, n)))} }
 
-// Turn is that of one call. It is for one goroutine.
+// Turn is one call's turn. It is for one goroutine.
 type Turn struct {
 	of    *Turns
 	call  *Call
@@ -83,8 +84,8 @@ func (t *Turn) take() error {
 	return nil
 }
 
-// End gives the turn up and charges what it took. It may be called more than once,
-// and of nil.
+// End ends the turn and charges what it took. It may be called more than once, and
+// on nil.
 func (t *Turn) End() {
 	if t == nil || !t.held {
 		return
@@ -94,8 +95,8 @@ func (t *Turn) End() {
 	t.call.Worked(time.Since(t.since))
 }
 
-// Step lets others come between once the turn has lasted for a slice. The error is
-// the context's, when it ended; the turn is over then. It may be called of nil.
+// Step yields to others once the turn has lasted for a slice. The error is the
+// context's, if it ended; the turn is over then. It may be called on nil.
 func (t *Turn) Step() error {
 	if t == nil || t.held && time.Since(t.since) < slice {
 		return nil
