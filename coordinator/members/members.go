@@ -1,5 +1,5 @@
-// Package members is what coordinators tell each other: how each stands, how far the
-// leader is, and what finished jobs it has.
+// Package members is what coordinators tell each other: their status, how far the
+// leader is, and which finished jobs they have.
 package members
 
 import (
@@ -19,14 +19,14 @@ import (
 	peerv1 "github.com/berth-scheduler/berth/proto/berth/peer/v1"
 )
 
-// memberTimeout bounds the question to each coordinator: a status must come
-// soon even when one of them is gone.
+// memberTimeout bounds the query to each coordinator: a status must come soon even
+// if one of them is gone.
 const memberTimeout = time.Second
 
-// Config says who this coordinator is.
+// Config identifies this coordinator.
 type Config struct{ ID, Dir, Version string }
 
-// Needs is what the package works on. All fields are required.
+// Needs is what the package depends on. All fields are required.
 type Needs struct {
 	FSM     *fsm.FSM
 	Raft    *raftnode.Node
@@ -34,7 +34,7 @@ type Needs struct {
 	Peers   *peers.Conns
 	Archive *archive.Archive
 	Space   *space.Watch
-	// Peer returns who calls over mutual TLS: a role and an id.
+	// Peer returns the caller over mutual TLS: a role and an id.
 	Peer func(ctx context.Context) (role, id string, err error)
 }
 
@@ -51,14 +51,14 @@ type Members struct {
 	builtIn fsm.WeightsVersion
 }
 
-// New makes what asks and answers.
+// New returns a Members.
 func New(cfg Config, d Needs) *Members {
 	return &Members{
 		cfg: cfg, fsm: d.FSM, raft: d.Raft, office: d.Office, peers: d.Peers, archive: d.Archive, space: d.Space, peer: d.Peer, builtIn: learner.BuiltIn(),
 	}
 }
 
-// Register has s answer other coordinators.
+// Register registers the service for other coordinators with s.
 func (m *Members) Register(s *grpc.Server) { peerv1.RegisterPeerServiceServer(s, &service{m: m}) }
 
 // Ask returns how a coordinator describes itself.

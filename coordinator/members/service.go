@@ -11,7 +11,7 @@ import (
 	peerv1 "github.com/berth-scheduler/berth/proto/berth/peer/v1"
 )
 
-// service answers other coordinators.
+// service serves other coordinators.
 type service struct {
 	peerv1.UnimplementedPeerServiceServer
 	m *Members
@@ -25,8 +25,9 @@ func (s *service) GetMember(ctx context.Context, _ *peerv1.GetMemberRequest) (*p
 	return s.m.self(), nil
 }
 
-// ConfirmIndex says how far this coordinator is, if it leads: what it answered
-// to anybody is in its state, and the others confirm that nobody answers since.
+// ConfirmIndex returns how far this coordinator is, if it leads: everything it has
+// answered is in its state, and the others confirm that no other has answered
+// since.
 func (s *service) ConfirmIndex(ctx context.Context, _ *peerv1.ConfirmIndexRequest) (*peerv1.ConfirmIndexResponse, error) {
 	if role, _, err := s.m.peer(ctx); err != nil || role != roles.Coordinator {
 		return nil, status.Error(codes.PermissionDenied, "this is for coordinators")
