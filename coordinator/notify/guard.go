@@ -12,8 +12,8 @@ import (
 
 const maxURL = 2048
 
-// CheckURL tells what is wrong with the address of a webhook, "" for nothing.
-// Where it leads is looked at when it is called: names may change.
+// CheckURL says what is wrong with the address of a webhook, "" for nothing. Its
+// target is checked when it is called: names may change.
 func CheckURL(raw string) error {
 	if len(raw) > maxURL {
 		return fmt.Errorf("%d bytes, at most %d are allowed", len(raw), maxURL)
@@ -37,17 +37,17 @@ func CheckURL(raw string) error {
 	return nil
 }
 
-// Guard says which addresses webhooks may not be at.
+// Guard says which addresses webhooks may not have.
 type Guard struct {
-	// Allow are networks that are called all the same.
+	// Allow are networks that are allowed all the same.
 	Allow []netip.Prefix
-	// PublicOnly bars the site's own networks too, where users who are no
-	// administrators may have the leader call whom they like.
+	// PublicOnly also bars the site's own networks, for sites where users who are
+	// not administrators may choose what the leader calls.
 	PublicOnly bool
 }
 
-// private are the networks of a site: RFC 1918, RFC 6598 and RFC 4193, and the
-// addresses for documentation and benchmarks, which nobody should have.
+// private returns the networks of a site: RFC 1918, RFC 6598 and RFC 4193, and the
+// addresses for documentation and benchmarks, which no host should have.
 func private() []netip.Prefix {
 	out := []netip.Prefix{}
 	for _, p := range []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15", "fc00::/7", "fec0::/10"} {
@@ -56,8 +56,8 @@ func private() []netip.Prefix {
 	return out
 }
 
-// forbidden are networks that belong to this machine, to its link, or to a cloud's
-// description of it, and not to anybody who asked for a webhook.
+// forbidden returns networks that belong to this machine, to its link, or to a
+// cloud's metadata, and not to any user of webhooks.
 func forbidden() []netip.Prefix {
 	out := []netip.Prefix{}
 	for _, p := range []string{
@@ -69,7 +69,8 @@ func forbidden() []netip.Prefix {
 	return out
 }
 
-// embedded are networks of which addresses carry one of IPv4, and at which byte.
+// embedded returns the IPv4 address that an address of some networks carries, and
+// at which byte.
 func embedded(a netip.Addr) netip.Addr {
 	b := a.As16()
 	for p, at := range map[string]int{"64:ff9b::/96": 12, "64:ff9b:1::/48": 12, "2002::/16": 2, "::/96": 12} {
@@ -80,7 +81,7 @@ func embedded(a netip.Addr) netip.Addr {
 	return a
 }
 
-// Check refuses an address that webhooks may not be at.
+// Check refuses an address that webhooks may not have.
 func (g *Guard) Check(addr netip.Addr) error {
 	plain := addr.WithZone("").Unmap()
 	for _, a := range []netip.Addr{plain, embedded(plain)} {
@@ -98,8 +99,8 @@ func (g *Guard) Check(addr netip.Addr) error {
 	return nil
 }
 
-// control looks at each address right before it is connected to, when its name
-// has become a number for good.
+// control checks each address right before connecting, when its name is finally
+// resolved.
 func (g *Guard) control(_, address string, _ syscall.RawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 
 const (
 	mailTimeout = 30 * time.Second
-	// mostSingle is how many notices that wait for one address are sent one by
-	// one; more go into one mail of at most mostInMail lines.
+	// mostSingle is how many notices waiting for one address are sent one by one;
+	// more go into one mail of at most mostInMail lines.
 	mostSingle = 5
 	mostInMail = 500
 )
 
-// Mailer sends mail through a program that is called as sendmail is. Its zero
-// value sends none.
+// Mailer sends mail through a sendmail-compatible program. Its zero value sends
+// none.
 type Mailer struct {
 	// Program is an absolute path, "" for no mail. It is run without a shell as
 	// PROGRAM -i -f SENDER -- ADDRESS…, with the message on its standard input,
@@ -35,14 +35,14 @@ type Mailer struct {
 	// Sender is the address that mail comes from.
 	Sender string
 	// Domain is added to names without one, "" for none. Domains are those that
-	// mail may go to, empty for all; names without one always may.
+	// mail may go to, empty for all; names without one are always allowed.
 	Domain  string
 	Domains []string
-	// Cluster and ClusterID say whence it comes.
+	// Cluster and ClusterID identify the origin.
 	Cluster, ClusterID string
 }
 
-// errForGood is a failure that another try does not mend.
+// errForGood is a permanent failure.
 var errForGood = errors.New("not sent")
 
 func (m *Mailer) recipients(n *logv1.Notice) ([]string, error) {
@@ -88,7 +88,7 @@ func (m *Mailer) Send(ctx context.Context, ns []*logv1.Notice, now time.Time) er
 	return nil
 }
 
-// limited keeps the first bytes and swallows the rest.
+// limited keeps the first bytes and discards the rest.
 type limited struct {
 	to   *bytes.Buffer
 	left int
@@ -102,8 +102,8 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// message is the mail as it goes to the program. Whatever users chose stands in
-// encoded words or in the body, so that no header can be added by it.
+// message returns the mail as passed to the program. Whatever users chose is in
+// encoded words or in the body, so that it can add no header.
 func (m *Mailer) message(ns []*logv1.Notice, to []string, now time.Time) []byte {
 	subject, body := Subject(ns[0]), Body(ns[0], m.Cluster)
 	if len(ns) > 1 {
@@ -127,11 +127,11 @@ func (m *Mailer) message(ns []*logv1.Notice, to []string, now time.Time) []byte 
 	w := quotedprintable.NewWriter(&text)
 	_, _ = w.Write([]byte(body)) // into memory
 	_ = w.Close()
-	b.Write(bytes.ReplaceAll(text.Bytes(), []byte("\r\n"), []byte("\n"))) // as sendmail takes it
+	b.Write(bytes.ReplaceAll(text.Bytes(), []byte("\r\n"), []byte("\n"))) // as sendmail expects it
 	return b.Bytes()
 }
 
-// digest is many notices in one mail.
+// digest returns many notices as one mail.
 func (m *Mailer) digest(ns []*logv1.Notice) (subject, body string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d notices came too fast to be sent one by one:\n\n", len(ns))
@@ -142,12 +142,12 @@ func (m *Mailer) digest(ns []*logv1.Notice) (subject, body string) {
 	return fmt.Sprintf("Berth %d notices of jobs %d to %d", len(ns), ns[0].Job, ns[len(ns)-1].Job), b.String()
 }
 
-// ID names a notice for ever: who receives one twice can tell by it.
+// ID identifies a notice permanently: a receiver can recognise duplicates by it.
 func ID(clusterID string, n *logv1.Notice) string {
 	return fmt.Sprintf("%s-%d", token(clusterID), n.Seq)
 }
 
-// token is s with nothing in it that could end a header or an id.
+// token returns s without anything that could end a header or an id.
 func token(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {

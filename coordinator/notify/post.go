@@ -72,7 +72,7 @@ type EventJob struct {
 	Comment       string  `json:"comment"`
 }
 
-// EventName is how an event is called in webhooks: end, fail, time_limit_50.
+// EventName returns an event's name in webhooks: end, fail, time_limit_50.
 func EventName(e cluster.MailEvents) string { return strings.ToLower(e.String()) }
 
 func eventOf(clusterID string, n *logv1.Notice) Event {
@@ -87,20 +87,20 @@ func eventOf(clusterID string, n *logv1.Notice) Event {
 	if n.ArrayJob != 0 && !n.WholeArray {
 		e.Job.ArrayTask = &n.ArrayTask
 	}
-	if n.Text != "" && !n.WholeArray { // which stands in the subject
+	if n.Text != "" && !n.WholeArray { // which is in the subject
 		e.Text += ": " + n.Text
 	}
 	return e
 }
 
-// Poster calls webhooks. Make it with NewPoster.
+// Poster calls webhooks. Create it with NewPoster.
 type Poster struct {
 	Cluster, ClusterID string
 	client             *http.Client
 }
 
 // NewPoster returns a poster that calls nothing that guard forbids, follows no
-// redirect, uses no proxy and gives a request 10 s.
+// redirect, uses no proxy and limits a request to 10 s.
 func NewPoster(name, id string, guard *Guard) *Poster {
 	dialer := &net.Dialer{Timeout: postTimeout, Control: guard.control}
 	return &Poster{Cluster: name, ClusterID: id, client: &http.Client{
@@ -113,7 +113,7 @@ func NewPoster(name, id string, guard *Guard) *Poster {
 	}}
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (p *Poster) Close() { p.client.CloseIdleConnections() }
 
 // Sign returns what HeaderSignature holds.
@@ -125,8 +125,8 @@ func Sign(secret, body []byte, now time.Time) string {
 	return "t=" + at + ",v1=" + hex.EncodeToString(h.Sum(nil))
 }
 
-// Post sends notices, at most 100, to a webhook. It arrived when the answer is
-// 2xx; 410 Gone is final.
+// Post sends notices, at most 100, to a webhook. They arrived if the answer is 2xx;
+// 410 Gone is final.
 func (p *Poster) Post(ctx context.Context, h *logv1.Webhook, ns []*logv1.Notice, now time.Time) error {
 	load := Payload{Version: 1, Cluster: p.Cluster, Webhook: h.Id}
 	for _, n := range ns {

@@ -20,23 +20,23 @@ const (
 	defaultTries = 15
 	firstPause   = time.Second
 	longestPause = 5 * time.Minute
-	// burst is how many mails one address may get at once, refill how long it
-	// takes until it may get another; what comes faster goes into one mail.
+	// burst is how many mails one address may get at once, refill how long until it
+	// may get another; faster ones are combined into one mail.
 	burst  = 30
 	refill = time.Minute
 )
 
-// Source is what waits to be sent; fsm.FSM is one.
+// Source supplies waiting notices; fsm.FSM is one.
 type Source interface {
 	Notices(after uint64, limit int) []*logv1.Notice
 	Webhooks() ([]*logv1.Webhook, *logv1.Telling)
 	WaitNotices(ctx context.Context, after uint64) error
 }
 
-// Config is what a Sender needs.
+// Config configures a Sender.
 type Config struct {
 	Source Source
-	// Settle has notices taken from those that wait, and returns when they are.
+	// Settle removes notices from those that wait, and returns when they are.
 	Settle func(context.Context, *logv1.SettleNotices) error
 	Mailer *Mailer
 	Poster *Poster
@@ -67,8 +67,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// Sender sends what waits, while it runs. Every address and every webhook has a
-// line of its own: one that does not answer holds up no other.
+// Sender sends waiting notices, while it runs. Every address and every webhook has
+// its own line: one that does not answer holds up no other.
 type Sender struct {
 	cfg   Config
 	lines map[lineKey]*line
@@ -82,7 +82,7 @@ type lineKey struct {
 	to   string
 }
 
-// line is what is known of one receiver.
+// line is the state of one receiver.
 type line struct {
 	busy   bool
 	tries  int
@@ -91,7 +91,7 @@ type line struct {
 	filled time.Time
 }
 
-// outcome is what became of a batch.
+// outcome is the outcome of a batch.
 type outcome struct {
 	key   lineKey
 	batch []*logv1.Notice
@@ -109,8 +109,8 @@ func New(cfg Config) *Sender {
 	return &Sender{cfg: cfg, lines: map[lineKey]*line{}, done: make(chan outcome, mostSenders)}
 }
 
-// Run sends until ctx ends, or Settle fails. What was on its way then may be sent
-// again by the next.
+// Run sends until ctx ends, or Settle fails. The next Sender may send again what
+// was on its way then.
 func (s *Sender) Run(ctx context.Context) error {
 	sctx, cancel := context.WithCancel(ctx)
 	defer s.wg.Wait()
@@ -139,7 +139,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	}
 }
 
-// listen tells of news.
+// listen signals news.
 func (s *Sender) listen(ctx context.Context, news chan<- struct{}) {
 	last := uint64(0)
 	for {
@@ -195,7 +195,7 @@ func (s *Sender) round(ctx context.Context) (time.Duration, error) {
 			continue
 		}
 		if s.busy == mostSenders {
-			break // one that ends makes another round
+			break // one that ends triggers another round
 		}
 		s.start(ctx, key, l, byID[key.hook], batches[key])
 	}
@@ -203,9 +203,9 @@ func (s *Sender) round(ctx context.Context) (time.Duration, error) {
 	return wait, s.discard(ctx, off)
 }
 
-// waiting are the oldest notices that wait. Each line sees all of its own among
-// them; one that is far behind does not hide the others for ever, as its notices
-// are bounded.
+// waiting returns the oldest waiting notices. Each line sees all of its own among
+// them; one that is far behind does not hide the others forever, as its notices are
+// bounded.
 func (s *Sender) waiting() (out []*logv1.Notice) {
 	after := uint64(0)
 	for {
@@ -239,7 +239,7 @@ func (s *Sender) line(key lineKey, now time.Time) *line {
 	return l
 }
 
-// fill gives a line what it may send by now.
+// fill gives a line the allowance accrued by now.
 func (l *line) fill(now time.Time) {
 	if d := now.Sub(l.filled); d > 0 {
 		l.tokens = min(burst, l.tokens+float64(d)/float64(refill))
@@ -254,7 +254,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// forget drops lines that have nothing more to say and may say what they like.
+// forget drops lines with nothing left to send and a full allowance.
 func (s *Sender) forget(batches map[lineKey][]*logv1.Notice, now time.Time) {
 	for key, l := range s.lines {
 		if l.fill(now); !l.busy && batches[key] == nil && (key.hook != 0 || l.tokens >= burst) {
@@ -263,7 +263,7 @@ func (s *Sender) forget(batches map[lineKey][]*logv1.Notice, now time.Time) {
 	}
 }
 
-// start sends the first of what waits for one receiver.
+// start sends the first notices that wait for one receiver.
 func (s *Sender) start(ctx context.Context, key lineKey, l *line, h *logv1.Webhook, ns []*logv1.Notice) {
 	switch {
 	case key.hook != 0:
@@ -291,7 +291,7 @@ func (s *Sender) start(ctx context.Context, key lineKey, l *line, h *logv1.Webho
 	})
 }
 
-// settle records what became of a batch.
+// settle records the outcome of a batch.
 func (s *Sender) settle(ctx context.Context, o outcome) error {
 	l := s.lines[o.key]
 	l.busy = false
@@ -328,7 +328,7 @@ func (s *Sender) settle(ctx context.Context, o outcome) error {
 }
 
 // pause doubles with each try, within its bound, and is drawn from its upper half
-// so that many do not come back at once.
+// so that retries spread out.
 func pause(first time.Duration, tries int) time.Duration {
 	d := longestPause
 	if tries < 20 {

@@ -10,8 +10,8 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// Subject is a notice in one line, in the words of Slurm's mail with Berth's name
-// before them, so that filters that people have go on working. It holds no control
+// Subject returns a notice in one line, in the words of Slurm's mail prefixed with
+// Berth's name, so that users' existing filters keep working. It holds no control
 // character.
 func Subject(n *logv1.Notice) string {
 	head := fmt.Sprintf("Berth Job_id=%d Name=%s ", n.Job, n.Name)
@@ -24,7 +24,7 @@ func Subject(n *logv1.Notice) string {
 	return plain(head + happened(n))
 }
 
-// happened is what came of the job.
+// happened says what happened to the job.
 func happened(n *logv1.Notice) string {
 	ran := "Run time " + clock(n.RanUs)
 	switch cluster.MailEvents(n.Event) {
@@ -70,7 +70,7 @@ func exit(n *logv1.Notice) string {
 	return ""
 }
 
-// clock writes a span as Slurm does, [D-]HH:MM:SS.
+// clock formats a duration as Slurm does, [D-]HH:MM:SS.
 func clock(us int64) string {
 	s := max(0, us/1_000_000)
 	out := fmt.Sprintf("%02d:%02d:%02d", s/3600%24, s/60%60, s%60)
@@ -80,8 +80,8 @@ func clock(us int64) string {
 	return out
 }
 
-// plain replaces whatever is not printed: what others chose must not end a
-// header's line or move a terminal's cursor.
+// plain replaces unprintable characters: what others chose must not end a header's
+// line or move a terminal's cursor.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) && r != ' ' {
@@ -91,7 +91,7 @@ func plain(s string) string {
 	}, strings.ToValidUTF8(s, "?"))
 }
 
-// Body is all there is to say of a notice, in lines of plain text.
+// Body returns everything about a notice, in lines of plain text.
 func Body(n *logv1.Notice, clusterName string) string {
 	var b strings.Builder
 	line := func(key, value string) {
