@@ -1,5 +1,5 @@
-// Package office says who leads: whether this coordinator is in office, so that its
-// state is known to be current, and where the leader is when it is not.
+// Package office knows who leads: whether this coordinator is in office, so that
+// its state is known to be current, and otherwise where the leader is.
 package office
 
 import (
@@ -13,30 +13,30 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/wait"
 )
 
-// verifyLimit bounds how long it is waited for the others to confirm a leader.
+// verifyLimit bounds the wait for the others to confirm a leader.
 const verifyLimit = 5 * time.Second
 
-// ErrNoLeader is the answer while nobody leads.
+// ErrNoLeader is the answer while there is no leader.
 var ErrNoLeader = &cluster.Error{Code: cluster.CodeUnavailable,
 	Msg: "the coordinators have no leader now: most of them may be down, or an election is going on; nothing was done; try again"}
 
-// Term is a term of leadership: it exists from when the state is known to be current
-// until leadership is lost, and then Ctx ends.
+// Term is a term of leadership: it lasts from when the state is known to be current
+// until leadership is lost; then Ctx ends.
 type Term struct {
 	Ctx context.Context
 	No  uint64
 }
 
-// Office is what a coordinator knows of the leadership. It is for any number of
-// callers at once.
+// Office is what a coordinator knows of the leadership. It is safe for concurrent
+// use.
 type Office struct {
 	raft *raftnode.Node
 	self string
 	term atomic.Pointer[Term]
 }
 
-// New returns the office of the coordinator that others reach at an address. Nobody
-// is in it yet.
+// New returns the office of the coordinator that others reach at an address,
+// initially vacant.
 func New(raft *raftnode.Node, self string) *Office { return &Office{raft: raft, self: self} }
 
 // Take begins a term, which lasts until Leave.
@@ -45,13 +45,14 @@ func (o *Office) Take(t *Term) { o.term.Store(t) }
 // Leave ends the term, if there is one.
 func (o *Office) Leave() { o.term.Store(nil) }
 
-// Term is the present term of this coordinator, nil while it is not in office.
+// Term returns the current term of this coordinator, nil while it is not in office.
 func (o *Office) Term() *Term { return o.term.Load() }
 
-// Leader is who leads as far as Raft knows here; the address is "" when nobody does.
+// Leader returns the leader as far as Raft knows here; the address is "" if there
+// is none.
 func (o *Office) Leader() (id, addr string) { return o.raft.Leader() }
 
-// Await returns the present term; when there is none yet but this coordinator is
+// Await returns the current term; if there is none yet but this coordinator is
 // Raft's leader, or there is no leader at all, it waits a moment.
 func (o *Office) Await(ctx context.Context, atMost time.Duration) *Term {
 	deadline := time.Now().Add(atMost)
@@ -69,7 +70,7 @@ func (o *Office) Await(ctx context.Context, atMost time.Duration) *Term {
 	}
 }
 
-// Verify makes sure that this coordinator still leads, so that what it reads is not
+// Verify checks that this coordinator still leads, so that what it reads is not
 // older than an answer already given elsewhere.
 func (o *Office) Verify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
