@@ -15,7 +15,7 @@ type Conns struct {
 	conns map[string]*grpc.ClientConn
 }
 
-// New returns connections that dial makes, each when it is first asked for.
+// New returns connections made by dial, each on first use.
 func New(dial func(string) (*grpc.ClientConn, error)) *Conns {
 	return &Conns{dial: dial, conns: map[string]*grpc.ClientConn{}}
 }
