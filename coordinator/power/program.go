@@ -15,19 +15,19 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// maxOutput is how much of what a program says is kept.
+// maxOutput is how much of a program's output is kept.
 const maxOutput = 4096
 
-// Program is a program of the site's that is given the name of one node.
+// Program is one of the site's programs, called with the name of one node.
 type Program struct {
 	// Path is absolute; it is run without a shell.
 	Path string
-	// Timeout is after what time it is killed, with all that it started.
+	// Timeout is after how long it is killed, with all that it started.
 	Timeout time.Duration
 }
 
-// Run has a node powered down or up. The error tells how the program ended, with the
-// first of what it said, in one line.
+// Run powers a node down or up. The error says how the program ended, with the
+// first of its output, in one line.
 func (p Program) Run(ctx context.Context, node cluster.NodeID) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
@@ -41,7 +41,7 @@ func (p Program) Run(ctx context.Context, node cluster.NodeID) error {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // what it left in the background may hold its output
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // background processes it left may hold its output
 		return nil
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("killed, as it took longer than %s", p.Timeout)
@@ -52,7 +52,7 @@ func (p Program) Run(ctx context.Context, node cluster.NodeID) error {
 	return fmt.Errorf("%s %s: %w", p.Path, node, err)
 }
 
-// limited keeps the first bytes and swallows the rest.
+// limited keeps the first bytes and discards the rest.
 type limited struct{ buf bytes.Buffer }
 
 // Write implements io.Writer.
@@ -61,7 +61,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line is what was kept as one line of printable text.
+// line returns what was kept as one line of printable text.
 func (l *limited) line() string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
