@@ -20,15 +20,15 @@ import (
 
 // Raft commits entries; *raftnode.Node does.
 type Raft interface {
-	// Propose returns the index of an entry and what the state machine answered
-	// once it is applied here.
+	// Propose returns the index of an entry and the state machine's answer once it
+	// is applied here.
 	Propose(ctx context.Context, data []byte) (index uint64, answer any, err error)
 }
 
-// Proposer turns commands into Raft entries, many to one entry (group
-// commit): while an entry is on its way to the disks of a majority, what
-// comes meanwhile gathers for the next one. Its methods may be called from any
-// goroutine, Run from one at a time.
+// Proposer turns commands into Raft entries, many to one entry (group commit):
+// while an entry is on its way to the disks of a majority, new commands collect for
+// the next one. Its methods are safe for concurrent use, but Run must not run twice
+// at once.
 type Proposer struct {
 	raft   Raft
 	fsm    *fsm.FSM
@@ -44,7 +44,7 @@ type Proposer struct {
 
 // proposal is commands that must be in one entry, in order.
 type proposal struct {
-	owner int64 // who asked for it, see For
+	owner int64 // which user asked for it, see For
 	cmds  []*logv1.Command
 	size  int // in bytes
 	cost  int // in Apply
@@ -56,28 +56,28 @@ type proposed struct {
 	err     error
 }
 
-// New makes a proposer that refuses everything until it runs. clock stamps the
-// entries. may, asked before each of them, returns a *cluster.Error while none may
+// New returns a proposer that refuses everything until it runs. clock stamps the
+// entries. may, called before each of them, returns a *cluster.Error while none may
 // be proposed.
 func New(r Raft, f *fsm.FSM, clock func() time.Time, may func() error) *Proposer {
 	return &Proposer{raft: r, fsm: f, clock: clock, may: may, wake: make(chan struct{}, 1)}
 }
 
-// ErrNotLeader says that nothing was proposed.
+// ErrNotLeader means that nothing was proposed.
 var ErrNotLeader = &cluster.Error{Code: cluster.CodeUnavailable, Msg: "this coordinator does not lead now; nothing was done; try again"}
 
-// ErrOldMembers is matched by refusals of what not every coordinator is known to
-// understand. Nothing was proposed then.
+// ErrOldMembers is matched by refusals of commands that not every coordinator is
+// known to understand. Nothing was proposed then.
 var ErrOldMembers = errors.New("not every coordinator is known to read entries of that version")
 
-// agreed is what the coordinators are known to read, and who keeps it from being
-// more; nil when that is not known.
+// agreed is what the coordinators are known to read, and which keep it from being
+// more; nil if that is not known.
 type agreed struct {
 	version uint32
 	behind  *cluster.Error
 }
 
-// Version is the version of the entries that it makes.
+// Version returns the version of the entries that it makes.
 func (p *Proposer) Version() uint32 { return p.known().version }
 
 func (p *Proposer) known() agreed {
@@ -87,13 +87,13 @@ func (p *Proposer) known() agreed {
 	return agreed{}
 }
 
-// SetVersion says which version every coordinator is known to read. behind says who
-// reads no higher one, in words for those whose requests need it, and by its code
-// whether trying again soon is of use; nil when that is not known.
+// SetVersion sets the version that every coordinator is known to read. behind names
+// those that read no higher one, in words for users whose requests need it, and
+// says by its code whether to try again soon; nil if that is not known.
 func (p *Proposer) SetVersion(v uint32, behind *cluster.Error) { p.agreed.Store(&agreed{v, behind}) }
 
 // Reads returns an error that matches ErrOldMembers and names the coordinator that
-// is too old, unless every one reads entries of a version; what says what needs it.
+// is too old, unless all read entries of a version; what names what needs it.
 func (p *Proposer) Reads(version uint32, what string) error {
 	a := p.known()
 	if version <= a.version {
@@ -107,8 +107,8 @@ func (p *Proposer) Reads(version uint32, what string) error {
 }
 
 // Do proposes cmds in one entry and waits for their results. Errors are
-// *cluster.Error: CodeUnavailable when certainly nothing was done, CodeUnknown
-// when it may have been. When ctx ends first the outcome is unknown too.
+// *cluster.Error: CodeUnavailable if certainly nothing was done, CodeUnknown if it
+// may have been. If ctx ends first the outcome is unknown too.
 func (p *Proposer) Do(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Result, error) {
 	pr, err := p.proposal(ctx, cmds)
 	if err != nil {
@@ -120,8 +120,8 @@ func (p *Proposer) Do(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Result
 	return pr.wait(ctx)
 }
 
-// Each proposes commands that need not be in one entry, in order, and waits for
-// all their results: no entry costs more than is applied in a moment. An error is
+// Each proposes commands that need not be in one entry, in order, and waits for all
+// their results: no entry costs more than can be applied in a moment. An error is
 // as Do's, of the first that failed; those after it may have been done.
 func (p *Proposer) Each(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Result, error) {
 	if len(cmds) == 0 {
@@ -158,7 +158,7 @@ func (p *Proposer) Each(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Resu
 	return results, nil
 }
 
-// outcomeAfter is an error of a proposal that others went before: something may
+// outcomeAfter returns the error of a proposal that others preceded: something may
 // have been done.
 func outcomeAfter(err error, before int) error {
 	if e, ok := errors.AsType[*cluster.Error](err); ok && before > 0 {
@@ -182,7 +182,7 @@ func (p *Proposer) proposal(ctx context.Context, cmds []*logv1.Command) (*propos
 	return pr, nil
 }
 
-// wait returns what became of a proposal that is in the queue.
+// wait returns the outcome of a queued proposal.
 func (pr *proposal) wait(ctx context.Context) ([]fsm.Result, error) {
 	select {
 	case r := <-pr.done:
@@ -203,7 +203,7 @@ func (p *Proposer) enqueue(pr *proposal) error {
 	}
 	select {
 	case p.wake <- struct{}{}:
-	default: // it was woken and has not looked yet
+	default: // it was woken and has not checked yet
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (p *Proposer) One(ctx context.Context, cmd *logv1.Command) (fsm.Result, err
 	return rs[0], nil
 }
 
-// Run proposes what gathers until ctx ends. It is the leader's: term is the
+// Run proposes what collects until ctx ends. It runs on the leader: term is the
 // term in which it leads, and the state machine ignores entries of another.
 func (p *Proposer) Run(ctx context.Context, term uint64) error {
 	p.mu.Lock()
@@ -309,7 +309,7 @@ func (p *Proposer) commit(ctx context.Context, term uint64, next cluster.JobID, 
 	return next
 }
 
-// outcomeError says in a user's words what Raft's error means.
+// outcomeError converts Raft's error into one for users.
 func outcomeError(err error) error {
 	if _, ok := errors.AsType[*cluster.Error](err); ok {
 		return err

@@ -11,26 +11,26 @@ import (
 // Limits of one log entry. An entry that is too large holds up heartbeats.
 const (
 	maxEntryBytes = 1 << 20
-	// largeBytes is from how many bytes on a proposal has an entry of its own, which
-	// no more than every other one is while anything smaller waits.
+	// largeBytes is the size from which a proposal has its own entry, which at most
+	// every other one is while anything smaller waits.
 	largeBytes = 64 << 10
 	// MaxEntryCommands is how many commands of several callers one entry takes;
-	// those of one call stay together, however many they are.
+	// those of one call stay together, however many.
 	MaxEntryCommands = 2048
-	// maxCallBytes bounds what one call may add: it must fit an entry by itself.
+	// maxCallBytes bounds what one call may add: it must fit in one entry.
 	maxCallBytes = 3 << 20
-	// maxPending bounds the commands that wait to be proposed; beyond it
-	// callers are told to come back.
+	// maxPending bounds the commands that wait to be proposed; beyond it callers
+	// must retry.
 	maxPending      = 16384
 	maxPendingBytes = 64 << 20
-	// ownerShare is which part of that those of one user may be.
+	// ownerShare is the part of that which one user's may be.
 	ownerShare = 4
 )
 
 type ownerKey struct{}
 
-// For returns a context in which what is proposed counts as a user's: those of
-// several take turns. What no user asks for counts as another user's.
+// For returns a context in which proposals count as a user's: users take turns.
+// Proposals of no user count as another user's.
 func For(ctx context.Context, uid cluster.UID) context.Context {
 	return context.WithValue(ctx, ownerKey{}, int64(uid))
 }
@@ -42,14 +42,14 @@ func ownerOf(ctx context.Context) int64 {
 	return -1
 }
 
-// queue is what waits to be proposed: of each owner in order, of several owners in
-// turn. The zero value is empty.
+// queue is what waits to be proposed: in order for each owner, in turn between
+// owners. The zero value is empty.
 type queue struct {
 	owners map[int64]*ownerQueue
-	ring   []*ownerQueue // those with something that waits; the first is next
+	ring   []*ownerQueue // those with waiting proposals; the first is next
 	n      int
 	bytes  int
-	// large tells that the last entry was of something large.
+	// large means that the last entry was of something large.
 	large bool
 }
 
@@ -82,8 +82,7 @@ func (q *queue) add(pr *proposal) error {
 	return nil
 }
 
-// take removes and returns what goes into the next entry, nothing when nothing
-// waits.
+// take removes and returns what goes into the next entry, nothing if nothing waits.
 func (q *queue) take() []*proposal {
 	if i := q.firstLarge(); i >= 0 && !q.large {
 		q.large = true
@@ -100,14 +99,14 @@ func (q *queue) take() []*proposal {
 	return []*proposal{q.pop(0)}
 }
 
-// firstLarge is whose turn it is of those whose next proposal is large, -1 for
-// nobody's.
+// firstLarge returns whose turn it is among those whose next proposal is large, -1
+// for none.
 func (q *queue) firstLarge() int {
 	return slices.IndexFunc(q.ring, func(o *ownerQueue) bool { return o.wait[0].size >= largeBytes })
 }
 
-// takeSmall takes one proposal of each owner after the other, and again, until
-// nothing small waits or the entry is full.
+// takeSmall takes proposals of the owners in turn until nothing small waits or the
+// entry is full.
 func (q *queue) takeSmall() []*proposal {
 	var batch []*proposal
 	size, cmds, cost := 0, 0, 0
@@ -127,7 +126,7 @@ func (q *queue) takeSmall() []*proposal {
 	return batch
 }
 
-// pop takes the next proposal of an owner, who is the last then to have another
+// pop takes the next proposal of an owner, which is then the last to have another
 // turn.
 func (q *queue) pop(i int) *proposal {
 	o := q.ring[i]
@@ -144,7 +143,7 @@ func (q *queue) pop(i int) *proposal {
 	return pr
 }
 
-// pass lets the next owner's turn go by.
+// pass skips the next owner's turn.
 func (q *queue) pass() {
 	o := q.ring[0]
 	q.ring = append(slices.Delete(q.ring, 0, 1), o)
