@@ -9,13 +9,12 @@ import (
 	"io"
 )
 
-// This file reads bbolt's pages without bbolt. bbolt trusts its file: a
-// damaged page makes it panic, some of it in goroutines that nobody can
-// recover, or read outside the file's map, which ends the process. So every
-// page that it will follow is checked before it sees the file, down to the
-// exact place of each key. The layout is that of bbolt 1.3 to 1.5,
-// https://pkg.go.dev/go.etcd.io/bbolt: little endian here, and page size as
-// the file says.
+// This file reads bbolt's pages without bbolt. bbolt trusts its file: a damaged
+// page makes it panic, partly in goroutines where nothing can recover, or read
+// outside the file's map, which ends the process. So every page that it will follow
+// is checked before it sees the file, down to the exact place of each key. The
+// layout is that of bbolt 1.3 to 1.5, https://pkg.go.dev/go.etcd.io/bbolt: little
+// endian here, and page size as the file says.
 
 const (
 	pageHeaderBytes  = 16
@@ -30,7 +29,7 @@ const (
 	maxDepth         = 32
 )
 
-// boltMeta is one of the two roots of the file, of which the newer counts.
+// boltMeta is one of the two roots of the file; the newer counts.
 type boltMeta struct {
 	pageSize uint32
 	root     uint64
@@ -110,8 +109,8 @@ func walkBolt(r io.ReaderAt, size int64, buckets map[string]func(key, value []by
 }
 
 // readMetas returns the newer meta. Both must be good: bbolt falls back on the
-// older one, which silently takes the last write back. A meta is far smaller
-// than a disk's sector, so a power cut does not tear one.
+// older one, which silently undoes the last write. A meta is far smaller than a
+// disk's sector, so a power cut does not tear one.
 func readMetas(r io.ReaderAt, size int64) (boltMeta, error) {
 	buf := make([]byte, pageHeaderBytes+64)
 	if _, err := r.ReadAt(buf, 0); err != nil {
@@ -140,7 +139,7 @@ func readMetas(r io.ReaderAt, size int64) (boltMeta, error) {
 	return a, nil
 }
 
-// page reads page id with its overflow pages, and notes it as in use.
+// page reads page id with its overflow pages, and marks it as in use.
 func (w *boltWalk) page(id uint64) ([]byte, error) {
 	if id < 2 || id >= w.meta.pages {
 		return nil, fmt.Errorf("page %d is outside the file's %d pages", id, w.meta.pages)
@@ -270,8 +269,8 @@ func (w *boltWalk) branch(p []byte, in bounds, depth int, visit func(leafElement
 	return nil
 }
 
-// bucket visits a bucket, which is a tree of its own or, while it is small,
-// a page within value.
+// bucket visits a bucket, which is a separate tree or, while small, a page within
+// value.
 func (w *boltWalk) bucket(value []byte, visit func(key, value []byte) error) error {
 	if len(value) < 16 {
 		return errors.New("table is cut short")

@@ -18,10 +18,10 @@ type Server struct {
 	Addr string
 }
 
-// Timing says how fast a cluster notices that its leader is gone. A follower
-// begins to look for a new one after one to two HeartbeatTimeouts of silence,
-// and another joins it within the same span, so a fail-over takes about 2
-// HeartbeatTimeouts and rarely more than 2.7.
+// Timing sets how fast a cluster notices that its leader is gone. A follower starts
+// an election after one to two HeartbeatTimeouts of silence, and another joins it
+// within the same time, so a fail-over takes about 2 HeartbeatTimeouts and rarely
+// more than 2.7.
 type Timing struct {
 	// HeartbeatTimeout is the silence after which a follower doubts its
 	// leader. Heartbeats wait behind fsync here (see DESIGN.md), so it must be
@@ -30,11 +30,11 @@ type Timing struct {
 	// ElectionTimeout is how long a candidate waits for votes before it tries
 	// again; at least HeartbeatTimeout, at most a minute.
 	ElectionTimeout time.Duration
-	// LeaderLeaseTimeout is how long a leader goes on without hearing from a
-	// majority; at most HeartbeatTimeout, so that it steps down before others
-	// elect a new one.
+	// LeaderLeaseTimeout is how long a leader continues without hearing from a
+	// majority; at most HeartbeatTimeout, so that it steps down before others elect
+	// a new one.
 	LeaderLeaseTimeout time.Duration
-	// CommitTimeout is the longest pause until followers hear of a commit when
+	// CommitTimeout is the longest delay until followers hear of a commit if
 	// nothing follows it; 1 ms to HeartbeatTimeout.
 	CommitTimeout time.Duration
 }
@@ -81,48 +81,47 @@ func (t Timing) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Config is what a node needs. Fields are required unless marked optional.
+// Config configures a node. Fields are required unless marked optional.
 type Config struct {
 	// Dir holds the log, the snapshots and the identity of this node. It is
-	// made, with mode 0700, when it is missing; its parent must exist.
+	// created, with mode 0700, if it is missing; its parent must exist.
 	Dir string
 	// ClusterID names the cluster that Dir belongs to, ID the node.
 	ClusterID, ID string
-	// Advertise is host:port at which the others reach StreamLayer.
+	// Advertise is the host:port where the others reach StreamLayer.
 	Advertise string
-	// StreamLayer carries Raft's connections. Open owns it: it is closed by
-	// Node.Close, and by Open when that fails.
+	// StreamLayer carries Raft's connections. Open owns it: Node.Close closes it,
+	// and so does Open if it fails.
 	StreamLayer raft.StreamLayer
-	// FSM is the state machine. A raft.BatchingFSM is used as one, a
+	// FSM is the state machine. A raft.BatchingFSM is used as such, a
 	// raft.ConfigurationStore is not.
 	FSM raft.FSM
-	// Reads is asked about what FSM is to be given of Dir, before anything is changed
-	// there; where it says no, Open fails with an error that matches ErrNewer.
+	// Reads checks what FSM would be given from Dir, before anything is changed
+	// there; if it refuses, Open fails with an error that matches ErrNewer.
 	Reads Reads
-	// Log takes Raft's own messages too; leader changes are at info level.
+	// Log also receives Raft's own messages; leader changes are at info level.
 	Log *slog.Logger
-	// Fatal is called at most once, with what happened, when this process
-	// must not go on: the disk failed, hung or holds damaged data. It should
-	// end the process. It must not call Close and wait for it: the caller is
-	// often Raft's own goroutine.
+	// Fatal is called at most once, with the cause, when this process must not go
+	// on: the disk failed, hung or holds damaged data. It should end the process.
+	// It must not call Close and wait for it: the caller is often Raft's own
+	// goroutine.
 	Fatal func(error)
 
 	// Timing is optional; the zero value means DefaultTiming.
 	Timing Timing
-	// Bootstrap lists the voters of a new cluster, this node among them, and
-	// is used only when Dir holds no state. Every node of a new cluster gets
-	// the same list. Optional: a node without state and without Bootstrap
-	// waits to be added.
+	// Bootstrap lists the voters of a new cluster, including this node, and is used
+	// only if Dir holds no state. Every node of a new cluster gets the same list.
+	// Optional: a node without state and without Bootstrap waits to be added.
 	Bootstrap []Server
-	// SnapshotThreshold is how many entries gather before a snapshot is
-	// taken, TrailingLogs how many are kept behind it so that a follower that
-	// was away a moment needs no snapshot. Optional, 8192 each.
+	// SnapshotThreshold is how many entries accumulate before a snapshot is taken,
+	// TrailingLogs how many are kept behind it so that a follower that was briefly
+	// away needs no snapshot. Optional, 8192 each.
 	SnapshotThreshold, TrailingLogs uint64
-	// SnapshotInterval is how often it is looked whether one is due. Optional, a
+	// SnapshotInterval is how often it checks whether one is due. Optional, a
 	// minute.
 	SnapshotInterval time.Duration
-	// MaxAppendEntries is how many entries travel or are fsynced at once, 1
-	// to 1024. Optional, 512.
+	// MaxAppendEntries is how many entries are sent or fsynced at once, 1 to 1024.
+	// Optional, 512.
 	MaxAppendEntries int
 	// MaxEntryBytes bounds one entry: a larger one would hold up heartbeats.
 	// Optional, 4 MiB.
@@ -135,19 +134,19 @@ type Config struct {
 	hooks hooks
 }
 
-// Reads say why the state machine of this program cannot read what a newer one wrote:
+// Reads say why this program's state machine cannot read what a newer one wrote:
 // the data of an entry, or what it writes into snapshots. Each is optional.
 type Reads struct {
 	Entry func(data []byte) error
 	State func(io.Reader) error
 }
 
-// hooks let a test stand between Raft and its parts.
+// hooks let a test intercept calls between Raft and its parts.
 type hooks struct {
-	beforeWrite func(op string) error // in front of each change to the log file
+	beforeWrite func(op string) error // before each change to the log file
 }
 
-// withDefaults fills what may be left out.
+// withDefaults fills in optional fields.
 func (c Config) withDefaults() Config {
 	if c.Timing == (Timing{}) {
 		c.Timing = DefaultTiming()
@@ -168,8 +167,8 @@ func setDefault[T comparable](v *T, def T) {
 	}
 }
 
-// Validate reports everything that is wrong with c, by key. Optional fields
-// may be left zero.
+// Validate reports everything that is wrong with c, by key. Optional fields may be
+// zero.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error

@@ -20,11 +20,11 @@ const (
 type dataDir struct {
 	path string
 	lock *os.File
-	// fresh says that no node has lived here yet: there is no identity.
+	// fresh means that the directory was never a node's: it has no identity.
 	fresh bool
 }
 
-// openDir makes or checks the directory, locks it and compares its identity.
+// openDir creates or checks the directory, locks it and compares its identity.
 func openDir(path, clusterID, nodeID string) (*dataDir, error) {
 	if err := prepareDir(path); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func openDir(path, clusterID, nodeID string) (*dataDir, error) {
 	return d, nil
 }
 
-// prepareDir makes path with mode 0700, or takes others' rights on it away.
+// prepareDir creates path with mode 0700, or removes others' permissions on it.
 func prepareDir(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make data directory: %w", err)
@@ -68,8 +68,8 @@ func prepareDir(path string) error {
 	return nil
 }
 
-// checkFilesystem refuses network file systems: their locks and fsyncs do not
-// promise what the log needs.
+// checkFilesystem refuses network file systems: their locks and fsyncs do not give
+// the guarantees that the log needs.
 func checkFilesystem(path string, statfs func(string, *unix.Statfs_t) error) error {
 	var st unix.Statfs_t
 	if err := statfs(path, &st); err != nil {
@@ -86,7 +86,7 @@ func checkFilesystem(path string, statfs func(string, *unix.Statfs_t) error) err
 	return nil
 }
 
-// lockDir takes the lock, which ends with the process.
+// lockDir takes the lock, which the process holds until it ends.
 func lockDir(path string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -140,8 +140,8 @@ func parseIdentity(s string) (cluster, node string, err error) {
 	return cluster, node, nil
 }
 
-// writeIdentity marks the directory as a node's. It is the last step of making
-// one: a directory without identity was never in use.
+// writeIdentity marks the directory as a node's. It is the last step of its
+// creation: a directory without identity was never in use.
 func (d *dataDir) writeIdentity(clusterID, nodeID string) error {
 	if strings.ContainsAny(clusterID+nodeID, "\n") {
 		return errors.New("cluster_id and id must be one line each")
@@ -177,5 +177,5 @@ func syncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// close gives the lock up.
+// close releases the lock.
 func (d *dataDir) close() error { return d.lock.Close() }

@@ -16,11 +16,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// slogLogger lets hashicorp's libraries log through slog. Their info level
-// tells of every step, so it becomes debug; leader changes are logged by Node
-// itself. Their errors are mostly about peers that are away, which they cope
-// with by trying again: they become warnings, and one that repeats is shown
-// once per repeatEvery. What really ends a node goes through Config.Fatal.
+// slogLogger lets hashicorp's libraries log through slog. Their info level reports
+// every step, so it becomes debug; Node itself logs leader changes. Their errors
+// are mostly about absent peers, which they handle by retrying: they become
+// warnings, and a repeated one is shown once per repeatEvery. What really ends a
+// node goes through Config.Fatal.
 type slogLogger struct {
 	log    *slog.Logger
 	name   string
@@ -37,12 +37,13 @@ func newHclog(l *slog.Logger) *slogLogger {
 	return &slogLogger{log: l, recent: &recent{seen: map[string]time.Time{}}}
 }
 
-// routine are warnings that belong to a healthy cluster's start or to an
+// routine reports whether a warning belongs to a healthy cluster's start or to an
 // orderly hand-over.
 func routine(msg string, args []any) bool {
 	switch msg {
 	case "failed to decode incoming command":
-		// A peer that goes away; anything else, such as a bad certificate, is shown.
+		// A peer that went away; anything else, such as a bad certificate, is
+		// shown.
 		return slices.ContainsFunc(args, func(a any) bool {
 			err, ok := a.(error)
 			return ok && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF))
@@ -77,7 +78,7 @@ func (l *slogLogger) Log(level hclog.Level, msg string, args ...any) {
 	l.log.LogAttrs(ctx, to, msg, attrs...)
 }
 
-// attrs turns hclog's pairs into attributes; "error" is "err" with us.
+// attrs turns hclog's pairs into attributes; "error" is "err" here.
 func (l *slogLogger) attrs(args []any) []slog.Attr {
 	all := slices.Concat(l.args, args)
 	out := make([]slog.Attr, 0, len(all)/2+1)
@@ -101,7 +102,7 @@ func (l *slogLogger) attrs(args []any) []slog.Attr {
 	return out
 }
 
-// recent remembers what was said lately.
+// recent remembers recent messages.
 type recent struct {
 	mu   sync.Mutex
 	seen map[string]time.Time

@@ -1,7 +1,7 @@
 // Package raftnode keeps one coordinator's copy of the replicated log: it wraps
-// hashicorp/raft with a transport that cannot diverge replicas, a log store
-// that notices damage, checks before the start, and a watch over the disk. It
-// knows nothing of what the entries mean.
+// hashicorp/raft with a transport that cannot diverge replicas, a log store that
+// notices damage, checks before the start, and a watchdog over the disk. It does
+// not know what the entries mean.
 package raftnode
 
 import (
@@ -18,14 +18,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// closeLimit bounds Close in all; a part of it is for handing leadership over.
+// closeLimit bounds Close in all; part of it is for handing over leadership.
 const (
 	closeLimit    = 30 * time.Second
 	transferLimit = 4 * time.Second
 )
 
-// Node is a member of a Raft cluster. Its methods may be called from many
-// goroutines at once.
+// Node is a member of a Raft cluster. Its methods are safe for concurrent use.
 type Node struct {
 	cfg   Config
 	log   *slog.Logger
@@ -70,7 +69,7 @@ func Open(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// open does Open's work; when it fails it has closed all it opened.
+// open does Open's work; if it fails it has closed everything it opened.
 func (n *Node) open() (err error) {
 	undo := []func() error{n.cfg.StreamLayer.Close}
 	defer func() {
@@ -190,9 +189,10 @@ func (n *Node) settle(rc *raft.Config) error {
 	return n.dir.writeIdentity(n.cfg.ClusterID, n.cfg.ID)
 }
 
-// raftConfig is Raft's own configuration and where it tells of leadership.
+// raftConfig returns Raft's own configuration and the channel of its leadership
+// notices.
 func (n *Node) raftConfig(log *slogLogger) (*raft.Config, <-chan bool) {
-	// Raft waits when this is full, so follow always reads it.
+	// Raft blocks when this is full, so follow always reads it.
 	notify := make(chan bool, 16)
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(n.cfg.ID)
@@ -207,8 +207,8 @@ func (n *Node) raftConfig(log *slogLogger) (*raft.Config, <-chan bool) {
 	c.NotifyCh = notify
 	c.Logger = log
 	c.NoLegacyTelemetry = true
-	// With a buffer an entry could stay in it, unanswered, when Raft ends or
-	// the caller gave up; without one it was taken or it was not.
+	// With a buffer an entry could stay in it, unanswered, when Raft ends or the
+	// caller gives up; without one it was taken or it was not.
 	c.BatchApplyCh = false
 	return c, notify
 }
@@ -233,7 +233,7 @@ func (n *Node) watch(probe func() error) {
 	n.wg.Go(func() { w.run(ctx) })
 }
 
-// follow passes notices of leadership on and logs who leads.
+// follow forwards leadership notices and logs the leader.
 func (n *Node) follow(notify <-chan bool) {
 	seen := make(chan raft.Observation, 64)
 	obs := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
@@ -271,9 +271,9 @@ func (n *Node) follow(notify <-chan bool) {
 	})
 }
 
-// notices are leadership notices that nobody took yet. A gain and a loss that
-// wait together behind another notice cancel out, so at most two wait; a
-// reader who knows of a gain always hears of its loss before the next gain.
+// notices are leadership notices not received yet. A gain and a loss that wait
+// together behind another notice cancel out, so at most two wait; a reader that
+// knows of a gain always receives its loss before the next gain.
 type notices struct{ pending []bool }
 
 func (q *notices) add(leads bool) {
@@ -296,10 +296,10 @@ func (n *Node) die(err error) {
 	})
 }
 
-// Close hands leadership over if this node has it, ends Raft and frees the
-// directory. It returns within 30 s; with an error when Raft did not end, and
-// then the process must, since the directory is still in use. Calling it again
-// gives the same answer.
+// Close hands over leadership if this node has it, ends Raft and releases the
+// directory. It returns within 30 s; with an error if Raft did not end, and then
+// the process must, since the directory is still in use. Calling it again returns
+// the same result.
 func (n *Node) Close() error {
 	n.closeOne.Do(func() { n.closeErr = n.close() })
 	return n.closeErr
@@ -318,7 +318,7 @@ func (n *Node) close() error {
 	return n.stop(ctx)
 }
 
-// stop ends Raft and all that belongs to it.
+// stop ends Raft and everything that belongs to it.
 func (n *Node) stop(ctx context.Context) error {
 	n.closing.Store(true)
 	n.stopDog()

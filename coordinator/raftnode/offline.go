@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	// skippedFile lists the entries that were skipped in a directory, one a line.
+	// skippedFile lists the entries that were skipped in a directory, one per line.
 	skippedFile = "skipped"
-	// skipMark begins the data of an entry that stands where one was skipped.
+	// skipMark begins the data of an entry that replaces a skipped one.
 	skipMark = "berth: skipped by an administrator: "
 )
 
-// Offline is the directory of a node that does not run. While it is open the node
+// Offline is the directory of a node that is not running. While it is open the node
 // cannot start.
 type Offline struct {
 	dir  string
-	lock *os.File // nil when the directory has none
+	lock *os.File // nil if the directory has none
 	st   stored
 }
 
-// OpenOffline checks the directory of a stopped node as Preflight does. An error is
-// a *CorruptError when it is damaged.
+// OpenOffline checks the directory of a stopped node as Preflight does. The error
+// is a *CorruptError if it is damaged.
 func OpenOffline(dir string) (*Offline, error) {
 	if _, err := os.Stat(filepath.Join(dir, identityFile)); err != nil {
 		return nil, fmt.Errorf("%s is not the data directory of a coordinator: %w", dir, err)
@@ -64,8 +64,8 @@ func (o *Offline) Close() error {
 	return o.lock.Close()
 }
 
-// Holds returns the first and the last entry of the log, 0 when it is empty, and
-// the last entry in the newest snapshot, 0 without one.
+// Holds returns the first and the last entry of the log, 0 if it is empty, and the
+// last entry in the newest snapshot, 0 without one.
 func (o *Offline) Holds() (first, last, snapshot uint64) {
 	return o.st.first, o.st.last, o.st.snapshot
 }
@@ -97,11 +97,11 @@ func (o *Offline) store(mode boltMode) (*store, error) {
 	return newStore(bolt, file, fmt.Sprintf(remedyRejoin, o.dir)), nil
 }
 
-// Entry is one of the log.
+// Entry is a log entry.
 type Entry struct {
 	Index, Term uint64
-	// Command says that the state machine is given Data; others are Raft's own, or
-	// stand where one was skipped, and then Skipped says which.
+	// Command means that the state machine is given Data; others are Raft's own, or
+	// replace a skipped one, and then Skipped says which.
 	Command bool
 	Data    []byte
 	Skipped string
@@ -129,8 +129,7 @@ func (o *Offline) Entries(from uint64, visit func(Entry) error) (err error) {
 	return nil
 }
 
-// skipNote returns what stands in the place of an entry that was skipped, and
-// whether l is one.
+// skipNote returns what replaced a skipped entry, and whether l is one.
 func skipNote(l *raft.Log) (string, bool) {
 	note, ok := bytes.CutPrefix(l.Data, []byte(skipMark))
 	if !ok || l.Type != raft.LogNoop {
@@ -139,11 +138,11 @@ func skipNote(l *raft.Log) (string, bool) {
 	return string(note), true
 }
 
-// Skip puts an entry that the state machine is not given in the place of entry
-// index. What stands there then is the same wherever the same entry is skipped, and
-// it must be on every node that has it and starts again: states differ otherwise.
-// The directory's file of skipped entries has it first. An entry that is skipped
-// already is left as it is.
+// Skip replaces entry index with one that the state machine is not given. The
+// replacement is the same wherever the same entry is skipped, and every node that
+// has the entry and starts again must skip it: otherwise states differ. The
+// directory's file of skipped entries is written first. An entry that is already
+// skipped is left as it is.
 func (o *Offline) Skip(index uint64, now time.Time) (note string, err error) {
 	switch {
 	case index <= o.st.snapshot:
@@ -176,7 +175,7 @@ func (o *Offline) Skip(index uint64, now time.Time) (note string, err error) {
 	return note, s.StoreLog(&l)
 }
 
-// record appends to the list of skipped entries, and returns when that is on disk.
+// record appends to the list of skipped entries, and returns once that is on disk.
 func (o *Offline) record(line string) error {
 	f, err := os.OpenFile(filepath.Join(o.dir, skippedFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -202,7 +201,7 @@ func Skipped(dir string) ([]string, error) {
 }
 
 // Recover makes servers the only members, for a cluster that has lost its majority
-// for good. All that the log holds is taken as committed, applied to f, which must
+// for good. Everything in the log is taken as committed, applied to f, which must
 // be empty, and kept as a snapshot.
 func (o *Offline) Recover(f raft.FSM, servers []Server) (err error) {
 	b, err := os.ReadFile(filepath.Join(o.dir, identityFile))
@@ -238,7 +237,7 @@ func (o *Offline) Recover(f raft.FSM, servers []Server) (err error) {
 	}()
 	rc := raft.DefaultConfig()
 	rc.LocalID, rc.Logger = raft.ServerID(self), newHclog(slog.New(slog.DiscardHandler))
-	// The transport only spells addresses, for releases of Raft long gone.
+	// The transport only formats addresses, for long obsolete releases of Raft.
 	_, spells := raft.NewInmemTransport("")
 	if err := raft.RecoverCluster(rc, f, s, s, snaps, spells, conf); err != nil {
 		return fmt.Errorf("recover: %w", err)

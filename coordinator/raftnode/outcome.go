@@ -7,12 +7,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Outcome is what an error says about the entry that was proposed.
+// Outcome is what an error means for the proposed entry.
 type Outcome uint8
 
 const (
-	// Unknown: it may have been applied, may be applied later, or never. The
-	// client asks again with the same request id.
+	// Unknown: it may have been applied, may be applied later, or never. The client
+	// asks again with the same request id.
 	Unknown Outcome = iota
 	// Done: it was applied.
 	Done
@@ -34,27 +34,27 @@ func (o Outcome) String() string {
 
 // Errors of this package that callers branch on.
 var (
-	// ErrClosed says that the node is closed; nothing was proposed.
+	// ErrClosed means that the node is closed; nothing was proposed.
 	ErrClosed = errors.New("raft node is closed")
-	// ErrEntryTooLarge says that an entry is above Config.MaxEntryBytes;
-	// nothing was proposed.
+	// ErrEntryTooLarge means that an entry is above Config.MaxEntryBytes; nothing
+	// was proposed.
 	ErrEntryTooLarge = errors.New("entry is too large")
-	// ErrNotProposed says that the caller's context ended before the entry
-	// was handed to Raft.
+	// ErrNotProposed means that the caller's context ended before the entry was
+	// handed to Raft.
 	ErrNotProposed = errors.New("gave up before the entry was proposed")
-	// ErrNotLeader says that only the leader can do this.
+	// ErrNotLeader means that only the leader can do this.
 	ErrNotLeader = raft.ErrNotLeader
 )
 
-// refused holds the errors after which an entry certainly is in no log: each
-// is returned before Raft's leader loop writes it, and at no other moment.
+// refused returns the errors after which an entry certainly is in no log: each is
+// returned before Raft's leader loop writes it, and at no other moment.
 func refused() []error {
 	return []error{
 		ErrClosed, ErrEntryTooLarge, ErrNotProposed,
-		// A follower or candidate answers these without writing.
+		// A follower or candidate returns these without writing.
 		raft.ErrNotLeader, raft.ErrNotVoter,
-		// The loop did not take the entry in time: the channel is unbuffered,
-		// so nothing of it is left behind.
+		// The loop did not take the entry in time: the channel is unbuffered, so
+		// none of it is left behind.
 		raft.ErrEnqueueTimeout,
 		// The leader refuses new entries while it hands over.
 		raft.ErrLeadershipTransferInProgress,
@@ -65,11 +65,11 @@ func refused() []error {
 	}
 }
 
-// Classify says what err, as returned by Node's methods, means for the entry
-// that was proposed. The table is closed: an error that is not in it, of a
-// disk, a context or a later library, is Unknown. In particular
-// ErrLeadershipLost, ErrRaftShutdown and ErrAbortedByRestore come after the
-// entry may have reached other nodes' logs, and cannot be made stronger.
+// Classify returns what err, as returned by Node's methods, means for the proposed
+// entry. The table is closed: an error that is not in it, of a disk, a context or a
+// later library, is Unknown. In particular ErrLeadershipLost, ErrRaftShutdown and
+// ErrAbortedByRestore come after the entry may have reached other nodes' logs, and
+// cannot be made stronger.
 func Classify(err error) Outcome {
 	if err == nil {
 		return Done
@@ -82,6 +82,6 @@ func Classify(err error) Outcome {
 	return Unknown
 }
 
-// NoRoom reports whether an error says that a disk is full, or a quota: nothing is
-// damaged then, and a process that ended for it may be started again.
+// NoRoom reports whether an error means that a disk, or a quota, is full: then
+// nothing is damaged, and a process that ended because of it may be started again.
 func NoRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

@@ -23,12 +23,11 @@ const (
 	keyVoteFor  = "LastVoteCand"
 )
 
-// Preflight checks a stopped node's directory: the structure of the log file,
-// the checksum of each entry, the newest snapshot, and that the log goes on
-// where the snapshot ends. It changes nothing, but for a file that it makes and
-// removes to see that it can, and never panics. An empty or
-// missing directory is fine. The error is a *CorruptError when the data is
-// damaged; Open runs this first.
+// Preflight checks a stopped node's directory: the structure of the log file, the
+// checksum of each entry, the newest snapshot, and that the log continues where the
+// snapshot ends. It changes nothing, except for a file that it creates and removes
+// to test that it can, and never panics. An empty or missing directory is fine. The
+// error is a *CorruptError if the data is damaged; Open runs this first.
 func Preflight(dir string) error {
 	_, err := inspect(dir, Reads{})
 	return err
@@ -42,15 +41,16 @@ type stored struct {
 	votes       int // records of votes
 }
 
-// ErrNewer is matched by errors of Open about data that is sound, and that the state
-// machine of this program cannot read.
+// ErrNewer is matched by errors of Open about data that is intact but that this
+// program's state machine cannot read.
 var ErrNewer = errors.New("a newer release wrote it, and nothing was changed; start that release or a later one here; docs/upgrades.md has the way back")
 
-// inspect does Preflight's work, and sees that the state machine reads what is there.
+// inspect does Preflight's work, and checks that the state machine reads what is
+// there.
 func inspect(dir string, reads Reads) (st stored, err error) {
 	c := &checker{dir: dir, reads: reads, file: filepath.Join(dir, logFile), remedy: fmt.Sprintf(remedyRejoin, dir)}
 	// A fault in the file's map becomes a panic of this goroutine, which is
-	// recovered; without this it ends the process.
+	// recovered; otherwise it would end the process.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
@@ -124,9 +124,8 @@ func (c *checker) checkSnapshots() error {
 	return nil
 }
 
-// readMeta reads the description of a snapshot and compares it with its name,
-// which is term-index-time. One that Raft cannot read it would pass over for
-// an older one.
+// readMeta reads the description of a snapshot and compares it with its name, which
+// is term-index-time. Raft would pass over an unreadable one for an older one.
 func readMeta(base, name string) (*raft.SnapshotMeta, error) {
 	b, err := os.ReadFile(filepath.Join(base, name, "meta.json"))
 	if err != nil {

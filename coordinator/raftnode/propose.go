@@ -9,13 +9,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// enqueueLimit bounds the wait for Raft's loop where ctx has no deadline.
+// enqueueLimit bounds the wait for Raft's loop if ctx has no deadline.
 const enqueueLimit = 10 * time.Second
 
-// Propose appends data to the log and waits until it is applied here. It
-// returns the entry's index and what the state machine's Apply returned. data
-// must not be changed afterwards. Many calls may be in flight at once: they
-// share fsyncs and messages. What an error means for the entry tells Classify.
+// Propose appends data to the log and waits until it is applied here. It returns
+// the entry's index and what the state machine's Apply returned. The caller must
+// not modify data afterwards. Many calls may be in flight at once: they share
+// fsyncs and messages. Classify says what an error means for the entry.
 func (n *Node) Propose(ctx context.Context, data []byte) (index uint64, result any, err error) {
 	if len(data) > n.cfg.MaxEntryBytes {
 		return 0, nil, fmt.Errorf("%w: %d bytes, at most %d", ErrEntryTooLarge, len(data), n.cfg.MaxEntryBytes)
@@ -31,8 +31,8 @@ func (n *Node) Propose(ctx context.Context, data []byte) (index uint64, result a
 	return f.Index(), f.Response(), nil
 }
 
-// Barrier returns when every entry that was committed before the call is
-// applied here. It proves leadership too: only a leader can do it.
+// Barrier returns when every entry that was committed before the call is applied
+// here. It also proves leadership: only a leader can do it.
 func (n *Node) Barrier(ctx context.Context) error {
 	wait, err := n.admit(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func (n *Node) VerifyLeader(ctx context.Context) error {
 	return nil
 }
 
-// Snapshot writes a snapshot now. It is no error when there is nothing new.
+// Snapshot writes a snapshot now. It returns nil if there is nothing new.
 func (n *Node) Snapshot(ctx context.Context) error {
 	if _, err := n.admit(ctx); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (n *Node) Snapshot(ctx context.Context) error {
 	return fmt.Errorf("snapshot: %w", err)
 }
 
-// admit says how long a call may wait for Raft's loop, or why it may not begin.
+// admit returns how long a call may wait for Raft's loop, or why it may not begin.
 func (n *Node) admit(ctx context.Context) (time.Duration, error) {
 	if n.closing.Load() {
 		return 0, ErrClosed
@@ -88,9 +88,9 @@ func (n *Node) admit(ctx context.Context) (time.Duration, error) {
 	return min(left, enqueueLimit), nil
 }
 
-// await waits for f, ctx or the end of Raft. Raft answers all that it holds
-// when leadership ends, but not all when it is shut down, so a goroutine may
-// be left waiting then; the process ends with the node.
+// await waits for f, ctx or the end of Raft. Raft answers everything when
+// leadership ends, but not when it is shut down, so a goroutine may be left waiting
+// then; the process ends with the node.
 func (n *Node) await(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
@@ -109,8 +109,8 @@ func (n *Node) await(ctx context.Context, f raft.Future) error {
 	}
 }
 
-// TransferLeadership hands leadership to the voter that is furthest, and
-// returns when this node no longer leads. Proposals meanwhile are refused.
+// TransferLeadership hands leadership to the most up-to-date voter, and returns
+// when this node no longer leads. Proposals meanwhile are refused.
 func (n *Node) TransferLeadership(ctx context.Context) error {
 	return n.transfer(ctx, n.raft.LeadershipTransfer)
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What a restored cluster begins above the copy that it is made of. Agents
-// refuse terms and fencing tokens below those that they have seen, and the lost
-// cluster may have gone on for long after the copy was taken.
+// How far above its copy's numbers a restored cluster begins. Agents refuse terms
+// and fencing tokens below those that they have seen, and the lost cluster may have
+// run for long after the copy was taken.
 const (
 	indexAhead = 1 << 32
 	termAhead  = 1 << 20
 )
 
-// Restored is what a directory is made of.
+// Restored is what a directory is created from.
 type Restored struct {
-	// Dir is made when it is missing, and must be empty otherwise.
+	// Dir is created if it is missing, and must be empty otherwise.
 	Dir           string
 	ClusterID, ID string
-	// Servers are the voters. Each of them is restored from the same copy, or
-	// joins empty once most of them run.
+	// Servers are the voters. Each of them is restored from the same copy, or joins
+	// empty once most of them run.
 	Servers []Server
 	// Index and Term are of the last entry in the state.
 	Index, Term uint64
@@ -34,9 +34,9 @@ type Restored struct {
 	State func(io.Writer) error
 }
 
-// Restore makes the directory of a node that was never started out of a copy of
-// the state. The identity is written last, so that a directory that was not
-// finished is never served: remove it and begin again.
+// Restore creates the directory of a node that was never started from a copy of the
+// state. The identity is written last, so an unfinished directory is never served:
+// remove it and begin again.
 func Restore(r Restored) (err error) {
 	if !slices.ContainsFunc(r.Servers, func(s Server) bool { return s.ID == r.ID }) {
 		return fmt.Errorf("restore: coordinator %q is not among the members", r.ID)
@@ -90,7 +90,7 @@ func (r *Restored) writeState() error {
 	for _, s := range r.Servers {
 		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(s.ID), Address: raft.ServerAddress(s.Addr)})
 	}
-	// The transport only spells addresses, for releases of Raft long gone.
+	// The transport only formats addresses, for long obsolete releases of Raft.
 	_, spells := raft.NewInmemTransport("")
 	index := r.Index + indexAhead
 	sink, err := snaps.Create(raft.SnapshotVersionMax, index, r.Term, conf, index, spells)

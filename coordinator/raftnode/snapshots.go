@@ -19,10 +19,10 @@ const (
 	snapshotMagic   = "BRAFTSN1"
 )
 
-// snapshots is raft.FileSnapshotStore with two holes filled. Its meta file has
-// no checksum, so what it says is repeated in a header of the state file,
-// which has one, and compared. And Raft silently takes an older snapshot when
-// the newest cannot be restored: List shows the newest only.
+// snapshots is raft.FileSnapshotStore with two gaps closed. Its meta file has no
+// checksum, so its contents are repeated in a header of the state file, which has
+// one, and compared. And Raft silently takes an older snapshot if the newest cannot
+// be restored: List shows only the newest.
 type snapshots struct {
 	*raft.FileSnapshotStore
 	dir    string
@@ -41,14 +41,14 @@ func openSnapshots(dir, remedy string, fatal func(error), log hclog.Logger) (*sn
 	return &snapshots{FileSnapshotStore: fs, dir: dir, remedy: remedy, fatal: fatal, log: log}, nil
 }
 
-// header is what the meta file says that decides something.
+// header is the part of the meta file that matters.
 type header struct {
 	Index, Term        uint64
 	Configuration      raft.Configuration
 	ConfigurationIndex uint64
 }
 
-// encodeHeader gives magic, length and JSON.
+// encodeHeader returns magic, length and JSON.
 func encodeHeader(h header) ([]byte, error) {
 	j, err := json.Marshal(h)
 	if err != nil {
@@ -76,9 +76,9 @@ func (s *snapshots) Create(v raft.SnapshotVersion, index, term uint64, conf raft
 	return k, nil
 }
 
-// failed reports a failure to write, if it is one, as one after which the process
-// must end: but for want of room, since the log has what the snapshot would, and
-// Raft tries again.
+// failed reports a failed write, if it is one, as one after which the process must
+// end: except for lack of room, since the log has what the snapshot would, and Raft
+// tries again.
 func (s *snapshots) failed(err error) error {
 	if err == nil {
 		return nil
@@ -107,7 +107,7 @@ func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 	return []*raft.SnapshotMeta{&m}, nil
 }
 
-// headerOf is the header that belongs to m; nil when none could be written.
+// headerOf returns the header that belongs to m; nil if none could be written.
 func headerOf(m *raft.SnapshotMeta) []byte {
 	b, err := encodeHeader(header{Index: m.Index, Term: m.Term, Configuration: m.Configuration, ConfigurationIndex: m.ConfigurationIndex})
 	if err != nil {
@@ -139,12 +139,12 @@ func (s *snapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 		_ = rc.Close()
 		return nil, nil, corrupt("its meta file is not the one it was written with")
 	}
-	// Raft streams Size bytes to a follower, which adds a header of its own.
+	// Raft streams Size bytes to a follower, which adds its own header.
 	meta.Size -= int64(len(want))
 	return meta, rc, nil
 }
 
-// checkedSink reports failures to write, and leaves nothing behind.
+// checkedSink reports failed writes, and leaves nothing behind.
 type checkedSink struct {
 	raft.SnapshotSink
 	of *snapshots
@@ -156,7 +156,7 @@ func (k *checkedSink) Write(p []byte) (int, error) {
 	return n, k.of.failed(err)
 }
 
-// Close makes the snapshot the newest; it is on disk then.
+// Close makes the snapshot the newest; it is then on disk.
 func (k *checkedSink) Close() error {
 	err := k.SnapshotSink.Close()
 	if err != nil {
@@ -165,17 +165,17 @@ func (k *checkedSink) Close() error {
 	return k.of.failed(err)
 }
 
-// Cancel gives the snapshot up.
+// Cancel abandons the snapshot.
 func (k *checkedSink) Cancel() error {
 	err := k.SnapshotSink.Cancel()
-	if err != nil { // it could not write what it had gathered, and stopped there
+	if err != nil { // it could not write what it had buffered, and stopped there
 		k.discard()
 	}
 	return err
 }
 
 // discard removes what is left of a snapshot that could not be written. The file
-// may still be open, so that its removal alone would not give the room back.
+// may still be open, so removing it alone would not free the room.
 func (k *checkedSink) discard() {
 	dir := filepath.Join(k.of.dir, snapshotDir, k.ID()+".tmp")
 	_ = os.Truncate(filepath.Join(dir, "state.bin"), 0)

@@ -19,30 +19,30 @@ func (n *Node) Leader() (id, addr string) {
 	return string(i), string(a)
 }
 
-// IsLeader reports whether this node believes to lead. VerifyLeader asks the
+// IsLeader reports whether this node believes it leads. VerifyLeader asks the
 // others.
 func (n *Node) IsLeader() bool { return n.raft.State() == raft.Leader }
 
 // Term returns the current term.
 func (n *Node) Term() uint64 { return n.raft.CurrentTerm() }
 
-// AppliedIndex is the last entry that the state machine was given. It may be
-// ahead of what Apply has finished by a moment; Barrier waits for it.
+// AppliedIndex returns the last entry that the state machine was given. It may be
+// briefly ahead of what Apply has finished; Barrier waits for it.
 func (n *Node) AppliedIndex() uint64 { return n.raft.AppliedIndex() }
 
-// CommitIndex is the last entry known to be on a majority.
+// CommitIndex returns the last entry known to be on a majority.
 func (n *Node) CommitIndex() uint64 { return n.raft.CommitIndex() }
 
-// LastIndex is the last entry on this node's disk.
+// LastIndex returns the last entry on this node's disk.
 func (n *Node) LastIndex() uint64 { return n.raft.LastIndex() }
 
-// LeaderChanges tells when this node gains (true) and loses (false)
-// leadership. There is one channel, for one reader, and it is closed by Close.
-// A slow reader holds nothing up: what it missed in between is left out, but
-// it always hears of a loss between two gains.
+// LeaderChanges reports when this node gains (true) and loses (false) leadership.
+// There is one channel, for one reader, and Close closes it. A slow reader blocks
+// nothing: what it missed in between is left out, but it always receives a loss
+// between two gains.
 func (n *Node) LeaderChanges() <-chan bool { return n.changes }
 
-// Member is a coordinator in the present configuration.
+// Member is a coordinator in the current configuration.
 type Member struct {
 	ID, Addr string
 	Voter    bool
@@ -62,9 +62,9 @@ func (n *Node) Members() []Member {
 	return ms
 }
 
-// AddNonvoter makes s a member that receives the log but does not vote. This
-// is the first step of adding a coordinator: promote it with AddVoter when it
-// has caught up, else the cluster may lose its majority meanwhile.
+// AddNonvoter makes s a member that receives the log but does not vote. This is the
+// first step of adding a coordinator: promote it with AddVoter once it has caught
+// up, or the cluster may lose its majority meanwhile.
 func (n *Node) AddNonvoter(ctx context.Context, s Server) error {
 	return n.changeMembers(ctx, "add", s.ID, func(prev uint64, wait time.Duration) raft.IndexFuture {
 		return n.raft.AddNonvoter(raft.ServerID(s.ID), raft.ServerAddress(s.Addr), prev, wait)
@@ -78,9 +78,9 @@ func (n *Node) AddVoter(ctx context.Context, s Server) error {
 	})
 }
 
-// Remove takes a member out. A leader is not removed: asked to remove itself
-// it hands leadership over and returns an error that matches ErrNotLeader, and
-// the new leader is to be asked.
+// Remove removes a member. A leader is not removed: asked to remove itself it hands
+// over leadership and returns an error that matches ErrNotLeader, and the caller
+// should ask the new leader.
 func (n *Node) Remove(ctx context.Context, id string) error {
 	if id == n.cfg.ID {
 		if !n.IsLeader() {
@@ -96,8 +96,8 @@ func (n *Node) Remove(ctx context.Context, id string) error {
 	})
 }
 
-// changeMembers makes one change, on top of the configuration as it is now:
-// if another came in between, Raft refuses it.
+// changeMembers makes one change to the current configuration: if another came in
+// between, Raft refuses it.
 func (n *Node) changeMembers(ctx context.Context, what, id string, change func(prev uint64, wait time.Duration) raft.IndexFuture) error {
 	n.members.Lock()
 	defer n.members.Unlock()
@@ -124,7 +124,7 @@ type Stats struct {
 	State                                 string // Follower, Candidate, Leader or Shutdown
 	Term, LastIndex, CommitIndex, Applied uint64
 	SnapshotIndex                         uint64
-	Pending                               int           // entries committed but not taken by the state machine
+	Pending                               int           // entries committed but not yet taken by the state machine
 	LastContact                           time.Duration // since the leader was heard; 0 on the leader, -1 for never
 	Elections                             uint64        // leaderships this node won since Open
 	LogBytes                              int64         // size of the log file

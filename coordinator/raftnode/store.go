@@ -19,11 +19,11 @@ const logFile = "raft.db"
 // remedyRejoin is what to do about a damaged directory.
 const remedyRejoin = "stop this coordinator, move %s away and start it again: it rejoins by snapshot from the others"
 
-// CorruptError says that stored data is damaged. A node that meets it must
-// not go on, and must not fall back on something older.
+// CorruptError means that stored data is damaged. A node that meets it must not go
+// on, and must not fall back on something older.
 type CorruptError struct {
 	File   string // path of the damaged file
-	Index  uint64 // of the log entry, 0 when it is not about one
+	Index  uint64 // of the log entry, 0 if it is not about one
 	What   string // what is wrong
 	Remedy string // what the operator should do
 }
@@ -39,14 +39,13 @@ func (e *CorruptError) Error() string {
 // sumBytes is the length of a checksum: CRC32C, little endian.
 const sumBytes = 4
 
-// store is raft-boltdb with a checksum on every record. An entry's stands
-// behind its Extensions, where only this node sees it: it is added on the way
-// to the file and taken off on the way back. That of a term or vote stands
-// behind its value. Both cover the key too, so that a record in the wrong
-// place does not pass.
+// store is raft-boltdb with a checksum on every record. An entry's follows its
+// Extensions, where only this node sees it: it is added on the way to the file and
+// removed on the way back. That of a term or vote follows its value. Both cover the
+// key too, so a record in the wrong place does not pass.
 //
-// After the first failed write the store refuses all others: a write that
-// failed and one that then succeeds say nothing about what is on the disk.
+// After the first failed write the store refuses all others: after a failed write
+// and one that then succeeds, what is on the disk is unknown.
 type store struct {
 	bolt     boltStore
 	file     string
@@ -59,7 +58,7 @@ type store struct {
 	poisoned error
 }
 
-// boltStore is what the store needs of raft-boltdb.
+// boltStore is the part of raft-boltdb that the store needs.
 type boltStore interface {
 	raft.LogStore
 	Set(k, v []byte) error
@@ -82,10 +81,9 @@ const (
 	readWrite boltMode = false
 )
 
-// openBolt opens the log file. The list of free pages is not written with
-// every commit, which is slow for ever after one burst, but found by a walk
-// over the file at start; the map is large so that it is not moved while the
-// file grows.
+// openBolt opens the log file. The list of free pages is not written with every
+// commit, which would be slow forever after one burst, but found by walking the
+// file at start; the map is large so that it does not move while the file grows.
 func openBolt(path string, mode boltMode) (*raftboltdb.BoltStore, error) {
 	opts := &bbolt.Options{
 		Timeout: time.Second, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
@@ -150,8 +148,8 @@ func (s *store) GetLog(index uint64, l *raft.Log) error {
 // StoreLog writes one entry.
 func (s *store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs writes entries, all or none, and returns when they are on disk.
-// It leaves logs as they are.
+// StoreLogs writes entries, all or none, and returns when they are on disk. It does
+// not modify logs.
 func (s *store) StoreLogs(logs []*raft.Log) error {
 	return s.write(opAppend, func() error {
 		sealed := make([]raft.Log, len(logs))
@@ -165,7 +163,7 @@ func (s *store) StoreLogs(logs []*raft.Log) error {
 	})
 }
 
-// DeleteRange removes the entries from lo to hi, both included.
+// DeleteRange removes the entries from lo to hi, inclusive.
 func (s *store) DeleteRange(lo, hi uint64) error {
 	return s.write(opTrim, func() error { return s.bolt.DeleteRange(lo, hi) })
 }
@@ -178,8 +176,8 @@ func (s *store) Set(key, value []byte) error {
 	})
 }
 
-// Get returns the value under key. When there is none the error says «not
-// found», as Raft wants it.
+// Get returns the value under key. If there is none the error says «not found», as
+// Raft expects.
 func (s *store) Get(key []byte) ([]byte, error) {
 	v, err := s.bolt.Get(key)
 	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
@@ -215,7 +213,7 @@ func (s *store) GetUint64(key []byte) (uint64, error) {
 // Close closes the file. Nothing else may be in progress.
 func (s *store) Close() error { return s.bolt.Close() }
 
-// write runs one change under the stopwatch that the watchdog reads.
+// write runs one change, timed for the watchdog.
 func (s *store) write(op op, change func() error) error {
 	s.poison.Lock()
 	err := s.poisoned
@@ -260,7 +258,7 @@ func (s *store) corrupt(index uint64, what string) error {
 	return &CorruptError{File: s.file, Index: index, What: what, Remedy: s.remedy}
 }
 
-// logSum is the checksum of all of an entry but its time of append, which
+// logSum returns the checksum of all of an entry except its time of append, which
 // decides nothing.
 func (s *store) logSum(l *raft.Log) uint32 {
 	var head [25]byte

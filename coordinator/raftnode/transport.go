@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// transport is raft's network transport without the heartbeat fast path, and
-// with an address of our own choice.
+// transport is raft's network transport without the heartbeat fast path, and with a
+// configured address.
 type transport struct {
 	*raft.NetworkTransport
 	advertise raft.ServerAddress
@@ -35,15 +35,15 @@ func newTransport(layer raft.StreamLayer, advertise string, timeout time.Duratio
 	}
 }
 
-// SetHeartbeatHandler does nothing: heartbeats go through Raft's main loop as
-// any other call does. Handled beside the loop, a heartbeat of a new leader
-// raises the term while the old leader's loop still writes entries, which then
-// carry the new leader's term and pass for its own: replicas diverge silently
+// SetHeartbeatHandler does nothing: heartbeats go through Raft's main loop like any
+// other call. Handled outside the loop, a heartbeat of a new leader raises the term
+// while the old leader's loop still writes entries, which then carry the new
+// leader's term and pass for its own: replicas diverge silently
 // (https://github.com/hashicorp/raft/issues/695).
 func (t *transport) SetHeartbeatHandler(func(raft.RPC)) {}
 
-// AppendEntriesPipeline is a pipeline whose answers are taken whether or not
-// anybody asks for them.
+// AppendEntriesPipeline returns a pipeline whose answers are received whether or
+// not anything reads them.
 func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	p, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
 	if err != nil {
@@ -54,11 +54,12 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	return w, nil
 }
 
-// pipeline keeps what raft's own passes on to nobody. When a follower refuses an
-// entry, raft stops reading answers, but may send once more before it notices: the
-// sender then waits for the reader of the connection, which waits for somebody to take
-// its answer. Heartbeats go on, and so does the leader, but that follower never gets
-// another entry, and raft never ends (https://github.com/hashicorp/raft/issues/612).
+// pipeline receives the answers that raft itself leaves unread. When a follower
+// refuses an entry, raft stops reading answers, but may send once more before it
+// notices: the sender then waits for the reader of the connection, which waits for
+// its answer to be received. Heartbeats continue, and so does the leader, but that
+// follower never gets another entry, and raft never ends
+// (https://github.com/hashicorp/raft/issues/612).
 type pipeline struct {
 	raft.AppendPipeline
 	answers chan raft.AppendFuture
@@ -66,8 +67,8 @@ type pipeline struct {
 	once    sync.Once
 }
 
-// take takes answers as they come and passes them on, until the pipeline is closed.
-// At most a few wait: who sends sees soon that it should not.
+// take receives answers as they come and passes them on, until the pipeline is
+// closed. At most a few wait: the sender soon sees that it should stop.
 func (p *pipeline) take() {
 	var waiting []raft.AppendFuture
 	for {
@@ -99,8 +100,8 @@ func (p *pipeline) Close() error {
 // LocalAddr is the advertised address, not the one listened on.
 func (t *transport) LocalAddr() raft.ServerAddress { return t.advertise }
 
-// Close stops serving and cuts every connection, also those that others opened:
-// they would otherwise be served until their other end goes away.
+// Close stops serving and closes every connection, including those that others
+// opened: they would otherwise be served until their other end goes away.
 func (t *transport) Close() error {
 	err := t.NetworkTransport.Close()
 	t.CloseStreams()
@@ -108,7 +109,7 @@ func (t *transport) Close() error {
 	return err
 }
 
-// trackedLayer knows its open connections, so that Close can end them all.
+// trackedLayer tracks its open connections, so that Close can close them all.
 type trackedLayer struct {
 	raft.StreamLayer
 	mu     sync.Mutex

@@ -21,7 +21,7 @@ const (
 	opStable
 	opProbe
 	opApply
-	opReplay // of an entry that was on the disk at the start: it may take as long as it takes
+	opReplay // of an entry that was on the disk at the start: it has no limit
 	numOps
 )
 
@@ -30,20 +30,20 @@ func (o op) String() string {
 	return [...]string{"append entries", "remove entries", "term or vote", "probe the disk", "apply", "replay"}[o]
 }
 
-// opTimes knows which operations are under way and for how long. At most one
-// of a kind is at a time. Reading it takes no lock and touches no disk.
+// opTimes knows which operations are in progress and for how long. At most one of a
+// kind runs at a time. Reading it takes no lock and touches no disk.
 type opTimes struct {
 	base  time.Time
-	since [numOps]atomic.Int64 // ns after base, 0 when none is under way
+	since [numOps]atomic.Int64 // ns after base, 0 if none is in progress
 	count [numOps]atomic.Uint64
 	total [numOps]atomic.Int64
 	worst [numOps]atomic.Int64
-	index atomic.Uint64 // of the entry that the state machine was given last
+	index atomic.Uint64 // of the last entry that the state machine was given
 }
 
 func newOpTimes() *opTimes { return &opTimes{base: time.Now().Add(-time.Nanosecond)} }
 
-// begin notes that o starts; the function it returns, that it ended.
+// begin records that o starts; the function it returns, that it ended.
 func (t *opTimes) begin(o op) func() {
 	start := time.Since(t.base)
 	t.since[o].Store(int64(start))
@@ -57,7 +57,7 @@ func (t *opTimes) begin(o op) func() {
 	}
 }
 
-// age returns for how long an operation is under way, 0 when it is not.
+// age returns how long an operation has been in progress, 0 if it is not.
 func (t *opTimes) age(o op) time.Duration {
 	if s := t.since[o].Load(); s > 0 {
 		return time.Since(t.base) - time.Duration(s)
@@ -65,8 +65,8 @@ func (t *opTimes) age(o op) time.Duration {
 	return 0
 }
 
-// oldest returns the operation that is under way for longest, if any, of those
-// that must end in time.
+// oldest returns the longest running operation, if any, of those that must end in
+// time.
 func (t *opTimes) oldest() (op, time.Duration) {
 	now := int64(time.Since(t.base))
 	which, age := op(0), int64(0)
@@ -78,8 +78,7 @@ func (t *opTimes) oldest() (op, time.Duration) {
 	return which, time.Duration(age)
 }
 
-// excuse takes time in which nobody looked, since the process did not run, off what is
-// under way.
+// excuse subtracts time in which the process did not run from what is in progress.
 func (t *opTimes) excuse(lost time.Duration) {
 	now := int64(time.Since(t.base))
 	for o := range t.since {
@@ -89,9 +88,9 @@ func (t *opTimes) excuse(lost time.Duration) {
 	}
 }
 
-// watchdog ends a node whose disk or state machine hangs without an error. A
-// leader in that state still sends heartbeats, so the others would wait for it
-// for ever (https://github.com/hashicorp/raft/issues/503).
+// watchdog ends a node whose disk or state machine hangs without an error. A leader
+// in that state still sends heartbeats, so the others would wait for it forever
+// (https://github.com/hashicorp/raft/issues/503).
 type watchdog struct {
 	dir   string
 	limit time.Duration // of one operation
@@ -101,17 +100,19 @@ type watchdog struct {
 	handOver func(context.Context) error
 	fatal    func(error)
 	probe    func() error
-	// slow is told each limit of an entry that is replayed for longer than that.
+	// slow is called at each multiple of the limit for an entry that is replayed
+	// for longer than that.
 	slow func(index uint64, age time.Duration)
-	told time.Duration // the age that slow was told last
-	last time.Time     // when it looked
+	told time.Duration // the last age that slow was called with
+	last time.Time     // of the last look
 }
 
 // missedLooks is how many looks in a row are missed only by a process that was not
 // running: its machine was paused or moved, or it was stopped. Then no disk hung.
 const missedLooks = 3
 
-// looks notes that it looks, and excuses what is under way for a pause since it did.
+// looks records a look, and excuses operations in progress for a pause since the
+// last one.
 func (w *watchdog) looks() {
 	now := time.Now()
 	if gap := now.Sub(w.last); !w.last.IsZero() && gap > missedLooks*w.every {
@@ -120,9 +121,9 @@ func (w *watchdog) looks() {
 	w.last = now
 }
 
-// run watches until ctx ends. The probe has a goroutine of its own, since it
-// is what may hang; this one touches no disk. When ctx ends the probe is not
-// waited for if it hangs.
+// run watches until ctx ends. The probe has its own goroutine, since it is what may
+// hang; this one touches no disk. When ctx ends it does not wait for a probe that
+// hangs.
 func (w *watchdog) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { w.probeLoop(ctx) })
@@ -142,7 +143,7 @@ func (w *watchdog) run(ctx context.Context) {
 			w.checkReplay()
 			if err := w.check(); err != nil {
 				hctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-				_ = w.handOver(hctx) // what hangs may well be what hands over: fatal follows anyway
+				_ = w.handOver(hctx) // what hangs may also block the hand-over: fatal follows anyway
 				cancel()
 				w.fatal(err)
 				return
@@ -151,9 +152,9 @@ func (w *watchdog) run(ctx context.Context) {
 	}
 }
 
-// checkReplay says that an entry takes long that was in the log at the start. It
-// does not end the process, which would meet the same entry again at each start,
-// on every replica alike.
+// checkReplay reports that an entry that was in the log at the start takes long. It
+// does not end the process, which would meet the same entry again at each start, on
+// every replica alike.
 func (w *watchdog) checkReplay() {
 	age := w.ops.age(opReplay)
 	if age < w.told {
@@ -178,9 +179,9 @@ func (w *watchdog) check() error {
 	}
 }
 
-// probeLoop writes a little to the disk each second, so that a hang shows on
-// an idle node too. A full disk is no failure of it: a node without room goes on as
-// far as its log finds some.
+// probeLoop writes a little to the disk each second, so that a hang shows on an
+// idle node too. A full disk is no failure here: a node without room continues as
+// long as its log finds some.
 func (w *watchdog) probeLoop(ctx context.Context) {
 	tick := time.NewTicker(w.every)
 	defer tick.Stop()
@@ -217,7 +218,7 @@ func openProbe(dir string) (probe, closeFile func() error, err error) {
 	}, f.Close, nil
 }
 
-// timedFSM notes how long the state machine takes.
+// timedFSM records how long the state machine takes.
 type timedFSM struct {
 	raft.FSM
 	ops *opTimes
@@ -225,7 +226,7 @@ type timedFSM struct {
 	replayed uint64
 }
 
-// begin notes that the state machine is given the entry l.
+// begin records that the state machine is given the entry l.
 func (f *timedFSM) begin(l *raft.Log) func() {
 	f.ops.index.Store(l.Index)
 	if l.Index <= f.replayed {
@@ -240,7 +241,7 @@ func (f *timedFSM) Apply(l *raft.Log) any {
 	return f.FSM.Apply(l)
 }
 
-// timedBatchFSM is timedFSM for state machines that take many at once.
+// timedBatchFSM is timedFSM for state machines that take batches.
 type timedBatchFSM struct {
 	timedFSM
 	batch raft.BatchingFSM
