@@ -1,11 +1,11 @@
-// Package roles names the roles that certificates give to daemons.
+// Package roles names the roles of daemons in certificates.
 package roles
 
-// What a certificate's holder is.
+// The roles of a certificate's holder.
 const (
 	Coordinator = "coordinator"
 	Agent       = "agent"
 	Gate        = "gate"
-	// Serial stands among the denied roles for single certificates.
+	// Serial is the denied role for single certificates.
 	Serial = "serial"
 )
