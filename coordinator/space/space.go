@@ -1,7 +1,6 @@
-// Package space watches how much room the file system of a coordinator's
-// directory has left, so that the coordinator stops taking work before the
-// disk is full and not because it is: a write to the log that fails ends the
-// process.
+// Package space watches how much room the file system of a coordinator's directory
+// has left, so that the coordinator stops accepting work before the disk is full: a
+// failed write to the log ends the process.
 package space
 
 import (
@@ -19,13 +18,13 @@ import (
 )
 
 // startPart is the part of the threshold Full that a start needs: some entries fit,
-// and a cluster that is short of coordinators gets one that is nearly full.
+// and a cluster short of coordinators gets one that is nearly full.
 const startPart = 16
 
 // Level says how much room there is.
 type Level uint32
 
-// The levels, in the order of less and less room.
+// The levels, from most room to least.
 const (
 	Ample Level = iota
 	Low         // what users send and the log keeps is refused
@@ -41,21 +40,21 @@ type Threshold struct {
 
 func (t Threshold) of(size uint64) uint64 { return min(size/100*uint64(max(0, t.Percent)), t.Bytes) }
 
-// Free is room that is available to those who are not root, of Size, in bytes.
+// Free is room that is available to users other than root, of Size, in bytes.
 type Free struct{ Bytes, Size uint64 }
 
-// Config is what a Watch needs. Fields that are 0 have the values of Default.
+// Config configures a Watch. Fields that are 0 have the values of Default.
 type Config struct {
-	// Low and Full are the free space below which the levels of these names
-	// begin. They end again above one and a quarter times as much.
+	// Low and Full are the free space below which the levels of these names begin.
+	// They end above one and a quarter times as much.
 	Low, Full Threshold
-	// Every is the time between two looks.
+	// Every is the time between two checks.
 	Every time.Duration
-	// Statfs asks for the file system of a path; nil asks the kernel.
+	// Statfs queries the file system of a path; nil asks the kernel.
 	Statfs func(path string) (Free, error)
 }
 
-// Default returns the thresholds of a site that says nothing else.
+// Default returns the default thresholds.
 func Default() Config {
 	return Config{Low: Threshold{5, 1 << 30}, Full: Threshold{1, 256 << 20}, Every: time.Second, Statfs: statfs}
 }
@@ -77,14 +76,14 @@ func statfs(path string) (Free, error) {
 	return Free{Bytes: st.Bavail * uint64(st.Bsize), Size: st.Blocks * uint64(st.Bsize)}, nil
 }
 
-// State is what a look found. A Size of 0 means that it is not known.
+// State is the result of a check. A Size of 0 means that it is unknown.
 type State struct {
 	Level Level
 	Free  Free
 }
 
-// Watch knows how much room a directory has. It is safe for concurrent use,
-// but for Run, which is called once.
+// Watch knows how much room a directory has. It is safe for concurrent use, except
+// for Run, which is called once.
 type Watch struct {
 	dir string
 	cfg Config
@@ -95,7 +94,7 @@ type Watch struct {
 	failing bool
 }
 
-// New looks at dir once and registers the metrics with reg.
+// New checks dir once and registers the metrics with reg.
 func New(cfg Config, dir string, log *slog.Logger, reg prometheus.Registerer) *Watch {
 	w := &Watch{dir: dir, cfg: cfg.withDefaults(), log: log}
 	w.look()
@@ -108,7 +107,7 @@ func New(cfg Config, dir string, log *slog.Logger, reg prometheus.Registerer) *W
 	return w
 }
 
-// Run looks again and again until ctx ends.
+// Run checks repeatedly until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
 	tick := time.NewTicker(w.cfg.Every)
 	defer tick.Stop()
@@ -122,15 +121,15 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// State returns what the last look found.
+// State returns the result of the last check.
 func (w *Watch) State() State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state
 }
 
-// look asks for the free space. What cannot be told stays as it was: another
-// watch ends a coordinator whose disk fails.
+// look queries the free space. If that fails the state stays as it was: the
+// watchdog ends a coordinator whose disk fails.
 func (w *Watch) look() {
 	free, err := w.cfg.Statfs(w.dir)
 	w.mu.Lock()
@@ -155,8 +154,8 @@ func (w *Watch) look() {
 	}
 }
 
-// level is what free space means after a level: leaving one takes a quarter
-// more than keeping out of it does.
+// level returns the level for free space after a level: leaving a level takes a
+// quarter more than staying out of it.
 func (w *Watch) level(was Level, free Free) Level {
 	below := func(t Threshold, l Level) bool {
 		limit := t.of(free.Size)
@@ -174,7 +173,7 @@ func (w *Watch) level(was Level, free Free) Level {
 	return Ample
 }
 
-// Problem says what is wrong and what to do, "" when there is room.
+// Problem says what is wrong and what to do, "" if there is room.
 func (s State) Problem(dir string) string {
 	room := fmt.Sprintf("%d MiB of %d MiB are free in %s", s.Free.Bytes>>20, s.Free.Size>>20, dir)
 	const todo = "make room there, or move it to a larger disk; it goes on by itself then"
@@ -188,13 +187,13 @@ func (s State) Problem(dir string) string {
 }
 
 // Await returns when a coordinator can start on dir: while next to nothing is free
-// its first write to the log would end it again. It returns an error when ctx ends.
+// its first write to the log would end it again. It returns an error if ctx ends.
 func Await(ctx context.Context, cfg Config, dir string, log *slog.Logger) error {
 	cfg = cfg.withDefaults()
 	for told := false; ; told = true {
 		free, err := cfg.Statfs(dir)
 		if err != nil || free.Bytes >= cfg.Full.of(free.Size)/startPart {
-			return nil // where it cannot be told, for one since dir is made later, the start itself will
+			return nil // if that is unknown, such as when dir is created later, the start itself will
 		}
 		if !told {
 			log.Error("the disk is full; the coordinator starts when there is room: make some", "dir", dir, "free_bytes", free.Bytes, "size_bytes", free.Size)
@@ -207,7 +206,7 @@ func Await(ctx context.Context, cfg Config, dir string, log *slog.Logger) error 
 	}
 }
 
-// Grow returns an error while nothing may be taken from users that the log
+// Grow returns an error while nothing may be accepted from users that the log
 // keeps. The error is a *cluster.Error.
 func (w *Watch) Grow() error {
 	if s := w.State(); s.Level == Low {
