@@ -1,5 +1,5 @@
 // Package wait has what loops wait with: a sleep that ends with its context, and a
-// channel that holds one token for whoever is to look again.
+// channel that holds one token to trigger another look.
 package wait
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Sleep waits for d; it reports false when ctx ended first.
+// Sleep waits for d; it reports false if ctx ended first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -19,7 +19,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Poke leaves a token in ch, which holds one, unless there is one. It does not block.
+// Poke puts a token into ch, which holds one, unless there is one. It does not
+// block.
 func Poke(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
