@@ -27,8 +27,8 @@ type answers struct {
 	answers         []byte
 }
 
-// reach asks how the cluster decides, and when the oldest job of its history ended, which
-// is zero where there is none.
+// reach returns the cluster's policy, and when the oldest job of its history ended,
+// zero if there is none.
 func (s *Server) reach(ctx context.Context, u session.User) (*apiv1.GetStatusResponse, time.Time, error) {
 	var oldest time.Time
 	conn, err := s.within.of(u)
@@ -49,8 +49,9 @@ func (s *Server) reach(ctx context.Context, u session.User) (*apiv1.GetStatusRes
 	return st, oldest, nil
 }
 
-// gather asks for nodes and the jobs that ended lately, as the user, and keeps of them what
-// the simulator reads: no names, no commands, and nothing that changes while no job ends.
+// gather queries nodes and recently ended jobs, as the user, and keeps what the
+// simulator reads: no names, no commands, and nothing that changes while no job
+// ends.
 func (s *Server) gather(ctx context.Context, u session.User, back time.Duration) (*answers, error) {
 	ctx, cancel := context.WithTimeout(ctx, gatherTime)
 	defer cancel()
@@ -100,13 +101,13 @@ func (s *Server) gather(ctx context.Context, u session.User, back time.Duration)
 	}
 }
 
-// put writes a message behind its length; equal messages give equal bytes.
+// put writes a message after its length; equal messages give equal bytes.
 func put(b *bytes.Buffer, m proto.Message) error {
 	_, err := protodelim.MarshalOptions{MarshalOptions: proto.MarshalOptions{Deterministic: true}}.MarshalTo(b, m)
 	return err
 }
 
-// machines are nodes without how they are now.
+// machines returns nodes without their current state.
 func machines(all *apiv1.ListNodesResponse) *apiv1.ListNodesResponse {
 	out := &apiv1.ListNodesResponse{}
 	for _, n := range all.GetNodes() {
@@ -119,7 +120,7 @@ func machines(all *apiv1.ListNodesResponse) *apiv1.ListNodesResponse {
 	return out
 }
 
-// replayable is what of a job the simulator reads.
+// replayable returns the part of a job that the simulator reads.
 func replayable(j *apiv1.Job) *apiv1.Job {
 	s := j.GetSpec()
 	out := &apiv1.Job{

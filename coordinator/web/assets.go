@@ -9,16 +9,16 @@ import (
 	"path"
 )
 
-// static is all that a browser loads: written by hand, and used as it is.
+// static is everything that a browser loads: written by hand, and used as it is.
 //
 //go:embed static
 var static embed.FS
 
-// kinds are the files that there are; others are not served.
+// kinds are the file types; others are not served.
 var kinds = map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
-// asset serves a file of the page. Browsers ask each time whether they have it still: the
-// next release may have others.
+// asset serves a file of the page. Browsers revalidate each time: the next release
+// may have other files.
 func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
 	name := cmp.Or(r.PathValue("file"), "index.html")
 	data, err := static.ReadFile("static/" + name)

@@ -31,11 +31,11 @@ var callable = map[string]struct{}{
 const (
 	// mostEnded is how many finished jobs the page may ask for at once.
 	mostEnded = 1000
-	// gzipFrom is from which size on answers are packed.
+	// gzipFrom is the size from which answers are compressed.
 	gzipFrom = 4 << 10
 )
 
-// call passes a call of the page on as its user: a message as JSON in, one out.
+// call forwards a call of the page as its user: a message as JSON in, one out.
 func (s *Server) call(w http.ResponseWriter, r *http.Request, sess *session.Session) {
 	name := r.PathValue("service") + "/" + r.PathValue("method")
 	if _, ok := callable[name]; !ok {
@@ -94,7 +94,7 @@ func methodOf(name string) (protoreflect.MethodDescriptor, error) {
 	return m, nil
 }
 
-// message makes an empty message, which is compiled in as its method is.
+// message returns an empty message, which is compiled in as its method is.
 func message(d protoreflect.MessageDescriptor) proto.Message {
 	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
 	if err != nil {
@@ -103,7 +103,7 @@ func message(d protoreflect.MessageDescriptor) proto.Message {
 	return t.New().Interface()
 }
 
-// history gathers the stream of finished jobs.
+// history collects the stream of finished jobs.
 func history(ctx context.Context, conn grpc.ClientConnInterface, req *apiv1.ListHistoryRequest) (proto.Message, error) {
 	if req.Limit == 0 || req.Limit > mostEnded {
 		req.Limit = mostEnded
@@ -139,7 +139,7 @@ func fail(w http.ResponseWriter, err error) {
 	refuse(w, status, cluster.Errorf(e.Code, "%s", e.Msg))
 }
 
-// send sends data, packed where that is worth while and understood.
+// send sends data, compressed if that is worthwhile and accepted.
 func send(w http.ResponseWriter, r *http.Request, kind string, data []byte) {
 	w.Header().Set("Content-Type", kind)
 	if len(data) < gzipFrom || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
@@ -147,7 +147,7 @@ func send(w http.ResponseWriter, r *http.Request, kind string, data []byte) {
 		return
 	}
 	w.Header().Set("Content-Encoding", "gzip")
-	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is one of theirs
+	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
 	_, _ = z.Write(data)
 	_ = z.Close()
 }

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// bounded hands out no more connections of ln at once than most, and than perHost of one
-// address; loopback, where a proxy may stand, has the first bound only. What is too much
-// is closed at once.
+// bounded accepts at most most connections of ln at once, and perHost from one
+// address; loopback, where a proxy may be, has only the first bound. Excess ones
+// are closed at once.
 func bounded(ln net.Listener, most, perHost int) net.Listener {
 	return &boundedListener{Listener: ln, most: most, perHost: perHost, open: map[string]int{}}
 }

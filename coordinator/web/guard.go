@@ -13,12 +13,12 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/web/session"
 )
 
-// csrfHeader has the session's token. Another site's page can neither read it nor send a
-// header of its own making without being asked first.
+// csrfHeader has the session's token. Another site's page can neither read it nor
+// send a custom header without a preflight.
 const csrfHeader = "Berth-Token"
 
-// headers are those of every answer. The policy lets nothing in but the files of this
-// server: no script within the page, no frame around it.
+// headers are those of every answer. The policy allows nothing but the files of
+// this server: no script within the page, no frame around it.
 var headers = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
@@ -31,8 +31,9 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// guard stands before everything: it bounds what is read, and refuses who asks by a name
-// that is not ours (a site whose name was made to lead here) or from another site's page.
+// guard runs before everything: it bounds what is read, and refuses requests by a
+// name that is not ours (a site whose name was made to resolve here) or from
+// another site's page.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for k, v := range headers {
@@ -53,7 +54,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// canonical is a host without its port, in lower case.
+// canonical returns a host without its port, in lower case.
 func canonical(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -61,8 +62,8 @@ func canonical(host string) string {
 	return strings.ToLower(strings.Trim(strings.TrimSuffix(host, "."), "[]"))
 }
 
-// sameSite refuses requests that another site's page makes. Opening the page itself is
-// none; what changes something must say where it comes from.
+// sameSite refuses requests that another site's page makes. Opening the page itself
+// does not count; what changes something must say where it comes from.
 func sameSite(r *http.Request) error {
 	origin, page := r.Header.Get("Origin"), r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/api/")
 	if site := r.Header.Get("Sec-Fetch-Site"); !page && site != "" && site != "same-origin" && site != "none" {
@@ -80,7 +81,7 @@ func sameSite(r *http.Request) error {
 	return nil
 }
 
-// inside lets sessions pass; what changes something needs their token, too.
+// inside admits sessions; what changes something needs their token, too.
 func (s *Server) inside(next func(http.ResponseWriter, *http.Request, *session.Session)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		sess, err := s.sessions.Find(s.cookieOf(r))
@@ -112,7 +113,7 @@ var statusOf = map[cluster.Code]int{
 	cluster.CodeOutOfRange: http.StatusGone,
 }
 
-// refuse answers with what is wrong, as JSON.
+// refuse answers with the error, as JSON.
 func refuse(w http.ResponseWriter, status int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -125,8 +126,8 @@ func answer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// cookieName tells the cookies of coordinators apart that share a host: browsers do not
-// look at ports.
+// cookieName distinguishes the cookies of coordinators that share a host: browsers
+// ignore ports.
 func (s *Server) cookieName() string {
 	name := fmt.Sprintf("berth-%s-%s", s.cfg.ClusterID, s.cfg.ID)
 	if s.secure() {
@@ -135,7 +136,8 @@ func (s *Server) cookieName() string {
 	return name
 }
 
-// cookieOf is this coordinator's cookie, or else another one's of Berth, for the words.
+// cookieOf returns this coordinator's cookie, or another one of Berth's, for the
+// error text.
 func (s *Server) cookieOf(r *http.Request) string {
 	if c, err := r.Cookie(s.cookieName()); err == nil {
 		return c.Value

@@ -13,8 +13,8 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// CreateLink makes an address that opens the page as the caller, once. The secret stands
-// behind the #, which browsers keep to themselves.
+// CreateLink creates an address that opens the page as the caller, once. The secret
+// follows the #, which browsers do not send.
 func (s *Server) CreateLink(ctx context.Context, _ *apiv1.CreateLinkRequest) (*apiv1.CreateLinkResponse, error) {
 	who := authorize.CallerOf(ctx)
 	switch {
@@ -30,7 +30,7 @@ func (s *Server) CreateLink(ctx context.Context, _ *apiv1.CreateLinkRequest) (*a
 	return &apiv1.CreateLinkResponse{Url: s.cfg.Address + "/#in=" + text, Expires: timestamppb.New(ends), Coordinator: s.cfg.ID}, nil
 }
 
-// login makes a session of a link.
+// login turns a link into a session.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	var req struct{ Link string }
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
@@ -55,7 +55,7 @@ func (s *Server) logout(w http.ResponseWriter, _ *http.Request, sess *session.Se
 	answer(w, struct{}{})
 }
 
-// me says who the page is for, and gives it the session's token.
+// me returns the page's user and the session's token.
 func (s *Server) me(w http.ResponseWriter, _ *http.Request, sess *session.Session) {
 	who := s.who(sess.User)
 	answer(w, map[string]any{

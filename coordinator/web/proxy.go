@@ -12,15 +12,15 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/web/session"
 )
 
-// Proxy is a site's own proxy before the page, which asks browsers' users who they are
-// and says so in a header.
+// Proxy is a site's own proxy in front of the page, which authenticates users and
+// names them in a header.
 type Proxy struct {
 	// Header has the user's name.
 	Header string
-	// From are the addresses of the proxy: who comes from elsewhere is asked for a link.
+	// From are the addresses of the proxy: requests from elsewhere need a link.
 	From []netip.Prefix
-	// Secret is what the proxy shows in secretHeader, since whoever has an account on its
-	// machine comes from its address, too.
+	// Secret is what the proxy sends in secretHeader, since any account on its
+	// machine shares its address.
 	Secret string
 	// User looks a name up in the user database. It is safe for concurrent use.
 	User func(name string) (session.User, error)
@@ -29,11 +29,11 @@ type Proxy struct {
 // secretHeader has the secret of the proxy.
 const secretHeader = "Berth-Proxy-Secret" // #nosec G101 -- the name of a header
 
-// mostName is the longest name of a user that is looked up, in bytes.
+// mostName is the longest user name that is looked up, in bytes.
 const mostName = 256
 
-// named is who a browser's user is as the proxy says, "" for requests that come from no
-// proxy.
+// named returns the browser's user as named by the proxy, "" for requests that do
+// not come from one.
 func (s *Server) named(r *http.Request) (string, error) {
 	p := s.cfg.Proxy
 	if p == nil {
@@ -54,7 +54,7 @@ func (s *Server) named(r *http.Request) (string, error) {
 	return names[0], nil
 }
 
-// arrive is the page's first question. Whom the proxy names is let in.
+// arrive answers the page's first request. It admits the user named by the proxy.
 func (s *Server) arrive(w http.ResponseWriter, r *http.Request) {
 	name, err := s.named(r)
 	if err != nil {
@@ -72,15 +72,15 @@ func (s *Server) arrive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if missing == nil {
-		s.sessions.End(old) // of whoever sat here before
+		s.sessions.End(old) // of the previous user of this browser
 	}
 	cookie, sess := s.sessions.Admit(u, name)
 	s.setCookie(w, cookie, int(session.MostLife.Seconds()))
 	s.me(w, r, sess)
 }
 
-// same refuses a session of somebody else than the proxy names now: browsers keep their
-// cookies when somebody else signs in.
+// same refuses a session of another user than the proxy names now: browsers keep
+// their cookies when another user signs in.
 func (s *Server) same(sess *session.Session, name string) error {
 	if name == "" || sess.Name == name {
 		return nil

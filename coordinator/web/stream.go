@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// aliveEvery is how often a stream says that it is there.
+	// aliveEvery is the interval of keep-alives on a stream.
 	aliveEvery = 15 * time.Second
-	// takeIn is how long a browser may take for what was sent to it.
+	// takeIn is how long a browser may take to receive what was sent to it.
 	takeIn = 30 * time.Second
 	// Lines of a log from before the page was opened.
 	tailLines = 500
@@ -64,15 +64,16 @@ func (c *streams) enter(uid cluster.UID) (leave func(), err error) {
 	}), nil
 }
 
-// event is one message to a browser. Without data it says only that we are there.
+// event is one message to a browser. Without data it is only a keep-alive.
 type event struct {
-	id   string // where to go on after a break
+	id   string // where to continue after a break
 	name string // "" is "message"
 	data proto.Message
-	text string // in place of data, in one line
+	text string // instead of data, in one line
 }
 
-// watch streams changes of jobs. A browser that lost the stream goes on where it was.
+// watch streams changes of jobs. A browser that lost the stream continues where it
+// was.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, sess *session.Session) {
 	from, err := position(r)
 	if err != nil {
@@ -137,7 +138,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, sess *session.Se
 	})
 }
 
-// position is from where on a browser asks for a stream.
+// position returns where a browser asks a stream to start.
 func position(r *http.Request) (uint64, error) {
 	text := r.Header.Get("Last-Event-ID")
 	if text == "" {
@@ -154,7 +155,7 @@ func position(r *http.Request) (uint64, error) {
 }
 
 // stream sends a browser what from emits, until either ends, or the session does. A
-// browser that does not take what is sent holds up from, and is left after a while.
+// browser that does not receive blocks from, and is dropped after a while.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, sess *session.Session, from func(context.Context, func(event) bool) error) {
 	leave, err := s.streams.enter(sess.User.UID)
 	if err != nil {
@@ -206,7 +207,7 @@ type browser struct {
 
 func (b *browser) write(text string) bool {
 	now := time.Now()
-	_ = b.ctl.SetReadDeadline(now.Add(2 * takeIn)) // of the request, which is here
+	_ = b.ctl.SetReadDeadline(now.Add(2 * takeIn)) // of the request, which is already read
 	_ = b.ctl.SetWriteDeadline(now.Add(takeIn))
 	if _, err := io.WriteString(b.w, text); err != nil {
 		return false
@@ -232,8 +233,8 @@ func (b *browser) event(ev event) bool {
 	return b.write(fmt.Sprintf("%sdata: %s\n\n", head, data))
 }
 
-// last says why a stream ends: "again" asks for a new beginning, "lost" says what is
-// wrong, "end" that no more comes.
+// last says why a stream ends: "again" asks to restart, "lost" says what is wrong,
+// "end" that no more comes.
 func (b *browser) last(err error) {
 	ev := event{name: "end"}
 	if err != nil {

@@ -1,7 +1,8 @@
-// Package web is the page of a coordinator for browsers: plain files that are part of the
-// program, and a bridge from the page to the users' API. Whoever has a session there calls
-// that API as the very user who asked for it, through the same interceptors and handlers as
-// the command line does: the page shows nothing and does nothing that berth would not.
+// Package web is a coordinator's page for browsers: plain files that are part of
+// the program, and a bridge from the page to the users' API. A session calls that
+// API as the very user who asked for it, through the same interceptors and handlers
+// as the command line: the page shows nothing and does nothing that berth would
+// not.
 package web
 
 import (
@@ -23,7 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
-// Bounds of what browsers may take.
+// Limits on what browsers may use.
 const (
 	maxHeader      = 16 << 10
 	maxBody        = 64 << 10
@@ -36,23 +37,24 @@ const (
 	sweepEvery     = time.Minute
 )
 
-// Config is what the page needs of a coordinator.
+// Config configures the page.
 type Config struct {
 	ClusterID, ClusterName, ID string
-	// Listener is where browsers connect, nil is no page; TLS is with what, nil is plain
-	// HTTP.
+	// Listener is where browsers connect, nil for no page; TLS is its
+	// configuration, nil for plain HTTP.
 	Listener net.Listener
 	TLS      *tls.Config
-	// Names are the hosts by which browsers may ask; Address is that of links,
+	// Names are the hosts that browsers may ask for; Address is that of links,
 	// https://HOST:PORT.
 	Names   []string
 	Address string
-	// Proxy lets in whom it names, nil is none.
+	// Proxy admits the users it names, nil for none.
 	Proxy *Proxy
-	// MaxStreams is how many live streams there may be, MaxStreamsPerUser how many of one
-	// user; 0 means 512 and 16.
+	// MaxStreams is how many live streams there may be, MaxStreamsPerUser how many
+	// of one user; 0 means 512 and 16.
 	MaxStreams, MaxStreamsPerUser int
-	// Simulate runs the simulator for the page "What if", see Simulation; nil is none.
+	// Simulate runs the simulator for the page "What if", see Simulation; nil for
+	// none.
 	Simulate func(context.Context, *Simulation) ([]byte, error)
 }
 
@@ -62,14 +64,14 @@ type Who struct {
 	Admin bool
 }
 
-// Needs is what the page works on. All fields are required.
+// Needs is what the page depends on. All fields are required.
 type Needs struct {
 	Who   func(session.User) Who
 	Clock func() time.Time
 	Log   *slog.Logger
 }
 
-// Server serves the page. Make it with New.
+// Server serves the page. Create it with New.
 type Server struct {
 	apirpc.UnimplementedWebServiceServer
 	cfg      Config
@@ -82,7 +84,7 @@ type Server struct {
 	names    map[string]struct{}
 }
 
-// New makes the page of a coordinator. It serves nothing before Run.
+// New returns the page of a coordinator. It serves nothing before Run.
 func New(cfg Config, d Needs) *Server {
 	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, 512)
 	cfg.MaxStreamsPerUser = cmp.Or(cfg.MaxStreamsPerUser, 16)
@@ -96,11 +98,11 @@ func New(cfg Config, d Needs) *Server {
 	return s
 }
 
-// Calls hands out the connections by which the page calls the users' API: the server for
-// local users is to serve them, until Run has ended.
+// Calls returns the listener for the page's calls of the users' API: the server for
+// local users should serve it, until Run has ended.
 func (s *Server) Calls() net.Listener { return s.within }
 
-// Register has s answer who asks for a link.
+// Register registers the service for links with s.
 func (s *Server) Register(g *grpc.Server) { apirpc.RegisterWebServiceServer(g, s) }
 
 // Run serves browsers until ctx ends.
@@ -114,7 +116,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer cancel()
 	srv := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		// What it would say is of strangers that break off, or speak no HTTP.
+		// It would only report strangers that break off, or do not speak HTTP.
 		ErrorLog: log.New(io.Discard, "", 0), BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	var wg sync.WaitGroup
@@ -136,7 +138,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// sweep ends what is over.
+// sweep ends what has expired.
 func (s *Server) sweep(ctx context.Context) {
 	t := time.NewTicker(sweepEvery)
 	defer t.Stop()

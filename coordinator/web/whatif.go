@@ -19,43 +19,43 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
-// Bounds of what the page "What if" may ask for.
+// Limits on what the page "What if" may ask for.
 const (
 	mostDays    = 366
 	mostShares  = 16
-	mostQueued  = 8                // who waits for a turn
+	mostQueued  = 8                // waiting for a turn
 	simTime     = 60 * time.Second // one simulation
 	gatherTime  = 30 * time.Second
 	queueTime   = 2 * time.Minute
 	mostResults = 64 // kept
 )
 
-// Simulation is one run of the simulator: by which policy, with how many jobs on a card,
-// 0 being as each card has it, over the answers that "berth sim what-if" reads.
+// Simulation is one run of the simulator: by which policy, with how many jobs per
+// GPU, 0 for each GPU's own limit, over the answers that "berth sim what-if" reads.
 type Simulation struct {
 	Policy    string
 	MaxShares int
 	Answers   []byte
 }
 
-// whatIf runs one simulation at a time, for all who look at the page, and keeps what came
-// of the last ones, by all that they follow from: nobody gets what follows from answers
-// that another user got.
+// whatIf runs one simulation at a time, for all users of the page, and caches the
+// last results by all their inputs: no user gets what follows from answers that
+// another user got.
 type whatIf struct {
 	turn chan struct{}
 
 	mu     sync.Mutex
 	queued map[cluster.UID]struct{}
 	kept   map[[sha256.Size]byte]*simulated
-	order  [][sha256.Size]byte // of kept, the oldest first
+	order  [][sha256.Size]byte // of the cache, the oldest first
 }
 
 func newWhatIf() *whatIf {
 	return &whatIf{turn: make(chan struct{}, 1), queued: map[cluster.UID]struct{}{}, kept: map[[sha256.Size]byte]*simulated{}}
 }
 
-// comparison is what the page asks for. An empty policy is the one in force, as 0 shares
-// are; a policy may be placement+order.
+// comparison is what the page asks for. An empty policy is the current one, as 0
+// shares are; a policy may be placement+order.
 type comparison struct {
 	Policy string `json:"policy"`
 	Shares int    `json:"shares"`
@@ -75,7 +75,7 @@ func (c *comparison) check() error {
 	return err
 }
 
-// figures are those of one schedule, in seconds and per cent; nil is not known.
+// figures are those of one schedule, in seconds and per cent; nil is unknown.
 type figures struct {
 	Policy         string   `json:"policy,omitempty"`
 	Jobs           int      `json:"jobs"`
@@ -91,7 +91,7 @@ type figures struct {
 	OOMs           int      `json:"ooms,omitempty"`
 }
 
-// simulated is what the simulator prints, as far as the page shows it.
+// simulated is the simulator's output, as far as the page shows it.
 type simulated struct {
 	Notes   []string   `json:"notes"`
 	Actual  *figures   `json:"actual"`
@@ -108,7 +108,7 @@ type compared struct {
 	Jobs       int      `json:"jobs"` // that ended in these days
 	Replayed   int      `json:"replayed"`
 	Cut        bool     `json:"cut"`        // older ones were left out
-	Incomplete bool     `json:"incomplete"` // a part of the history is not here yet
+	Incomplete bool     `json:"incomplete"` // part of the history is not here yet
 	Shares     int      `json:"shares"`
 	Actual     *figures `json:"actual,omitempty"`
 	InForce    *figures `json:"inForce,omitempty"`
@@ -117,7 +117,7 @@ type compared struct {
 	TookMS     int64    `json:"tookMs"`
 }
 
-// choices says what may be asked for.
+// choices returns what may be asked for.
 func (s *Server) choices(w http.ResponseWriter, r *http.Request, sess *session.Session) {
 	ctx, cancel := context.WithTimeout(r.Context(), gatherTime)
 	defer cancel()
@@ -136,7 +136,7 @@ func (s *Server) choices(w http.ResponseWriter, r *http.Request, sess *session.S
 	})
 }
 
-// compare replays the last days under the policy in force and the one asked for.
+// compare replays the last days under the current policy and the requested one.
 func (s *Server) compare(w http.ResponseWriter, r *http.Request, sess *session.Session) {
 	var c comparison
 	dec := json.NewDecoder(r.Body)
@@ -166,7 +166,7 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request, sess *session.S
 	answer(w, got)
 }
 
-// begin waits for a turn. Who has a comparison under way gets no second one.
+// begin waits for a turn. A user with a comparison in progress gets no second one.
 func (f *whatIf) begin(ctx context.Context, uid cluster.UID) (done func(), err error) {
 	f.mu.Lock()
 	_, mine := f.queued[uid]
@@ -223,7 +223,7 @@ func (s *Server) replay(ctx context.Context, u session.User, c *comparison) (*co
 	return out, nil
 }
 
-// simulate runs a simulation, unless the same one ran lately.
+// simulate runs a simulation, unless its result is cached.
 func (s *Server) simulate(ctx context.Context, sim *Simulation) (*simulated, error) {
 	key := sha256.Sum256(append(fmt.Appendf(nil, "%q %d ", sim.Policy, sim.MaxShares), sim.Answers...))
 	s.whatIf.mu.Lock()

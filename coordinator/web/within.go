@@ -12,11 +12,12 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/web/session"
 )
 
-// maxAnswer is the largest answer that is taken of the API, as the command line does.
+// maxAnswer is the largest answer accepted from the API, as for the command line.
 const maxAnswer = 64 << 20
 
-// within carries calls to the users' API of this very process: a pipe for each user, at
-// whose other end the server is told who it is, as the kernel tells it on the socket.
+// within carries calls to the users' API of this very process: a pipe for each
+// user, at whose other end the server is told who it is, as the kernel says for the
+// socket.
 type within struct {
 	made chan net.Conn
 	done chan struct{}
@@ -50,7 +51,7 @@ func (p *within) Close() error {
 // Addr implements net.Listener.
 func (p *within) Addr() net.Addr { return &net.UnixAddr{Name: "web", Net: "unix"} }
 
-// of is the connection of a user.
+// of returns the connection of a user.
 func (p *within) of(u session.User) (*grpc.ClientConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +77,7 @@ func (p *within) of(u session.User) (*grpc.ClientConn, error) {
 	return c, err
 }
 
-// closeUnless closes the connections of users who are not in any more.
+// closeUnless closes the connections of users who are no longer in.
 func (p *within) closeUnless(in func(session.User) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
