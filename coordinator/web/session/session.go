@@ -1,6 +1,6 @@
-// Package session keeps who is let into a coordinator's web page: links, each of which
-// opens one session, and the sessions of browsers. All of it is bounded, lives in memory
-// only, and ends with the process.
+// Package session keeps who is admitted to a coordinator's web page: links, each of
+// which opens one session, and the sessions of browsers. All of it is bounded, in
+// memory only, and ends with the process.
 package session
 
 import (
@@ -26,18 +26,18 @@ const (
 	mostTotal    = 4096
 )
 
-// User is for whom a session is.
+// User is the user of a session.
 type User struct {
 	UID cluster.UID
 	GID uint32
 }
 
-// Session is one browser that was let in. Only Table changes it.
+// Session is one browser that was admitted. Only Table modifies it.
 type Session struct {
 	User User
-	// Name is how a site's proxy names the user, "" for sessions of links.
+	// Name is the user's name by the site's proxy, "" for sessions of links.
 	Name string
-	// CSRF is what requests that change something must bring along, which other sites
+	// CSRF is what requests that change something must send, which other sites
 	// cannot read.
 	CSRF string
 	// Done is closed when the session ends.
@@ -65,7 +65,7 @@ type Table struct {
 	sessions map[hash]*Session
 }
 
-// New makes an empty table for a coordinator of a cluster. now is the clock.
+// New returns an empty table for a coordinator of a cluster. now is the clock.
 func New(clusterID, id string, now func() time.Time) *Table {
 	return &Table{cluster: clusterID, id: id, now: now, links: map[hash]link{}, sessions: map[hash]*Session{}}
 }
@@ -104,8 +104,7 @@ func (t *Table) NewLink(u User) (text string, ends time.Time, err error) {
 	return text, ends, nil
 }
 
-// Open makes a session of a link, which is good for nothing from then on, and returns
-// its cookie.
+// Open turns a link into a session, which voids the link, and returns its cookie.
 func (t *Table) Open(text string) (cookie string, s *Session, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +118,8 @@ func (t *Table) Open(text string) (cookie string, s *Session, err error) {
 	return cookie, s, nil
 }
 
-// Admit makes a session of u, whom a site's proxy knows by name, and returns its cookie.
+// Admit creates a session of u, whom a site's proxy knows by name, and returns its
+// cookie.
 func (t *Table) Admit(u User, name string) (cookie string, s *Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,8 +137,8 @@ func (t *Table) begin(u User, now time.Time) (cookie string, s *Session) {
 	return strings.Join([]string{t.cluster, t.id, key}, "/"), s
 }
 
-// makeRoom ends sessions that are over, and the ones that were not used for longest
-// where there are too many, of the user before those of others.
+// makeRoom ends expired sessions, and the least recently used ones if there are too
+// many, the user's before those of others.
 func (t *Table) makeRoom(u User, now time.Time) {
 	t.endOver(now)
 	drop := func(of func(*Session) bool, most int) {
@@ -175,8 +175,7 @@ func (t *Table) end(k hash) {
 	delete(t.sessions, k)
 }
 
-// Find returns the session of a cookie. The error says in words for people why there is
-// none.
+// Find returns the session of a cookie. The error says for users why there is none.
 func (t *Table) Find(cookie string) (*Session, error) {
 	parts := strings.Split(cookie, "/")
 	switch {
@@ -216,15 +215,15 @@ func (t *Table) End(s *Session) {
 	}
 }
 
-// Sweep ends what is over, so that streams of sessions that nobody uses end. It is to be
-// called from time to time.
+// Sweep ends what has expired, so that streams of unused sessions end. Call it from
+// time to time.
 func (t *Table) Sweep() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.endOver(t.now())
 }
 
-// Lives reports whether any session of a user is left.
+// Lives reports whether a user has any session left.
 func (t *Table) Lives(u User) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,7 +235,7 @@ func (t *Table) Lives(u User) bool {
 	return false
 }
 
-// Vouches reports whether a request brought what only the session's page has.
+// Vouches reports whether a request sent what only the session's page has.
 func (s *Session) Vouches(csrf string) bool {
 	return subtle.ConstantTimeCompare([]byte(csrf), []byte(s.CSRF)) == 1
 }
