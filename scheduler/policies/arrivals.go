@@ -7,10 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
-// Arrivals begins to decide about jobs that come one by one onto nodes on which
-// nothing runs and from which nothing leaves, about each as Plan would if it
-// waited alone. It reports false when only Plan can. Neither argument is
-// changed.
+// Arrivals starts deciding about jobs that arrive one at a time on nodes where
+// nothing runs and from which nothing leaves, about each as Plan would if it waited
+// alone. It reports false if only Plan can. It modifies neither argument.
 func (n native) Arrivals(nodes []*cluster.Node, led *dispatch.Ledger) (scheduler.Offers, bool) {
 	return scheduler.NewArrivals(nodes, led, n.pol), n.pol.PatienceMilli <= 0
 }
@@ -25,20 +24,21 @@ func (e *engine) Arrivals(nodes []*cluster.Node, led *dispatch.Ledger) (schedule
 	return a, true
 }
 
-// arrivals is a pass that goes on. It is not safe for concurrent use.
+// arrivals is a continuing pass. It is not safe for concurrent use.
 type arrivals struct {
 	e *engine
 	p *pass
 }
 
-// counter is a placer that learns of who comes one by one, instead of being made anew.
+// counter is a placer that learns of arrivals one at a time, instead of being
+// rebuilt.
 type counter interface {
 	Arrives(p *scene.Scene, t *scene.Task)
 	Decided(p *scene.Scene, t *scene.Task, ok bool)
 }
 
-// Offer implements scheduler.Offers. The id of j must be higher than all
-// before it.
+// Offer implements scheduler.Offers. The id of j must be higher than all earlier
+// ones.
 func (a *arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (dispatch.Start, bool) {
 	p := a.p
 	p.Now, p.Plan = int64(now), dispatch.Plan{BaseIndex: index}

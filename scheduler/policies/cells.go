@@ -14,14 +14,14 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
-// Tenancy says who is guaranteed what. With it any placement and order runs
-// under cells (package cells): a job that fits the cells of its tenant goes
-// before all others, on cards that are the tenant's then, and who only borrowed
-// them is ended for it. Orders no longer preempt.
+// Tenancy says what is guaranteed to whom. With it any placement and order runs
+// under cells (package cells): a job that fits the cells of its tenant goes before
+// all others, on GPUs that are then the tenant's, and jobs that only borrowed them
+// are preempted for it. Orders no longer preempt.
 type Tenancy struct {
 	Tenants []cells.Tenant
 	// Users maps names of users, or their numbers in text, to names of tenants.
-	// Who is not listed is of no tenant, and runs on what is left.
+	// Users not listed have no tenant, and run on what is left.
 	Users map[string]string
 }
 
@@ -33,7 +33,7 @@ func (t *Tenancy) Of(o cluster.Owner) string {
 	return t.Users[strconv.FormatUint(uint64(o.UID), 10)]
 }
 
-// Bind works out whose cells the cards of a snapshot are.
+// Bind computes to whose cells the GPUs of a snapshot belong.
 func (t *Tenancy) Bind(snap *dispatch.Snapshot) *cells.Binding { return t.bind(snap, true) }
 func (t *Tenancy) bind(snap *dispatch.Snapshot, rest bool) *cells.Binding {
 	jobs := make([]cells.Job, 0, len(snap.Running))
@@ -54,15 +54,15 @@ func (t *Tenancy) bind(snap *dispatch.Snapshot, rest bool) *cells.Binding {
 	return cells.Bind(snap.Nodes, t.Tenants, jobs)
 }
 
-// lendable reports whether a job may lie where others have a claim: it can be
-// ended whenever they ask.
+// lendable reports whether a job may run where others have a claim: it can be ended
+// whenever they ask.
 func lendable(snap *dispatch.Snapshot, j *cluster.Job, rest bool) bool {
 	return snap.Terms[j.ID].Preemptible && (!rest || j.Rested(snap.Now))
 }
 
-// SentHome says of a job that could borrow if it had not been preempted shortly ago when
-// it may again, "" for all others: who lies on cards of others must be one that can be
-// ended when they come, and nobody is asked twice within cluster.PreemptEvery.
+// SentHome says, for a job that could borrow but was recently preempted, when it
+// may again, "" for all others: a borrower must be preemptible when the owners
+// come, and no job is asked twice within cluster.PreemptEvery.
 func SentHome(snap *dispatch.Snapshot, j *cluster.Job) string {
 	if !snap.Terms[j.ID].Preemptible || j.Rested(snap.Now) {
 		return ""
@@ -74,12 +74,12 @@ func SentHome(snap *dispatch.Snapshot, j *cluster.Job) string {
 	return fmt.Sprintf("it was preempted shortly ago and borrows again in %s, since nobody is asked twice in %s", rest.Round(time.Second), cluster.PreemptEvery)
 }
 
-// cellMode says on which cards a task is tried.
+// cellMode says on which GPUs a task is tried.
 type cellMode int8
 
 const (
 	modeMine  cellMode = iota + 1 // cells of its tenant
-	modeLoose                     // and what nobody is guaranteed
+	modeLoose                     // and what is not guaranteed
 	modeAny                       // and what others do not use
 )
 
@@ -88,13 +88,13 @@ type guard struct {
 	p       *pass
 	ten     *Tenancy
 	b       *cells.Binding
-	queues  bool // the placer keeps queues of cards
+	queues  bool // the placer keeps queues of GPUs
 	mode    cellMode
-	label   []string        // by card: whose cell it is in
-	kept    []cluster.JobID // by card: for whom it is being cleared
+	label   []string        // by GPU: whose cell it is in
+	kept    []cluster.JobID // by GPU: for which job it is being cleared
 	blocked map[string]struct{}
-	heads   map[cluster.JobID]bool            // for whom room is kept in their cells
-	cleared map[cluster.JobID][]cluster.JobID // victims of this pass, by who gets their place
+	heads   map[cluster.JobID]bool            // jobs for which room is kept in their cells
+	cleared map[cluster.JobID][]cluster.JobID // victims of this pass, by the job that gets their place
 }
 
 func newGuard(p *pass) *guard {
@@ -106,7 +106,7 @@ func newGuard(p *pass) *guard {
 	return g
 }
 
-// read takes over whose each card is.
+// read records to whom each GPU belongs.
 func (g *guard) read() {
 	for i := range g.p.Fleet.Cards {
 		g.label[i], _ = g.b.Holder(g.p.Fleet.Cards[i].Use.ID)
@@ -114,8 +114,8 @@ func (g *guard) read() {
 	clear(g.p.starter.failed)
 }
 
-// Allows reports whether t may lie on a card, as far as cells go. Who lies in a
-// cell is either its tenant or somebody who borrows, never both on one card.
+// Allows reports whether t may run on a GPU, as far as cells go. Jobs in a cell are
+// either its tenant's or borrowers, never both on one GPU.
 func (g *guard) Allows(t *scene.Task, ci int32) bool {
 	if g.kept[ci] != 0 && g.kept[ci] != t.ID {
 		return false
@@ -133,15 +133,15 @@ func (g *guard) Allows(t *scene.Task, ci int32) bool {
 	})
 }
 
-// allowsAll holds the choice of a placer that remembers scores against the
-// cells once more.
+// allowsAll checks the choice of a placer that remembers scores against the cells
+// again.
 func (g *guard) allowsAll(t *scene.Task, cards []int32) bool {
 	return !slices.ContainsFunc(cards, func(ci int32) bool { return !g.Allows(t, ci) })
 }
 
 func (g *guard) lendable(t *scene.Task) bool { return lendable(g.p.Snap, t.Job, g.p.opt.MinRun >= 0) }
 
-// key parts tasks of one shape that may lie on different cards.
+// key distinguishes tasks of one shape that may run on different GPUs.
 func (g *guard) key(t *scene.Task) cellKey {
 	return cellKey{g.ten.Of(t.Job.Owner), g.mode, g.lendable(t)}
 }
@@ -153,8 +153,8 @@ type cellKey struct {
 	lendable bool
 }
 
-// run is a pass under cells: first those whom their tenants' cells hold, each
-// tenant's in the order, then everybody else.
+// run runs a pass under cells: first the tasks that their tenants' cells hold, each
+// tenant's in the order, then all others.
 func (g *guard) run(queues bool) {
 	p := g.p
 	g.queues = queues
@@ -169,7 +169,7 @@ func (g *guard) run(queues bool) {
 		if len(g.cleared[t.ID]) > 0 || g.waitsForRoom(t) {
 			continue
 		}
-		if g.everHeld(t) { // the cells are in use: none of the tenant passes it but by backfill
+		if g.everHeld(t) { // the cells are in use: none of the tenant's tasks overtakes it except by backfill
 			g.blocked[of] = struct{}{}
 			g.heads[t.ID] = true
 			if p.opt.Backfill == BackfillEASY && !queues {
@@ -194,16 +194,16 @@ func (g *guard) run(queues bool) {
 	}
 }
 
-// waitsForRoom reports whether cards are being cleared for t.
+// waitsForRoom reports whether GPUs are being cleared for t.
 func (g *guard) waitsForRoom(t *scene.Task) bool { return slices.Contains(g.kept, t.ID) }
 
-// start tries t on the tenant's cells, then on what is nobody's, then on what
+// start tries t on the tenant's cells, then on what is not guaranteed, then on what
 // others leave.
 func (g *guard) start(t *scene.Task) bool {
 	if t.GPUs == 0 {
 		return g.p.starter.start(t)
 	}
-	if g.queues { // a placer that queues who does not fit is asked once
+	if g.queues { // a placer that queues what does not fit is asked once
 		if g.mode = modeLoose; g.lendable(t) {
 			g.mode = modeAny
 		}
@@ -221,7 +221,7 @@ func (g *guard) start(t *scene.Task) bool {
 	return false
 }
 
-// types lists the types of card on which t can lie, the fastest first.
+// types lists the GPU types on which t can run, the fastest first.
 func (g *guard) types(t *scene.Task) []string {
 	type on struct {
 		name string
@@ -248,7 +248,7 @@ func (g *guard) everHeld(t *scene.Task) bool {
 	return slices.ContainsFunc(g.types(t), func(name string) bool { return g.b.Widest(of, name) >= t.GPUs })
 }
 
-// startOwn starts t if its tenant is guaranteed the room, or has it cleared.
+// startOwn starts t if its tenant is guaranteed the room, or has the room cleared.
 func (g *guard) startOwn(t *scene.Task) bool {
 	of := g.ten.Of(t.Job.Owner)
 	var types []string
@@ -257,7 +257,7 @@ func (g *guard) startOwn(t *scene.Task) bool {
 			types = append(types, name)
 		}
 	}
-	if len(types) == 0 { // beside others of the tenant there may be room
+	if len(types) == 0 { // next to the tenant's other jobs there may be room
 		g.mode = modeMine
 		return !g.queues && g.p.starter.start(t)
 	}
@@ -272,7 +272,7 @@ func (g *guard) startOwn(t *scene.Task) bool {
 		if len(a.GPUs) == 0 {
 			continue
 		}
-		g.read() // cells may be bound otherwise now
+		g.read() // cells may be bound differently now
 		if a.Now {
 			g.p.starter.place(t, g.cards(a.GPUs))
 			return true
@@ -292,8 +292,8 @@ func (g *guard) cards(gpus []cluster.GPUID) []int32 {
 	return out
 }
 
-// holds reports whether cards of one group, and what the node has beside them
-// once some have ended there, are enough for t.
+// holds reports whether GPUs of one group, and the node's cores and memory once
+// some jobs have ended there, suffice for t.
 func (g *guard) holds(t *scene.Task, gpus []cluster.GPUID, victims []cluster.JobID) bool {
 	p := g.p
 	group := int32(-1)
@@ -335,7 +335,8 @@ func (g *guard) empty(gpus []cluster.GPUID) bool {
 	})
 }
 
-// clearFor proposes to end those in the way, and keeps the cards meanwhile.
+// clearFor proposes to preempt the jobs in the way, and reserves the GPUs
+// meanwhile.
 func (g *guard) clearFor(t *scene.Task, a cells.Answer) {
 	p := g.p
 	for _, ci := range g.cards(a.GPUs) {
@@ -344,7 +345,7 @@ func (g *guard) clearFor(t *scene.Task, a cells.Answer) {
 	g.cleared[t.ID] = a.Victims
 	for _, id := range a.Victims {
 		i, ok := slices.BinarySearchFunc(p.Fleet.Runs, id, func(r mirror.Run, id cluster.JobID) int {
-			if r.Fresh { // those of this pass stand behind
+			if r.Fresh { // those of this pass come last
 				return 1
 			}
 			return cmp.Compare(r.Job.ID, id)
@@ -359,7 +360,7 @@ func (g *guard) clearFor(t *scene.Task, a cells.Answer) {
 	}
 }
 
-// took enters a start in the binding.
+// took enters a start into the binding.
 func (g *guard) took(t *scene.Task, gpus []cluster.GPUShare) {
 	if len(gpus) == 0 {
 		return
@@ -374,8 +375,8 @@ func (g *guard) took(t *scene.Task, gpus []cluster.GPUShare) {
 	g.b.Take(cells.Request{ID: t.ID, Tenant: of, GPUType: name, GPUs: t.GPUs, Preemptible: g.lendable(t)}, a)
 }
 
-// reason says why t waits as far as its tenant goes; the code is empty when
-// that is not why.
+// reason says why t waits as far as its tenant goes; the code is empty if that is
+// not the reason.
 func (g *guard) reason(t *scene.Task) cluster.Reason {
 	of := g.ten.Of(t.Job.Owner)
 	if vs := g.cleared[t.ID]; g.waitsForRoom(t) {

@@ -6,8 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
-// pass is one run of a policy over a snapshot: it takes the tasks in turn, starts who
-// fits, and keeps room for who does not.
+// pass is one run of a policy over a snapshot: it takes the tasks in turn, starts
+// those that fit, and reserves room for those that do not.
 type pass struct {
 	*scene.Scene
 	opt     *Options
@@ -15,28 +15,28 @@ type pass struct {
 	starter *starter
 	keeper  *keeper
 	evictor *evictor
-	// guard keeps tenants to their cells, nil where there are none.
+	// guard keeps tenants to their cells, nil without tenants.
 	guard *guard
 }
 
 // memory is what one plan leaves for the next. All of it is a function of the
-// snapshot, so that a plan with memory equals one without; TestMemoryChangesNothing
-// holds them against each other.
+// snapshot, so a plan with memory equals one without; TestMemoryChangesNothing
+// compares them.
 type memory struct {
 	scene  scene.Memory
 	list   order.List
 	failed map[shape]int64
 }
 
-// finisher is a placer that has the last word about queues and preemptions;
-// without one all who wait are taken out of the queues of cards.
+// finisher is a placer that decides last about queues and preemptions; without one
+// all waiting jobs are removed from the queues of GPUs.
 type finisher interface{ Finish(p *scene.Scene) }
 
 func newPass(snap *dispatch.Snapshot, e *engine) *pass {
 	return newPassWith(snap, e, snap.Ledger.Clone(), &memory{failed: map[shape]int64{}})
 }
 
-// newPassWith is newPass on a ledger that the pass may take in, with what an
+// newPassWith is newPass on a ledger that the pass may allocate in, with what an
 // earlier one left.
 func newPassWith(snap *dispatch.Snapshot, e *engine, led *dispatch.Ledger, m *memory) *pass {
 	s := scene.New(snap, led, &e.set, &m.scene)
@@ -74,9 +74,9 @@ func (e *engine) run(p *pass) dispatch.Plan {
 	return p.Plan
 }
 
-// inOrder starts those who wait by the order, with the rule of backfill.
-// queues tells that who needs GPUs and does not fit stands in the queue of a
-// card, so that no room has to be kept but for jobs over several nodes.
+// inOrder starts waiting tasks by the order, with the rule of backfill. queues
+// means that a GPU task that does not fit is in the queue of a GPU, so that no room
+// need be reserved except for jobs over several nodes.
 func (p *pass) inOrder(queues bool) {
 	for _, t := range p.turns.Sorted() {
 		switch {

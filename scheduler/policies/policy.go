@@ -15,34 +15,34 @@ import (
 )
 
 // Policy decides which of the waiting jobs of a snapshot start, and where.
-// Implementations keep nothing between calls: equal snapshots give equal
-// plans, and a policy may be used by several goroutines at once.
+// Implementations keep nothing between calls: equal snapshots give equal plans, and
+// a policy is safe for concurrent use.
 type Policy interface {
-	// Name is "placement", or "placement+order" when the order is not the
+	// Name returns "placement", or "placement+order" if the order is not the
 	// placement's own.
 	Name() string
-	// Plan changes nothing of snap. The starts of the plan are in the order in
-	// which they must be applied; they never count on its preemptions.
+	// Plan does not modify snap. The starts of the plan are in the order in which
+	// they must be applied; they never count on its preemptions.
 	Plan(snap *dispatch.Snapshot) dispatch.Plan
 }
 
-// Options are what policies may be told. The zero value is good for all.
+// Options configure policies. The zero value suits all.
 type Options struct {
 	// Order is one of Orders, or "" for the placement's own.
 	Order string
-	// Base says how jobs share cards, for every policy; the zero value stands
-	// for scheduler.Default.
+	// Base says how jobs share GPUs, for every policy; the zero value stands for
+	// scheduler.Default.
 	Base scheduler.Policy
-	// Seed is mixed into what policies draw by chance.
+	// Seed is mixed into what policies draw at random.
 	Seed uint64
-	// Age is the wait from which on jobs go before all others, first come,
-	// first served, in whatever order. 0 leaves an order as it was published,
-	// and then some of them starve; see DESIGN.md.
+	// Age is the wait from which on jobs go before all others, first come, first
+	// served, in any order. 0 leaves an order as it was published, and then some of
+	// them starve jobs; see DESIGN.md.
 	Age time.Duration
-	// HoldAge is the wait from which on the first job that does not fit has a
-	// node emptied for it, on which nobody passes it, not even who is predicted
-	// to end in time: predictions that are always too short cannot starve it.
-	// 0 is plain backfill.
+	// HoldAge is the wait from which on the first job that does not fit has a node
+	// emptied for it, where no job overtakes it, not even one predicted to end in
+	// time: predictions that are always too short cannot starve it. 0 is plain
+	// backfill.
 	HoldAge time.Duration
 	// MaxPreempt bounds the preemptions of one plan; 0 means 64. Only orders
 	// that preempt, and jobs whose Terms allow it, make any.
@@ -50,14 +50,14 @@ type Options struct {
 	// MinRun is how long an attempt must have run before it may be preempted;
 	// 0 means ten minutes, less than 0 not at all.
 	MinRun time.Duration
-	// Backfill says who may pass the first that does not fit, Evict how orders
-	// that preempt do it. Their zero values are the ones of production; the
-	// others are there to compare with published figures.
+	// Backfill says which jobs may overtake the first that does not fit, Evict how
+	// orders that preempt do it. Their zero values are for production; the others
+	// serve comparison with published figures.
 	Backfill Backfill
 	Evict    Eviction
 	// LAS sets the queues of the order "las".
 	LAS order.LAS
-	// Tenants guarantees cells to groups of users, see Tenancy; nil is nobody.
+	// Tenants guarantees cells to groups of users, see Tenancy; nil for none.
 	Tenants *Tenancy
 }
 
@@ -82,8 +82,8 @@ func Orders() []string {
 	return out
 }
 
-// New makes a policy by name: a placement, or "placement+order". The error is
-// a *cluster.Error of CodeInvalid that lists the names.
+// New returns a policy by name: a placement, or "placement+order". The error is a
+// *cluster.Error of CodeInvalid that lists the names.
 func New(name string, opt Options) (Policy, error) {
 	where, who, both := strings.Cut(name, "+")
 	switch {
@@ -131,7 +131,7 @@ func New(name string, opt Options) (Policy, error) {
 	return &engine{name: full, opt: opt, set: set, place: pl, order: order.All()[k]}, nil
 }
 
-// check tells which option is not known.
+// check returns an error for an unknown option.
 func (o *Options) check() error {
 	switch {
 	case o.Backfill != BackfillEASY && o.Backfill != BackfillNone && o.Backfill != BackfillAny:
@@ -164,18 +164,18 @@ type engine struct {
 
 func (e *engine) Name() string { return e.name }
 
-// Tenancy is who is guaranteed cells, nil for nobody.
+// Tenancy returns the guarantees of cells, nil if there are none.
 func (e *engine) Tenancy() *Tenancy { return e.opt.Tenants }
 
-// MakesRoomForDeadlines tells that who was promised a deadline takes the place of
-// those who may be preempted.
+// MakesRoomForDeadlines reports whether jobs with a promised deadline take the
+// place of preemptible ones.
 func (e *engine) MakesRoomForDeadlines() bool { return e.order.Name == "edf" && e.opt.Tenants == nil }
 
-// CountsUse tells that the order goes by what users had, Snapshot.Service.
+// CountsUse reports whether the order uses past usage, Snapshot.Service.
 func (e *engine) CountsUse() bool { return e.order.Name == "fairshare" }
 
-// StartsOnly tells that plans hold nothing but starts, for jobs that stand in
-// no queue of a card: a caller who sees that nobody fits need not ask.
+// StartsOnly reports whether plans hold nothing but starts, for jobs in no queue of
+// a GPU: a caller that sees that nothing fits need not ask.
 func (e *engine) StartsOnly() bool {
 	return !e.place.Queues && !e.place.Last && e.order.Over == nil && e.opt.Tenants == nil
 }

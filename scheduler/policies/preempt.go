@@ -15,19 +15,19 @@ import (
 // heads bounds for how many waiting jobs one plan looks for victims.
 const heads = 16
 
-// evictor proposes who makes room.
+// evictor proposes preemptions.
 type evictor struct {
 	*scene.Scene
 	turns  *order.Turns
-	minRun time.Duration // that an attempt must have run, less than 0 to ask nothing of it
+	minRun time.Duration // that an attempt must have run, less than 0 for no minimum
 }
 
-// preempt proposes to end attempts so that the first of those who wait can
-// start in a later plan. Only jobs whose terms allow it are ended, only when
-// the order lets the one take the other's place, and not before
-// Options.MinRun where the order asks for that. Of the nodes where that would make room it takes the one
-// with the fewest victims, then the one that loses the least work, then the first. Room that
-// is being cleared anyway is waited for.
+// preempt proposes to end attempts so that the first waiting tasks can start in a
+// later plan. Only jobs whose terms allow it are ended, only if the order lets the
+// one take the other's place, and not before Options.MinRun if the order requires
+// that. Of the nodes where that would make room it takes the one with the fewest
+// victims, then the one that loses the least work, then the first. It waits for
+// room that is being cleared anyway.
 func (ev *evictor) preempt() {
 	if ev.turns.Order.Over == nil {
 		return
@@ -43,7 +43,7 @@ func (ev *evictor) preempt() {
 	}
 	for ri := range ev.Fleet.Runs {
 		if r := &ev.Fleet.Runs[ri]; r.Job.State == cluster.JobCompleting || r.Job.Cancel != nil || r.Job.Preempting() {
-			ev.Fleet.Remove(int32(ri)) // its room is being made anyway
+			ev.Fleet.Remove(int32(ri)) // its room is being cleared anyway
 		}
 	}
 	tried := 0
@@ -66,12 +66,12 @@ func (ev *evictor) mayEnd(r *mirror.Run) bool {
 }
 
 // rested reports whether a job's last preemption is long enough ago. The state
-// machine asks the same; Options that compare with published rules do not.
+// machine checks the same; Options that compare with published rules do not.
 func (ev *evictor) rested(j *cluster.Job) bool {
 	return ev.minRun < 0 || j.Rested(cluster.Time(ev.Now))
 }
 
-// victims are who would be ended on one host.
+// victims are the runs that would be ended on one host.
 type victims struct {
 	runs []int32
 	lost int64
@@ -102,8 +102,8 @@ func (ev *evictor) preemptFor(t *scene.Task) {
 	ev.claim(t, at)
 }
 
-// claim enters t in the mirror where room is made for it, so that nobody
-// else counts on that.
+// claim enters t into the mirror where room is made for it, so that no other task
+// counts on that.
 func (ev *evictor) claim(t *scene.Task, gi int32) {
 	g := &ev.Fleet.Groups[gi]
 	h := &ev.Fleet.Hosts[g.Host]
@@ -128,8 +128,8 @@ func (ev *evictor) claim(t *scene.Task, gi int32) {
 	ev.Fleet.AddRun(mirror.Run{Job: t.Job, Berth: &b, Began: ev.Now, End: rules.Forever, Latest: rules.Forever, Fresh: true})
 }
 
-// victimsOn returns whom t would displace in a group, the worst placed in the
-// order first and nobody without need; nil when that makes no room.
+// victimsOn returns which runs t would displace in a group, the worst placed in the
+// order first and none without need; nil if that makes no room.
 func (ev *evictor) victimsOn(t *scene.Task, gi int32) *victims {
 	undo := ev.Fleet.Remember(gi)
 	defer func() { undo() }()
@@ -161,8 +161,8 @@ func (ev *evictor) victimsOn(t *scene.Task, gi int32) *victims {
 	return v
 }
 
-// rivals returns who lies in a group and may be displaced by t, the worst
-// placed in the order first.
+// rivals returns the runs in a group that t may displace, the worst placed in the
+// order first.
 func (ev *evictor) rivals(t *scene.Task, gi int32) []int32 {
 	type rival struct {
 		ri int32
@@ -187,15 +187,15 @@ func (ev *evictor) rivals(t *scene.Task, gi int32) []int32 {
 	return out
 }
 
-// toll is whom a task over several nodes would displace on the nodes of parts.
+// toll is what a task over several nodes would displace on the nodes of parts.
 type toll struct {
 	scene.Placed
 	runs []int32 // one of each attempt
 	lost int64
 }
 
-// preemptSpan proposes to end those in the way of t on as many nodes as it needs,
-// those with the fewest victims, then those that lose the least.
+// preemptSpan proposes to end the runs in the way of t on as many nodes as it
+// needs, those with the fewest victims, then those that lose the least.
 func (ev *evictor) preemptSpan(t *scene.Task) {
 	var best *toll
 	on := map[int32]*victims{} // by group
@@ -238,15 +238,15 @@ func (ev *evictor) tollOf(x scene.Placed, on map[int32]*victims) *toll {
 	return o
 }
 
-// lossOf is what the preemption of a run's attempt costs, in GPU time.
+// lossOf returns what the preemption of a run's attempt costs, in GPU time.
 func lossOf(r *mirror.Run) int64 {
 	s := r.Job.Spec
 	n := s.GPUs * s.NodeCount()
 	return order.PreemptCost(n) * int64(max(1, n))
 }
 
-// end proposes to end the attempt that a run is part of for t, and takes it out
-// of the mirror, on all of its nodes.
+// end proposes to end for t the attempt that a run is part of, and removes it from
+// the mirror, on all of its nodes.
 func (ev *evictor) end(ri int32, t *scene.Task) {
 	r := &ev.Fleet.Runs[ri]
 	ev.Ask(r, t.ID, "that one goes first")

@@ -10,18 +10,17 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
-// Backfill says who may pass the first in the order that does not fit.
+// Backfill says which jobs may overtake the first in the order that does not fit.
 type Backfill string
 
 // The rules of backfill.
 const (
-	// BackfillEASY lets those pass who do not delay it, see keeper.hold.
+	// BackfillEASY lets jobs overtake that do not delay it, see keeper.hold.
 	BackfillEASY Backfill = ""
-	// BackfillNone lets nobody pass: the queue of a batch system without
-	// backfill, and of the simulator of Lucid (ASPLOS 2023) for fifo, sjf and
-	// qssf.
+	// BackfillNone lets none overtake: the queue of a batch system without
+	// backfill, and of the simulator of Lucid (ASPLOS 2023) for fifo, sjf and qssf.
 	BackfillNone Backfill = "none"
-	// BackfillAny lets everybody pass who fits, and keeps no room: wide jobs
+	// BackfillAny lets all overtake that fit, and reserves no room: wide jobs
 	// starve under load.
 	BackfillAny Backfill = "any"
 )
@@ -31,29 +30,29 @@ type Eviction string
 
 // The rules of preemption.
 const (
-	// EvictRivals ends as few as make room for the first who wait, if the
-	// order lets those take the place of these.
+	// EvictRivals ends as few as make room for the first that wait, if the order
+	// lets those take the place of these.
 	EvictRivals Eviction = ""
-	// EvictRanked ranks everybody anew in each pass, who waits and who runs, and
-	// counts the cards off in that order; who runs and gets none is ended,
-	// and who waits and gets none does not start. It is what the published
-	// simulators of Tiresias (NSDI 2019), Muri (SIGCOMM 2022) and Lucid (ASPLOS
-	// 2023) do. It counts cards, so that a gang may find them scattered, and then
-	// waits with its cards idle.
+	// EvictRanked ranks all jobs anew in each pass, waiting and running, and counts
+	// the GPUs off in that order; a running job that gets none is ended, and a
+	// waiting one that gets none does not start. The published simulators of
+	// Tiresias (NSDI 2019), Muri (SIGCOMM 2022) and Lucid (ASPLOS 2023) do this. It
+	// counts GPUs, so a gang may find them scattered, and then waits with its GPUs
+	// idle.
 	EvictRanked Eviction = "ranked"
 )
 
-// ranking is one of those among whom the cards are counted off.
+// ranking is one of the jobs among which the GPUs are counted off.
 type ranking struct {
 	order.Ranked
-	run   int32 // -1 for one who waits
-	stays int8  // 0 for who runs and keeps its place among equals
+	run   int32 // -1 for a waiting job
+	stays int8  // 0 for a running job that keeps its place among equals
 	id    cluster.JobID
-	cards int // of who runs
+	cards int // of a running job
 	spans bool
 }
 
-// ranker ranks who waits and who runs anew, and counts the cards off.
+// ranker ranks waiting and running jobs anew, and counts the GPUs off.
 type ranker struct {
 	*scene.Scene
 	turns   *order.Turns
@@ -61,8 +60,8 @@ type ranker struct {
 	evictor *evictor
 }
 
-// rerank starts those who wait by rank, ends those who run beyond their rank,
-// and leaves the others alone.
+// rerank starts waiting jobs by rank, ends running ones beyond their rank, and
+// leaves the others alone.
 func (rk *ranker) rerank() {
 	if rule, ok := rk.Rule.(place.Teamer); ok {
 		rk.regroup(rule)
@@ -75,7 +74,7 @@ func (rk *ranker) rerank() {
 			continue
 		}
 		if failed = cmp.Or(failed, t); len(losing) > 0 {
-			break // the room that is made is given away by rank, in the next plan
+			break // the next plan gives away the room that is made, by rank
 		}
 	}
 	if failed == nil {
@@ -89,11 +88,11 @@ func (rk *ranker) rerank() {
 	}
 }
 
-// countOff returns who waits and gets cards, in the order of rank, and who runs
-// and gets none, the last of the order first.
+// countOff returns the waiting jobs that get GPUs, in the order of rank, and the
+// running ones that get none, the last of the order first.
 func (rk *ranker) countOff() (getting []*scene.Task, losing []int32) {
 	all := rk.rankAll()
-	left := make([]int64, len(rk.Fleet.Classes)) // thousandths of cards
+	left := make([]int64, len(rk.Fleet.Classes)) // thousandths of GPUs
 	for c := range left {
 		left[c] = int64(rk.Fleet.Classes[c].Count) * cluster.WholeGPU
 	}
@@ -120,8 +119,9 @@ func (rk *ranker) countOff() (getting []*scene.Task, losing []int32) {
 	return getting, losing
 }
 
-// rankAll ranks who waits and who runs and may be ended. Among equals in the
-// first part of the key who runs goes first, unless Options.LAS says otherwise.
+// rankAll ranks the waiting jobs and the running ones that may be ended. Among
+// equals in the first part of the key running jobs go first, unless Options.LAS
+// says otherwise.
 func (rk *ranker) rankAll() []ranking {
 	all := make([]ranking, 0, len(rk.Tasks)+len(rk.Fleet.Runs))
 	for _, t := range rk.turns.Sorted() { // prepares the order
@@ -148,14 +148,14 @@ func (rk *ranker) rankAll() []ranking {
 	return all
 }
 
-// counts reports whether a run is among those who are ranked: it may be ended,
-// and has cards of nodes in service.
+// counts reports whether a run is ranked: it may be ended, and has GPUs of nodes in
+// service.
 func (rk *ranker) counts(ri int32) bool {
 	c, _ := rk.heldBy(ri)
 	return c >= 0 && rk.evictor.mayEnd(&rk.Fleet.Runs[ri])
 }
 
-// takePinned takes off what those hold who cannot be ended.
+// takePinned subtracts what jobs hold that cannot be ended.
 func (rk *ranker) takePinned(left []int64) {
 	for ri := range rk.Fleet.Runs {
 		if c, want := rk.heldBy(int32(ri)); c >= 0 && rk.Fleet.Runs[ri].Part == 0 && !rk.evictor.mayEnd(&rk.Fleet.Runs[ri]) {
@@ -164,8 +164,8 @@ func (rk *ranker) takePinned(left []int64) {
 	}
 }
 
-// heldBy is what the attempt of a run holds on all of its nodes: of which class,
-// and how many thousandths of cards.
+// heldBy returns what the attempt of a run holds on all of its nodes: of which
+// class, and how many thousandths of GPUs.
 func (rk *ranker) heldBy(ri int32) (class int32, milli int64) {
 	class = -1
 	for _, g := range rk.Fleet.Held(ri) {
@@ -177,8 +177,8 @@ func (rk *ranker) heldBy(ri int32) (class int32, milli int64) {
 	return class, milli
 }
 
-// wants is the class on which t ends soonest of those with enough left, -1
-// when there is none, and what it would take of it.
+// wants returns the class on which t ends soonest of those with enough left, -1 if
+// there is none, and what it would take of it.
 func (rk *ranker) wants(t *scene.Task, left []int64) (class int32, milli int64) {
 	class = -1
 	for c := range t.Needs {

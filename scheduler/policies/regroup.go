@@ -11,15 +11,15 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
-// team is a group in the making, on as many cards as each of it asks for.
+// team is a group being formed, on as many GPUs as each of its jobs asks for.
 type team struct {
 	class   int32
 	gpus    int
-	rank    int // of the first of it
+	rank    int // of its first job
 	members []place.Member
 	kind    int32
 	speed   float64 // what it gets done, one job alone being 1
-	cards   []int32 // where some of it run already
+	cards   []int32 // where some of it already run
 	spans   bool    // it is one job over several nodes
 }
 
@@ -28,16 +28,16 @@ type teams struct {
 	p       *ranker
 	rule    place.Teamer
 	all     []*team
-	left    []int // cards by class that are not spoken for
+	left    []int // GPUs by class that are not spoken for
 	kinds   map[kindKey]int32
 	pairs   map[[2]int32]float64
-	lose    []int32            // runs that end: of nobody's team, or not where theirs is
-	claimed map[int32]struct{} // cards of teams
+	lose    []int32            // runs that end: in no team, or not where their team is
+	claimed map[int32]struct{} // GPUs of teams
 }
 
-// regroup counts the cards off by rank as rerank does, but where more want
-// cards than there are they are shared: see teams.form and teams.merge. It
-// starts and ends jobs until everybody is with his team.
+// regroup counts the GPUs off by rank as rerank does, but shares them if more jobs
+// want some than there are: see teams.form and teams.merge. It starts and ends jobs
+// until each is with its team.
 //
 // Source: the rounds of Muri (Zhao et al., SIGCOMM 2022, section 4.2), whose
 // matching is Blossom's.
@@ -64,10 +64,9 @@ func (rk *ranker) regroup(rule place.Teamer) {
 	g.end(g.start())
 }
 
-// form goes through all by rank. Who finds enough cards left speaks for them
-// and brings along the next who ask for as many, up to what a card may be
-// shared by. These are teams of one as yet; everybody else has no chance in
-// this pass.
+// form goes through all by rank. A job that finds enough GPUs left claims them and
+// brings along the next that ask for as many, up to the sharing limit of a GPU.
+// These are teams of one so far; all others have no chance in this pass.
 func (g *teams) form(all []ranking) {
 	in := make([]bool, len(all))
 	for i := range all {
@@ -101,7 +100,7 @@ func (g *teams) form(all []ranking) {
 	}
 }
 
-// shares is how many may share a card of a class.
+// shares returns how many jobs may share a GPU of a class.
 func (g *teams) shares(k *mirror.Class) int {
 	if !k.Shareable {
 		return 1
@@ -116,7 +115,7 @@ func (x *ranking) gpus() int {
 	return x.Task.Cards()
 }
 
-// can reports whether a job can be on a class; who runs stays on his.
+// can reports whether a job can be on a class; running jobs stay on theirs.
 func (g *teams) can(x *ranking, class int32) bool {
 	if x.run >= 0 {
 		c, _ := g.p.heldBy(x.run)
@@ -138,8 +137,8 @@ func (g *teams) member(x *ranking, class int32) place.Member {
 	return m
 }
 
-// kindKey is what a job's kind is told by, and a team's: the kinds of its jobs,
-// sorted, each one more than it is.
+// kindKey identifies a job's kind, and a team's: the kinds of its jobs, sorted,
+// each one more than it is.
 type kindKey struct {
 	shape
 	stages place.Stages
@@ -154,7 +153,7 @@ func (g *teams) kindOf(m *place.Member, class int32) int32 {
 	})
 }
 
-// teamKind is the kind of a team of those of two teams; -1 is nobody.
+// teamKind returns the kind of a team combined from two teams; -1 is none.
 func (g *teams) teamKind(kinds ...int32) int32 {
 	key := kindKey{}
 	for i, k := range kinds {
@@ -173,9 +172,9 @@ func (g *teams) intern(key kindKey) int32 {
 	return k
 }
 
-// merge makes one team of two, in rounds, the pairs with most gain first, while
-// the teams of a class want more cards than it has. In each round a team is
-// merged once, so that pairs become fours.
+// merge merges teams pairwise, in rounds, the pairs with most gain first, while the
+// teams of a class want more GPUs than it has. In each round a team is merged once,
+// so that pairs become fours.
 func (g *teams) merge(capacity []int) {
 	want := make([]int, len(capacity))
 	for _, x := range g.all {
@@ -222,15 +221,14 @@ func (g *teams) speed(class int32, group []place.Member) (sum float64) {
 	return sum
 }
 
-// offer is that teams of two kinds merge.
+// offer is a possible merger of teams of two kinds.
 type offer struct {
 	speed float64
 	a, b  []*team // the last of the order first; the same for one kind
 	used  map[*team]struct{}
 }
 
-// offers lists which kinds of team gain by merging, those that get most done
-// first.
+// offers lists which kinds of team gain by merging, the most productive first.
 func (g *teams) offers() []*offer {
 	byKind := map[int32][]*team{}
 	var kinds []int32
@@ -265,9 +263,9 @@ func (g *teams) offers() []*offer {
 	return out
 }
 
-// next returns two teams of an offer that are still as they were, nil when
-// there are none: of the last of the one kind, that of the other it lies
-// together with, or the last.
+// next returns two teams of an offer that are still unmerged, nil if there are
+// none: of the last of one kind, the team of the other that it shares GPUs with, or
+// the last.
 func (o *offer) next(g *teams) (x, y *team) {
 	free := func(t *team, but *team) bool {
 		_, gone := o.used[t]
@@ -309,7 +307,7 @@ func (g *teams) neighbours(x, y *team) bool {
 	return false
 }
 
-// together is what two teams get done as one, 0 when they cannot be.
+// together returns what two teams get done as one, 0 if they cannot be.
 func (g *teams) together(x, y *team) float64 {
 	if x.class != y.class || x.gpus != y.gpus || x.spans || y.spans {
 		return 0
@@ -325,7 +323,7 @@ func (g *teams) together(x, y *team) float64 {
 	return sum
 }
 
-// holds reports whether cards of a class hold all of a group at once.
+// holds reports whether GPUs of a class hold all of a group at once.
 func (g *teams) holds(class int32, all []place.Member) bool {
 	k := &g.p.Fleet.Classes[class]
 	if len(all) > g.shares(k) {
@@ -346,7 +344,8 @@ func (g *teams) sameCards(a, b int32) bool {
 	return slices.EqualFunc(g.p.Fleet.Runs[a].Berth.GPUs, g.p.Fleet.Runs[b].Berth.GPUs, func(x, y cluster.GPUShare) bool { return x.GPU == y.GPU })
 }
 
-// bearsAll reports whether one who would join a group on cards like gpu bears it and is borne.
+// bearsAll reports whether a job that would join a group on GPUs like gpu tolerates
+// it and is tolerated.
 func (g *teams) bearsAll(gpu *cluster.GPU, group []place.Member, one *place.Member) bool {
 	if !g.p.Choosy(gpu) {
 		return true

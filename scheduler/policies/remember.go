@@ -8,10 +8,10 @@ type session struct {
 	mem memory
 }
 
-// Remember returns a policy with the same plans, which keeps what it worked
-// out between calls. It counts on a job with an unchanged Revision to be
-// unchanged, takes in the snapshot's ledger while it plans and gives all back,
-// and is for one caller at a time. Under tenants' cells nothing is kept.
+// Remember returns a policy with the same plans, which keeps what it computed
+// between calls. It relies on a job with an unchanged Revision being unchanged,
+// allocates in the snapshot's ledger while it plans and frees everything again, and
+// is for one caller at a time. Under tenants' cells nothing is kept.
 func (e *engine) Remember() interface {
 	Name() string
 	Plan(snap *dispatch.Snapshot) dispatch.Plan

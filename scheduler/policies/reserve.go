@@ -11,20 +11,20 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// keeper keeps room for who waits.
+// keeper reserves room for waiting tasks.
 type keeper struct {
 	*scene.Scene
 	holdAge time.Duration // from which on a node is emptied for a job, 0 for never
-	head    *scene.Task   // the first that did not fit, for whom room is kept
-	earlier cluster.JobID // for whom an earlier pass keeps some, 0 for nobody
+	head    *scene.Task   // the first that did not fit, for which room is reserved
+	earlier cluster.JobID // for which an earlier pass reserves some, 0 for none
 }
 
-// hold keeps room for t if it is the first in the order that does not fit:
-// EASY backfill (Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem
-// and Feitelson, TPDS 2001). The cards on which it could start soonest, going
-// by the time limits of those there, take until then only who is predicted to
-// be gone. Since nothing that ends later is laid there, the start that is
-// promised only comes nearer from pass to pass, if predictions hold.
+// hold reserves room for t if it is the first in the order that does not fit: EASY
+// backfill (Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem and
+// Feitelson, TPDS 2001). The GPUs on which it could start soonest, by the time
+// limits of the jobs there, take until then only jobs predicted to be gone. Since
+// nothing that ends later is placed there, the promised start only gets closer from
+// pass to pass, if predictions hold.
 func (k *keeper) hold(t *scene.Task) {
 	if k.head != nil || !k.EverFits(t) {
 		return
@@ -44,8 +44,8 @@ func (k *keeper) hold(t *scene.Task) {
 	}
 }
 
-// empty closes the first node that could hold t, whoever is there, so that it
-// is the same one in the next pass.
+// empty closes the first node that could hold t, whatever runs there, so that it is
+// the same one in the next pass.
 func (k *keeper) empty(t *scene.Task) {
 	if t.GPUs == 0 {
 		hi := slices.IndexFunc(k.Fleet.Hosts, func(h mirror.Host) bool { return t.CouldBeOn(&h) })
@@ -62,7 +62,7 @@ func (k *keeper) empty(t *scene.Task) {
 	}
 }
 
-// holdCards keeps the cards on which t could start soonest.
+// holdCards reserves the GPUs on which t could start soonest.
 func (k *keeper) holdCards(t *scene.Task) {
 	best, at := int32(-1), int64(rules.Forever)
 	var cards []int32
@@ -83,7 +83,7 @@ func (k *keeper) holdCards(t *scene.Task) {
 	k.keepHost(t, k.Fleet.Groups[best].Host, at)
 }
 
-// keepHost keeps what t takes of a host until a time.
+// keepHost reserves what t takes of a host until a time.
 func (k *keeper) keepHost(t *scene.Task, hi int32, until int64) {
 	h := &k.Fleet.Hosts[hi]
 	if h.Foreign {
@@ -102,7 +102,7 @@ func (k *keeper) keepCards(cards []int32, until int64) {
 	}
 }
 
-// holdPlain keeps cores and memory of the node that is free soonest.
+// holdPlain reserves cores and memory of the node that is free soonest.
 func (k *keeper) holdPlain(t *scene.Task) {
 	best, at := int32(-1), int64(rules.Forever)
 	for hi := range k.Fleet.Hosts {
@@ -117,8 +117,8 @@ func (k *keeper) holdPlain(t *scene.Task) {
 	}
 }
 
-// Kept is what a pass keeps of a node for those who wait: who ends after Until
-// must leave the cores and the memory free, and may not lie on the GPUs.
+// Kept is what a pass reserves of a node for waiting jobs: jobs that end after
+// Until must leave the cores and the memory free, and may not run on the GPUs.
 type Kept struct {
 	Node             cluster.NodeID
 	CPUMilli, MemMiB int64
@@ -127,9 +127,9 @@ type Kept struct {
 	For              cluster.JobID
 }
 
-// PlanBeside is Plan for some of those who wait, after passes for others: what
-// these keep binds it, too. It returns what is kept then of the snapshot's nodes,
-// in the order of their ids.
+// PlanBeside is Plan for some of the waiting jobs, after passes for others: their
+// reservations bind it, too. It returns what is then reserved of the snapshot's
+// nodes, in the order of their ids.
 func (e *engine) PlanBeside(snap *dispatch.Snapshot, kept []Kept) (dispatch.Plan, []Kept) {
 	p := newPass(snap, e)
 	for i := range kept {
@@ -139,7 +139,7 @@ func (e *engine) PlanBeside(snap *dispatch.Snapshot, kept []Kept) (dispatch.Plan
 	return plan, p.keeper.kept()
 }
 
-// honour keeps what an earlier pass does.
+// honour keeps the reservation of an earlier pass.
 func (k *keeper) honour(x *Kept) {
 	hi, ok := k.Fleet.HostAt[x.Node]
 	if !ok {
@@ -155,7 +155,7 @@ func (k *keeper) honour(x *Kept) {
 	}
 }
 
-// before is for whom places are kept where t waits, 0 for nobody.
+// before returns for which job places are reserved where t waits, 0 for none.
 func (k *keeper) before(t *scene.Task) cluster.JobID {
 	if k.head != nil && k.head != t {
 		return k.head.ID
@@ -163,7 +163,7 @@ func (k *keeper) before(t *scene.Task) cluster.JobID {
 	return k.earlier
 }
 
-// kept is what is kept at the end of the pass.
+// kept returns what is reserved at the end of the pass.
 func (k *keeper) kept() (out []Kept) {
 	for hi := range k.Fleet.Hosts {
 		h := &k.Fleet.Hosts[hi]
@@ -193,8 +193,8 @@ func (k *keeper) emptySpan(t *scene.Task) {
 	}
 }
 
-// holdSpan keeps the nodes on which t could start soonest, by when the last of
-// them is clear; until then they take who is gone by then.
+// holdSpan reserves the nodes on which t could start soonest, by when the last of
+// them is clear; until then they take jobs that are gone by then.
 func (k *keeper) holdSpan(t *scene.Task) {
 	var best scene.Placed
 	at := int64(rules.Forever)
@@ -214,8 +214,8 @@ func (k *keeper) holdSpan(t *scene.Task) {
 	k.keepParts(t, &best, at)
 }
 
-// keepParts keeps what t needs of the parts' nodes until a time: the cards that
-// they name, else all of their groups.
+// keepParts reserves what t needs of the parts' nodes until a time: the GPUs that
+// they name, otherwise all of their groups.
 func (k *keeper) keepParts(t *scene.Task, x *scene.Placed, until int64) {
 	for i := range x.Parts {
 		hi, cards := x.Parts[i].Host, x.Parts[i].Cards

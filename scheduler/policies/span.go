@@ -14,11 +14,11 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// A job over several nodes takes the same of each, of cards that are alike, on all
-// at once or on none; one that wants nodes for itself takes all of them. Its
-// nodes are those that the placement would give to as many jobs on one node
-// each, one after the other and none twice. So every rule has its own way with
-// gangs, and none has to know of them.
+// A job over several nodes takes the same of each, of GPUs that are alike, on all
+// at once or on none; one that wants nodes exclusively takes all of them. Its nodes
+// are those that the placement would give to as many single-node jobs, one after
+// the other and none twice. So every rule handles gangs in its own way without
+// knowing of them.
 
 // startSpan starts a task over several nodes if as many have room now.
 func (st *starter) startSpan(t *scene.Task) bool {
@@ -41,8 +41,8 @@ func (st *starter) startSpan(t *scene.Task) bool {
 	return false
 }
 
-// chooseSpan returns the parts that t is to start on now, none when it has to
-// wait. Nodes that held up an earlier attempt are taken where nothing else is.
+// chooseSpan returns the parts that t should start on now, none if it has to wait.
+// Nodes that delayed an earlier attempt are taken only if nothing else will do.
 func (st *starter) chooseSpan(t *scene.Task) []rules.Part {
 	parts := st.chooseWithin(t, &scene.Spread{})
 	most, _ := t.Job.FewSwitches(cluster.Time(st.Now))
@@ -50,7 +50,8 @@ func (st *starter) chooseSpan(t *scene.Task) []rules.Part {
 	if parts == nil || t.Job.Spec.Where.Named() && few(parts) {
 		return parts
 	}
-	// Nearer ones, where there are such: nobody waits for them who asks for no number.
+	// Nearer ones, if there are any: a job that asks for no number does not wait
+	// for them.
 	for _, within := range st.nearer(t, parts) {
 		if near := st.chooseWithin(t, &scene.Spread{Within: within}); near != nil && few(near) {
 			return near
@@ -67,7 +68,7 @@ func (st *starter) chooseSpan(t *scene.Task) []rules.Part {
 	return nil
 }
 
-// said is the parts with what the task and their nodes say of them.
+// said returns the parts with what the task and their nodes say of them.
 func (st *starter) said(t *scene.Task, parts []rules.Part) []rules.Part {
 	out := make([]rules.Part, len(parts))
 	for i, x := range parts {
@@ -76,7 +77,7 @@ func (st *starter) said(t *scene.Task, parts []rules.Part) []rules.Part {
 	return out
 }
 
-// Bounds of how many switches, and of how many sets of them, are tried for a task.
+// Limits on how many switches, and how many sets of them, are tried for a task.
 const (
 	mostNearer = 8
 	mostSets   = 16
@@ -109,8 +110,8 @@ func (st *starter) sets(t *scene.Task, most int) [][]string {
 	return out
 }
 
-// nearer lists switches below which t may find all of its nodes, and that are lower than
-// the one below which the parts are. It is empty where one of these held t up.
+// nearer lists switches below which t may find all of its nodes, and that are lower
+// than the one below which the parts are. It is empty if one of these delayed t.
 func (st *starter) nearer(t *scene.Task, parts []rules.Part) []string {
 	var have, could []string
 	for i := range parts {
@@ -122,7 +123,7 @@ func (st *starter) nearer(t *scene.Task, parts []rules.Part) []string {
 	}
 	now := rules.Below(have, len(have))
 	if len(now) == 0 {
-		return nil // they are on one switch, or nobody says
+		return nil // they are on one switch, or their places are unknown
 	}
 	for hi := range st.Fleet.Hosts {
 		h := &st.Fleet.Hosts[hi]
@@ -143,7 +144,7 @@ func (st *starter) hasRoom(t *scene.Task, gi int32) bool {
 	return t.GPUs > 0 && st.CouldHold(t, gi) && st.RoomOn(t, gi)
 }
 
-// chooseWithin is chooseSpan within what s says of switches.
+// chooseWithin is chooseSpan restricted by s to some switches.
 func (st *starter) chooseWithin(t *scene.Task, s *scene.Spread) []rules.Part {
 	s.Failed, s.Late = make([]bool, len(st.Fleet.Classes)), t.Job.Undone() == 0
 	st.Spread = s
@@ -163,8 +164,8 @@ func (st *starter) chooseWithin(t *scene.Task, s *scene.Spread) []rules.Part {
 	}
 }
 
-// gather collects the parts of t on nodes that the placer chooses, of cards like
-// those that it chooses first; false when they are too few.
+// gather collects the parts of t on nodes that the placer chooses, of GPUs like
+// those that it chooses first; false if they are too few.
 func (st *starter) gather(t *scene.Task, s *scene.Spread) bool {
 	s.Family, s.Named, s.Parts = -1, 0, nil
 	if w := t.Job.Spec.Where; w.Named() {
@@ -188,10 +189,10 @@ func (st *starter) gather(t *scene.Task, s *scene.Spread) bool {
 	return true
 }
 
-// partOf is what t takes of a group of which the placer would give it cards: all
-// of it where it wants the node for itself. Empty cards are alike to placers
-// that have no rule for cards of one group, but to a gang they are not: it gets
-// those that are nearest to each other.
+// partOf returns what t takes of a group of which the placer would give it cards:
+// all of it if it wants the node exclusively. Empty GPUs are alike to placers
+// without a rule for GPUs of one group, but not to a gang: it gets those that are
+// nearest to each other.
 func (st *starter) partOf(t *scene.Task, gi int32, cards []int32) []int32 {
 	if t.Whole {
 		return slices.Clone(st.Fleet.Groups[gi].Cards)
@@ -207,8 +208,7 @@ type spanner interface {
 	Spanned(p *scene.Scene, t *scene.Task, parts []rules.Part)
 }
 
-// placeSpan starts t on the parts. Nodes have their ranks in the order of their
-// ids.
+// placeSpan starts t on the parts. Nodes are ranked by id.
 func (st *starter) placeSpan(t *scene.Task, parts []rules.Part) {
 	slices.SortFunc(parts, func(a, b rules.Part) int { return int(a.Host - b.Host) })
 	start := dispatch.Start{Job: t.ID, Attempt: uint32(len(t.Job.Attempts)) + 1}
@@ -241,7 +241,7 @@ func (st *starter) placeSpan(t *scene.Task, parts []rules.Part) {
 	st.commit(t, start, dur)
 }
 
-// berthOn is what t holds of a node.
+// berthOn returns what t holds of a node.
 func (st *starter) berthOn(t *scene.Task, x *rules.Part) cluster.Berth {
 	h := &st.Fleet.Hosts[x.Host]
 	b := cluster.Berth{Node: h.Node.ID, CPUMilli: t.CoresOn(h), MemMiB: t.MemOn(h)}

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// shape is what a choice depends on. What has failed once in a pass fails
-// again, since a pass only ever takes.
+// shape is what a choice depends on. What failed once in a pass fails again, since
+// a pass only ever takes.
 type shape struct {
 	class     int32
 	gpus      int32
@@ -30,16 +30,16 @@ type shape struct {
 	few       int16
 }
 
-// starter starts tasks where the rule of placement says, if there is room.
+// starter starts tasks where the placement rule says, if there is room.
 type starter struct {
 	*scene.Scene
 	guard *guard // nil without tenants
-	// plainly tells that a placer that finds no cards has done nothing else.
+	// plainly means that a placer that finds no GPUs has done nothing else.
 	plainly bool
 	failed  map[shape]int64
 }
 
-// crowdedOut tells at a glance that nothing has room for t.
+// crowdedOut reports cheaply that nothing has room for t.
 func (st *starter) crowdedOut(t *scene.Task) bool {
 	if !st.plainly {
 		return false
@@ -81,7 +81,7 @@ func (st *starter) shapeOf(t *scene.Task, c int) shape {
 	return s
 }
 
-// worthTrying reports whether on some class nothing of its shape has failed yet.
+// worthTrying reports whether nothing of t's shape has failed yet on some class.
 func (st *starter) worthTrying(t *scene.Task) bool {
 	for c := range t.Needs {
 		if !t.Needs[c].OK {
@@ -126,8 +126,8 @@ func (st *starter) place(t *scene.Task, cards []int32) {
 	st.commit(t, start, n.Dur)
 }
 
-// overtakes says whom t passes in the queue of a GPU, which another policy
-// may have left there, or "".
+// overtakes names the job that t overtakes in the queue of a GPU, which another
+// policy may have left there, or "".
 func (st *starter) overtakes(t *scene.Task, gpu cluster.GPUID) string {
 	for _, w := range st.Snap.Queues[gpu] {
 		o := st.TaskOf(w.Job)
@@ -141,8 +141,8 @@ func (st *starter) overtakes(t *scene.Task, gpu cluster.GPUID) string {
 	return ""
 }
 
-// commit takes the berths. What the pass believes is what the ledger says, so
-// that a refusal here is a fault of ours.
+// commit takes the berths. What the pass believes is what the ledger says, so a
+// refusal here is a bug.
 func (st *starter) commit(t *scene.Task, start dispatch.Start, dur int64) {
 	t.Gone = true
 	st.Plan.Starts = append(st.Plan.Starts, start)
@@ -164,8 +164,8 @@ func (st *starter) commit(t *scene.Task, start dispatch.Start, dur int64) {
 	}
 }
 
-// plainer is a placer with a rule of its own for jobs that need no GPU: the
-// host with the least number that it gives is taken, of equals the first.
+// plainer is a placer with its own rule for jobs that need no GPU: it takes the
+// host to which it gives the lowest number, of equals the first.
 type plainer interface {
 	Plain(p *scene.Scene, t *scene.Task, hi int32) int64
 }
@@ -188,13 +188,13 @@ func (st *starter) startPlain(t *scene.Task) bool {
 	return true
 }
 
-// few is on how few switches t still waits to be, 0 for any.
+// few returns on how few switches t still insists, 0 for any.
 func (st *starter) few(t *scene.Task) int16 {
 	most, _ := t.Job.FewSwitches(cluster.Time(st.Now))
 	return int16(most)
 }
 
-// plainShape is what the choice for a job without GPUs depends on.
+// plainShape returns what the choice for a job without GPUs depends on.
 func (st *starter) plainShape(t *scene.Task) shape {
 	return shape{class: -1, cpu: t.CPU, host: t.Mem, node: t.Job.Spec.Node, nodes: int16(t.Nodes), whole: t.Whole, few: st.few(t)}
 }
@@ -204,9 +204,9 @@ func (st *starter) plainFailed(t *scene.Task) bool {
 	return ok && t.Dur >= dur
 }
 
-// plainHost chooses the host for a job that needs no GPU, -1 where none has room:
-// one without GPUs, else by the placer's rule, else the one whose GPUs have least
-// left, so that cores are not taken from GPUs that could be used.
+// plainHost chooses the host for a job that needs no GPU, -1 if none has room: one
+// without GPUs, otherwise by the placer's rule, otherwise the one whose GPUs have
+// least left, so that cores are not taken from GPUs that could be used.
 func (st *starter) plainHost(t *scene.Task) int32 {
 	rule, ruled := st.Rule.(plainer)
 	end := st.Now + t.Dur

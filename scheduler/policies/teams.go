@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
-// admit gives the cards away to teams, by the rank of the first of each. Who
-// finds too few left waits, or ends.
+// admit allocates the GPUs to teams, by the rank of the first of each. Teams that
+// find too few left wait, or end.
 func (g *teams) admit(capacity []int) {
 	slices.SortFunc(g.all, func(x, y *team) int { return x.rank - y.rank })
 	in := g.all[:0]
@@ -29,7 +29,7 @@ func (g *teams) admit(capacity []int) {
 	g.all = in
 }
 
-// anchor keeps each team where one of it runs, and ends those of it who run
+// anchor keeps each team where one of it runs, and ends those of it that run
 // elsewhere.
 func (g *teams) anchor() {
 	for _, x := range g.all {
@@ -46,7 +46,7 @@ func (g *teams) anchor() {
 	}
 }
 
-// claim returns the cards of a run, nil when another team has one of them.
+// claim returns the GPUs of a run, nil if another team has one of them.
 func (g *teams) claim(ri int32) []int32 {
 	var cards []int32
 	for _, s := range g.p.Fleet.Held(ri) {
@@ -67,9 +67,9 @@ func (g *teams) liesOn(ri int32, cards []int32) bool {
 	return len(gs) == len(cards) && !slices.ContainsFunc(gs, func(s cluster.GPUShare) bool { return !slices.Contains(cards, g.p.Fleet.CardAt[s.GPU]) })
 }
 
-// start places who waits beside his team where its cards are free of others,
-// and teams that run nowhere yet on empty cards. It returns the first that
-// has to wait, nil when nobody does.
+// start places waiting tasks with their team if its GPUs are free of others, and
+// teams that run nowhere yet on empty GPUs. It returns the first that has to wait,
+// nil if none does.
 func (g *teams) start() (first *scene.Task) {
 	for _, x := range g.all {
 		if t := x.members[0].Task; x.spans && t != nil {
@@ -94,8 +94,8 @@ func (g *teams) start() (first *scene.Task) {
 	return first
 }
 
-// empty claims empty cards for a team of which somebody waits, of the first
-// group that has enough. Where all of it run, but apart, they have to end first.
+// empty claims empty GPUs for a team with waiting tasks, of the first group that
+// has enough. If all of it run, but apart, they have to end first.
 func (g *teams) empty(x *team) []int32 {
 	p := g.p
 	i := slices.IndexFunc(x.members, func(m place.Member) bool { return m.Task != nil })
@@ -138,7 +138,7 @@ func (g *teams) startOn(t *scene.Task, cards []int32) bool {
 	return true
 }
 
-// end ends those who are in the way of first.
+// end ends the runs that are in the way of first.
 func (g *teams) end(first *scene.Task) {
 	if first == nil {
 		return

@@ -19,7 +19,7 @@ type left struct {
 	free                  bool
 }
 
-// teller says why who does not start waits.
+// teller says why tasks that do not start wait.
 type teller struct {
 	*scene.Scene
 	keeper *keeper
@@ -117,8 +117,8 @@ func (tl *teller) lacking(t *scene.Task, n *scene.Need, m *left) cluster.Reason 
 	return because(cluster.ReasonResources, "no place has all at once that it needs, beside whom it may lie")
 }
 
-// spanReason says how many nodes have room for a task over several: of the class
-// of which most have.
+// spanReason returns how many nodes have room for a task over several: for the
+// class with the most.
 func (tl *teller) spanReason(t *scene.Task) cluster.Reason {
 	if len(tl.Plan.Unplaced) >= tl.Pol.MaxReasons {
 		return cluster.Reason{Code: cluster.ReasonNodes} // words cost more than the pass
