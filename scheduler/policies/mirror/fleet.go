@@ -1,5 +1,6 @@
-// Package mirror is the nodes in service as a pass of a policy sees them: copies of the
-// ledger's accounts, who lies where and until when, and what is kept for whom.
+// Package mirror models the nodes in service as a pass of a policy sees them:
+// copies of the ledger's accounts, which jobs run where and until when, and what is
+// reserved for which.
 package mirror
 
 import (
@@ -11,22 +12,22 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Class is what a need is computed for: cards of one type that sell the same
-// and are shared the same way.
+// Class is what a need is computed for: GPUs of one type that sell the same and are
+// shared the same way.
 type Class struct {
 	rules.ClassKey
 	Scope cluster.Scope
 	Rep   *cluster.GPU
 	Count int
-	// Family is the first of the classes that differ from this one at most in
-	// their scope: a job over several nodes may lie on all of them.
+	// Family is the first of the classes that differ from this one at most in their
+	// scope: a job over several nodes may run on all of them.
 	Family int32
 	// Most is the most that any group had when the pass began.
 	Most roomLeft
 }
 
-// roomLeft bounds what the groups of a class have left: cards that are empty on
-// one host, and whether a card in use takes a share.
+// roomLeft bounds what the groups of a class have left: GPUs that are empty on one
+// host, and whether a GPU in use takes a share.
 type roomLeft struct {
 	Empty int
 	Free  bool
@@ -39,18 +40,18 @@ type Card struct {
 	Group int32
 	at    int // in the ledger
 	On    []Resident
-	// Until is the time by which a newcomer must have ended, rules.Forever where
-	// nothing is kept.
+	// Until is the time by which a newcomer must have ended, rules.Forever if
+	// nothing is reserved.
 	Until int64
 }
 
-// group is the cards of one class on one host: what one job can get.
+// group is the GPUs of one class on one host: what one job can get.
 type group struct {
 	Host, Class int32
 	Cards       []int32
-	// The most that any card has left, and how many are empty.
+	// The most that any GPU has left, and how many are empty.
 	Mem, Milli int64
-	Free       bool // a card takes one more share
+	Free       bool // a GPU takes one more share
 	Empty      int
 }
 
@@ -59,20 +60,20 @@ type Host struct {
 	Node   *cluster.Node
 	Use    dispatch.NodeUse
 	Groups []int32
-	Runs   []int32 // who holds something of it
-	// KeptCPU and KeptMem are for a job that waits, from those who end after
-	// until.
+	Runs   []int32 // those that hold something of it
+	// KeptCPU and KeptMem are reserved for a waiting job, against those that end
+	// after Until.
 	KeptCPU, KeptMem, Until int64
-	// Foreign tells that an earlier pass keeps something of it, see Kept.
+	// Foreign means that an earlier pass reserves something of it, see Kept.
 	Foreign bool
 }
 
-// Left is what nobody has of a host.
+// Left returns what is free on a host.
 func (h *Host) Left() (cpu, mem int64) {
 	return h.Use.CPUMilli - h.Use.UsedCPU, h.Use.MemMiB - h.Use.UsedMem
 }
 
-// FreeCPU is what one who ends at a time may take of the cores.
+// FreeCPU returns what a job that ends at a time may take of the cores.
 func (h *Host) FreeCPU(end int64) int64 {
 	free := h.Use.CPUMilli - h.Use.UsedCPU
 	if end > h.Until {
@@ -81,7 +82,7 @@ func (h *Host) FreeCPU(end int64) int64 {
 	return free
 }
 
-// FreeMem is the same of the memory.
+// FreeMem returns the same of the memory.
 func (h *Host) FreeMem(end int64) int64 {
 	free := h.Use.MemMiB - h.Use.UsedMem
 	if end > h.Until {
@@ -90,10 +91,10 @@ func (h *Host) FreeMem(end int64) int64 {
 	return free
 }
 
-// Fleet is the schedulable part of the cluster, and who lies where.
+// Fleet is the schedulable part of the cluster, and which jobs run where.
 type Fleet struct {
 	Led *dispatch.Ledger
-	// MaxShares is how many may share a card, whatever it says itself.
+	// MaxShares is how many may share a GPU, whatever its own limit.
 	MaxShares int
 	Hosts     []Host          // by id
 	idle      []*cluster.Node // those that take no jobs
@@ -154,7 +155,7 @@ func classesOf(nodes []*cluster.Node) []Class {
 	return out
 }
 
-// classOf is the class of a card that is its only one as yet.
+// classOf returns the class of a GPU that is its only one so far.
 func classOf(g *cluster.GPU) Class {
 	return Class{ClassKey: rules.ClassKey{GPUType: g.Type, Sellable: g.SellableMiB, Shareable: g.Shareable()}, Scope: g.Scope, Rep: g, Count: 1}
 }
@@ -186,7 +187,7 @@ func (f *Fleet) addHost(n *cluster.Node, u dispatch.NodeUse) {
 	f.Hosts = append(f.Hosts, h)
 }
 
-// SumAll brings all summaries up to the cards, and notes what is most of each class.
+// SumAll updates all summaries from the GPUs, and records the most of each class.
 func (f *Fleet) SumAll() {
 	for c := range f.Classes {
 		f.Classes[c].Most = roomLeft{}
@@ -199,7 +200,7 @@ func (f *Fleet) SumAll() {
 	}
 }
 
-// sum brings the summary of a group up to its cards.
+// sum updates the summary of a group from its GPUs.
 func (f *Fleet) sum(gi int32) {
 	g := &f.Groups[gi]
 	g.Mem, g.Milli, g.Free, g.Empty = -1, -1, false, 0
@@ -215,8 +216,8 @@ func (f *Fleet) sum(gi int32) {
 	}
 }
 
-// Reset brings a mirror back to what the ledger says and nothing kept or run.
-// It reports false when nodes or cards came, went or are others now.
+// Reset resets a mirror to the ledger with nothing reserved or running. It reports
+// false if nodes or GPUs were added, removed or changed.
 func (f *Fleet) Reset(led *dispatch.Ledger) bool {
 	for _, n := range f.idle {
 		if u, ok := led.Node(n.ID); ok && n.Schedulable() && u.Schedulable {
@@ -245,13 +246,13 @@ func (f *Fleet) Reset(led *dispatch.Ledger) bool {
 	return true
 }
 
-// take copies what is given away of a card.
+// take copies what is allocated of a GPU.
 func (c *Card) take(u *dispatch.GPUUse) {
 	c.Use.UsedMiB, c.Use.UsedMilli, c.Use.Shares, c.Use.Exclusive = u.UsedMiB, u.UsedMilli, u.Shares, u.Exclusive
 }
 
-// AfterKept is when a place is a job's that is clear at when: not before the
-// first who has it kept by an earlier pass, unless the job is gone by then.
+// AfterKept returns when a place that is clear at when is a job's: not before the
+// first that an earlier pass reserved it for, unless the job is gone by then.
 func (h *Host) AfterKept(when, dur int64) int64 {
 	if h.Foreign && when < h.Until && dur > h.Until-when {
 		return h.Until

@@ -15,26 +15,26 @@ type Run struct {
 	Berth *cluster.Berth
 	Est   cluster.Estimate
 	Began int64
-	// host and cards are where it lies in the mirror, -1 for a host that takes
-	// no jobs; revision is that of the job when this was looked up.
+	// host and cards are its place in the mirror, -1 for a host that takes no jobs;
+	// revision is that of the job when this was looked up.
 	host     int32
 	cards    []int32
 	Revision uint64
-	// End is when it is expected to end, latest when it must have.
+	// End is when it is expected to end, Latest when it must have.
 	End, Latest int64
 	Fresh       bool
-	// An attempt on several nodes is as many runs, one after the other: this
-	// is the one at part, from 0 on, of parts; both are 0 for an attempt on one.
+	// An attempt on several nodes is as many consecutive runs: this is the one at
+	// Part, from 0 on, of Parts; both are 0 for an attempt on one.
 	Part, Parts int32
 }
 
-// Resident is a share of a card.
+// Resident is a share of a GPU.
 type Resident struct {
 	Run   int32 // in Fleet.Runs
 	Share cluster.Share
 }
 
-// AddRun enters a run on its host and cards.
+// AddRun enters a run on its host and GPUs.
 func (f *Fleet) AddRun(r Run) {
 	f.Locate(&r)
 	f.Runs = append(f.Runs, r)
@@ -56,7 +56,7 @@ func (f *Fleet) Locate(r *Run) {
 	}
 }
 
-// Enter notes a run where it lies.
+// Enter records a run where it is.
 func (f *Fleet) Enter(ri int32) {
 	r := &f.Runs[ri]
 	if r.host >= 0 {
@@ -70,20 +70,20 @@ func (f *Fleet) Enter(ri int32) {
 	}
 }
 
-// Number tells the runs from first on that they are parts of one attempt.
+// Number marks the runs from first on as parts of one attempt.
 func (f *Fleet) Number(first int) {
 	for i := first; i < len(f.Runs); i++ {
 		f.Runs[i].Part, f.Runs[i].Parts = int32(i-first), int32(len(f.Runs)-first)
 	}
 }
 
-// Siblings are the runs of the attempt that a run is part of.
+// Siblings returns the runs of the attempt that a run is part of.
 func (f *Fleet) Siblings(ri int32) (lo, hi int32) {
 	lo = ri - f.Runs[ri].Part
 	return lo, lo + max(1, f.Runs[ri].Parts)
 }
 
-// Held are the cards of the attempt that a run is part of, on all of its nodes.
+// Held returns the GPUs of the attempt that a run is part of, on all of its nodes.
 func (f *Fleet) Held(ri int32) []cluster.GPUShare {
 	lo, hi := f.Siblings(ri)
 	if hi-lo == 1 {
@@ -96,7 +96,7 @@ func (f *Fleet) Held(ri int32) []cluster.GPUShare {
 	return out
 }
 
-// LiesIn reports whether a run has cards of a group.
+// LiesIn reports whether a run has GPUs of a group.
 func (f *Fleet) LiesIn(r *Run, gi int32) bool {
 	return slices.ContainsFunc(r.Berth.GPUs, func(g cluster.GPUShare) bool {
 		ci, ok := f.CardAt[g.GPU]
@@ -113,7 +113,7 @@ func (f *Fleet) ByLatest(h *Host) []int32 {
 	return runs
 }
 
-// Start takes what a run is to hold in the ledger and enters it, unless the ledger
+// Start takes what a run should hold in the ledger and enters it, unless the ledger
 // says why it cannot.
 func (f *Fleet) Start(r Run) cluster.Reason {
 	if why := f.Led.Fits(r.Berth); why.Code != "" {
@@ -126,7 +126,7 @@ func (f *Fleet) Start(r Run) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// refresh brings the mirror of a host up to the ledger after a start there.
+// refresh updates the mirror of a host from the ledger after a start there.
 func (f *Fleet) refresh(hi int32, started *Run) {
 	h := &f.Hosts[hi]
 	u, _ := f.Led.Node(h.Node.ID)
@@ -144,7 +144,7 @@ func (f *Fleet) refresh(hi int32, started *Run) {
 	f.Changed = append(f.Changed, hi)
 }
 
-// Lift takes a run off a group and its host in the mirror.
+// Lift removes a run from a group and its host in the mirror.
 func (f *Fleet) Lift(gi, ri int32) {
 	r, h := &f.Runs[ri], &f.Hosts[f.Groups[gi].Host]
 	h.Use.UsedCPU -= r.Berth.CPUMilli
@@ -163,7 +163,7 @@ func (f *Fleet) Lift(gi, ri int32) {
 	}
 }
 
-// Remove takes a run out of the mirror for good.
+// Remove removes a run from the mirror permanently.
 func (f *Fleet) Remove(ri int32) {
 	r := &f.Runs[ri]
 	hi, ok := f.HostAt[r.Berth.Node]
@@ -175,14 +175,14 @@ func (f *Fleet) Remove(ri int32) {
 	for _, gi := range h.Groups {
 		f.Lift(gi, ri)
 	}
-	h.Use = use // of which lift took its part for each group
+	h.Use = use // of which Lift took its part for each group
 	h.Use.UsedCPU -= r.Berth.CPUMilli
 	h.Use.UsedMem -= r.Berth.MemMiB
 	h.Runs = slices.DeleteFunc(h.Runs, func(o int32) bool { return o == ri })
 }
 
-// Remember keeps the mirror of a group, whose cards it opens to everybody,
-// and returns what puts it back.
+// Remember saves the mirror of a group, whose GPUs it opens to all, and returns a
+// function that restores it.
 func (f *Fleet) Remember(gi int32) (undo func()) {
 	g := &f.Groups[gi]
 	h := &f.Hosts[g.Host]
