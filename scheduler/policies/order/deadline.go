@@ -9,11 +9,11 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// byDeadline takes the jobs whose deadline is admitted first, the nearest
-// deadline first (Liu and Layland, JACM 1973), then everybody else in order of
-// arrival. Source: Gao et al., "Chronus: A Novel Deadline-aware Scheduler for
-// Deep Learning Training Jobs" (SoCC 2021), section 4. Where Chronus solves an
-// integer program over leases, we admit by demand; see admitDeadlines.
+// byDeadline takes the jobs whose deadline is admitted first, the nearest deadline
+// first (Liu and Layland, JACM 1973), then all others in order of arrival. Source:
+// Gao et al., "Chronus: A Novel Deadline-aware Scheduler for Deep Learning Training
+// Jobs" (SoCC 2021), section 4. Where Chronus solves an integer program over
+// leases, we admit by demand; see admitDeadlines.
 func byDeadline(ts *Turns, f *scene.Facts) scene.Key {
 	if _, ok := ts.admitted[f.ID]; ok {
 		return scene.Key{A: 0, B: f.Deadline}
@@ -30,17 +30,17 @@ func promised(ts *Turns, waits, runs *scene.Facts) bool {
 // due is a demand for GPU time by a deadline, or the room for it.
 type due struct {
 	at    int64
-	slack int64 // GPU microseconds of all cards until then, less what is spoken for
+	slack int64 // GPU microseconds of all GPUs until then, less what is spoken for
 }
 
-// admitDeadlines goes through the jobs with deadlines in order of submission,
-// so that who came first is not put out by who came later, and admits each
-// that can end in time if it starts now and with whom, for no deadline, what
-// is due by then exceeds the GPU time that there is until then: the demand
-// criterion of EDF (Baruah, Mok and Rosier, RTSS 1990). Running jobs with a
-// deadline are admitted, best effort that cannot be preempted counts as long
-// as it is expected to run. The criterion is necessary, and sufficient only if
-// work could be cut at will: a gang may still miss.
+// admitDeadlines goes through the jobs with deadlines in order of submission, so
+// that later jobs do not displace earlier ones, and admits each that can end in
+// time if it starts now and with which, for no deadline, what is due by then
+// exceeds the GPU time until then: the demand criterion of EDF (Baruah, Mok and
+// Rosier, RTSS 1990). Running jobs with a deadline are admitted; best effort that
+// cannot be preempted counts as long as it is expected to run. The criterion is
+// necessary, and sufficient only if work could be divided at will: a gang may still
+// miss.
 func admitDeadlines(ts *Turns) {
 	ts.admitted = map[cluster.JobID]struct{}{}
 	var asks []*scene.Task
@@ -68,8 +68,8 @@ func admitDeadlines(ts *Turns) {
 	}
 }
 
-// slacks returns, for each deadline asked for, the GPU time until then that
-// running jobs leave.
+// slacks returns, for each requested deadline, the GPU time until then that running
+// jobs leave.
 func (ts *Turns) slacks(asks []*scene.Task) []due {
 	ds := make([]due, 0, len(asks))
 	for _, t := range asks {
@@ -86,7 +86,7 @@ func (ts *Turns) slacks(asks []*scene.Task) []due {
 			continue // counted with the first
 		}
 		f := ts.FactsOfRun(&ts.Fleet.Runs[k])
-		rate := f.Size * int64(max(0, f.Cards())) // thousandths of cards
+		rate := f.Size * int64(max(0, f.Cards())) // thousandths of GPUs
 		switch {
 		case f.Deadline > 0:
 			for i := range ds {
@@ -103,12 +103,12 @@ func (ts *Turns) slacks(asks []*scene.Task) []due {
 	return ds
 }
 
-// slackTree holds the slack at each deadline: the least from one deadline on,
-// and less from one on, both in logarithmic time.
+// slackTree holds the slack at each deadline: it finds the least from one deadline
+// on, and lowers it from one on, both in logarithmic time.
 type slackTree struct {
 	leaves int
-	low    []int64 // least below, but for what is owed above
-	owed   []int64 // to be taken from all below
+	low    []int64 // least below, without what is owed above
+	owed   []int64 // to be subtracted from all below
 }
 
 func newSlackTree(ds []due) *slackTree {
@@ -129,7 +129,7 @@ func newSlackTree(ds []due) *slackTree {
 	return t
 }
 
-// least is the least slack at or after deadline i.
+// least returns the least slack at or after deadline i.
 func (t *slackTree) least(i int) int64 { return t.leastIn(1, 0, t.leaves, i) }
 func (t *slackTree) leastIn(n, lo, width, from int) int64 {
 	switch {

@@ -1,5 +1,6 @@
-// Package order holds the orders in which a pass of a policy tries who waits, and what
-// each needs to know beforehand: deadlines that can be met, rounds, use.
+// Package order holds the orders in which a pass of a policy tries waiting jobs,
+// and what each needs to compute beforehand: deadlines that can be met, rounds,
+// usage.
 package order
 
 import (
@@ -11,25 +12,24 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
-// Order decides who is tried first.
+// Order decides which job is tried first.
 type Order struct {
 	Name string
-	// key makes what facts are compared by: less goes first, then the id.
+	// key returns what facts are compared by: lower goes first, then the id.
 	key func(ts *Turns, f *scene.Facts) scene.Key
-	// Over reports whether a waiting job may take the place of a running one,
-	// nil in orders that do not preempt.
+	// Over reports whether a waiting job may take the place of a running one, nil
+	// in orders that do not preempt.
 	Over func(ts *Turns, waits, runs *scene.Facts) bool
-	// fixed tells that the key of a waiting job stays the same while the job
-	// does.
+	// fixed means that the key of a waiting job stays the same while the job does.
 	fixed bool
-	// AtOnce tells that over does not wait for the least that a run lasts: what was promised
-	// does not depend on when somebody else began.
+	// AtOnce means that Over does not wait for the minimum run: what was promised
+	// does not depend on when another job began.
 	AtOnce bool
-	// prepare works out what keys need to know of all jobs, nil for nothing.
+	// prepare computes what keys need to know of all jobs, nil for nothing.
 	prepare func(ts *Turns)
 }
 
-// All is the table of all orders.
+// All returns the table of all orders.
 func All() []Order {
 	return []Order{
 		{Name: "fifo", key: byArrival, fixed: true},
@@ -67,47 +67,47 @@ func bySize(_ *Turns, f *scene.Facts) scene.Key {
 func byDuration(_ *Turns, f *scene.Facts) scene.Key { return scene.Key{A: f.Dur, B: f.Since} }
 
 // byGPUTime takes the least predicted GPU time first: QSSF of Hu et al.,
-// "Characterization and Prediction of Deep Learning Workloads in Large-Scale
-// GPU Datacenters" (SC 2021), section 4.2. Its predictor is whoever made the
-// snapshot's estimates.
+// "Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU
+// Datacenters" (SC 2021), section 4.2. The snapshot's estimates stand in for its
+// predictor.
 func byGPUTime(_ *Turns, f *scene.Facts) scene.Key {
 	return scene.Key{A: f.Dur * int64(f.Width()), B: f.Since}
 }
 
 // Ranked is a task in its place in the order.
 type Ranked struct {
-	Aged int8 // 0 when it waited too long
+	Aged int8 // 0 if it waited too long
 	scene.Key
 	Task *scene.Task
 }
 
-// Turns says who comes when.
+// Turns orders the tasks.
 type Turns struct {
 	*scene.Scene
 	Order *Order
 	age   time.Duration // from which on jobs go before all others, 0 for never
 	LAS   LAS
 	list  *List
-	// byOrder is nil until it is asked for.
+	// byOrder is nil until first needed.
 	byOrder []*scene.Task
-	// What orders work out beforehand.
+	// What orders compute beforehand.
 	use      map[cluster.JobID]int64
 	admitted map[cluster.JobID]struct{}
 	Rounds   *Rounds
 }
 
-// New makes the turns of a pass, with the list that an earlier one left.
+// New returns the turns of a pass, with the list that an earlier one left.
 func New(p *scene.Scene, o *Order, age time.Duration, las LAS, list *List) *Turns {
 	return &Turns{Scene: p, Order: o, age: age, LAS: las, list: list}
 }
 
-// Key is what somebody's turn goes by: the less comes first.
+// Key returns the sort key of a turn: lower comes first.
 func (ts *Turns) Key(f *scene.Facts) scene.Key { return ts.Order.key(ts, f) }
 
 // Over reports whether a waiting job may take the place of a running one.
 func (ts *Turns) Over(waits, runs *scene.Facts) bool { return ts.Order.Over(ts, waits, runs) }
 
-// Sorted returns the tasks in the order in which the pass tries them: who
+// Sorted returns the tasks in the order in which the pass tries them: those that
 // waited longer than the age first, first come, first served, then by key.
 func (ts *Turns) Sorted() []*scene.Task {
 	if ts.byOrder != nil {
@@ -148,8 +148,8 @@ type List struct {
 	sorted []*scene.Task
 }
 
-// merge returns the tasks of a pass by a fixed order: those of the last plan
-// who still wait, and who is new.
+// merge returns the tasks of a pass by a fixed order: those of the last plan that
+// still wait, and new ones.
 func (m *List) merge(ts *Turns) []*scene.Task {
 	m.plans++
 	var fresh []*scene.Task

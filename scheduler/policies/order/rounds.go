@@ -18,8 +18,8 @@ import (
 const (
 	// roundTime is how long an assignment lasts, the artefact's default.
 	roundTime = 360 * time.Second
-	// slices of a round that the greedy solution gives away, and for how many
-	// jobs it does, the first to come.
+	// slices of a round that the greedy solution allocates, and for how many jobs
+	// it does, in order of arrival.
 	roundSlices = 20
 	roundJobs   = 512
 )
@@ -28,25 +28,25 @@ const (
 // on each type, in thousandths, and what follows from it.
 type Rounds struct {
 	Types    []string
-	capacity []int64 // cards
+	capacity []int64 // GPUs
 	share    map[cluster.JobID][]int64
 	Priority map[cluster.JobID][]int64
 }
 
-// contender is a job in the making of the allocation.
+// contender is a job while the allocation is computed.
 type contender struct {
 	id       cluster.JobID
 	since    int64
 	gpus     int64
 	weight   int64
 	speed    []int64 // by type, thousandths of its fastest
-	equal    int64   // speed with equal parts of all cards
+	equal    int64   // speed with equal parts of all GPUs
 	got      []int64 // slices, by type
 	sum      int64
 	progress int64
 }
 
-// Allocate makes the allocation for who waits and who runs, once in a pass.
+// Allocate computes the allocation for waiting and running jobs, once in a pass.
 func Allocate(ts *Turns) {
 	if ts.Rounds != nil {
 		return
@@ -107,12 +107,12 @@ func (r *Rounds) contend(ts *Turns, t *scene.Task) []*contender {
 	return []*contender{c}
 }
 
-// fill gives the time of the cards away in slices: each to the job whose
-// throughput, over what it would have with equal parts, over its weight, is
-// least, on the type that is best for it compared with what that type is to
-// the others. The paper solves a linear program: of jobs that gain about as much
-// by the better type it gives each a part of both, where this may give each a type of
-// its own, and then the worst off has less.
+// fill allocates the GPUs' time in slices: each to the job whose throughput, over
+// what it would have with equal parts, over its weight, is least, on the type that
+// is best for it relative to what that type is to the others. The paper solves a
+// linear program: among jobs that gain about as much by the better type it gives
+// each a part of both, where this may give each a type of its own, and then the
+// worst off has less.
 func (r *Rounds) fill(all []*contender) {
 	left := make([]int64, len(r.Types))
 	mean := make([]int64, len(r.Types))
@@ -190,7 +190,7 @@ func (r *Rounds) prioritise(j *cluster.Job, now int64) {
 	r.Priority[j.ID] = got
 }
 
-// of is a job's highest priority over the types.
+// of returns a job's highest priority over the types.
 func (r *Rounds) of(id cluster.JobID) int64 {
 	if ps := r.Priority[id]; len(ps) > 0 {
 		return slices.Max(ps)

@@ -10,12 +10,11 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// byTimeLeft takes who has least left to do, by prediction: shortest
-// remaining time first (Schrage, Operations Research 16, 1968, for one
-// machine).
+// byTimeLeft takes the job with least left to do, by prediction: shortest remaining
+// time first (Schrage, Operations Research 16, 1968, for one machine).
 func byTimeLeft(_ *Turns, f *scene.Facts) scene.Key { return scene.Key{A: f.Left, B: f.Since} }
 
-// PreemptCost is what a preemption costs the one it hits, in microseconds:
+// PreemptCost returns what a preemption costs the preempted job, in microseconds:
 // what the artefact of Lucid (ASPLOS 2023) charges.
 func PreemptCost(gpus int) int64 {
 	if gpus <= 8 {
@@ -24,15 +23,14 @@ func PreemptCost(gpus int) int64 {
 	return time.Minute.Microseconds()
 }
 
-// muchShorter asks that the newcomer, who pays for the preemption too, still
+// muchShorter requires that the newcomer, which pays for the preemption too, still
 // ends sooner than the one that it displaces.
 func muchShorter(_ *Turns, waits, runs *scene.Facts) bool {
 	return waits.Left+PreemptCost(runs.Cards()) < runs.Left
 }
 
-// byServiceLeft takes who has least GPU time left to do, by prediction:
-// shortest remaining service first, the order of Muri (SIGCOMM 2022, section
-// 4.2).
+// byServiceLeft takes the job with least GPU time left to do, by prediction:
+// shortest remaining service first, the order of Muri (SIGCOMM 2022, section 4.2).
 func byServiceLeft(_ *Turns, f *scene.Facts) scene.Key { return scene.Key{A: f.GPUTime(), B: f.Since} }
 
 // muchLessService is muchShorter for GPU time.
@@ -42,24 +40,24 @@ func muchLessService(_ *Turns, waits, runs *scene.Facts) bool {
 
 // LAS are the queues of the order "las".
 type LAS struct {
-	// Limits are how much time of one GPU a job has had when it sinks into the
-	// next queue, the shortest first. None stands for 3250, 7200 and 18000
-	// seconds, those of the published simulator of Tiresias. Muri's has the same
-	// but never uses the third, Lucid's has one of 18000.
+	// Limits are how much time of one GPU a job has had when it sinks into the next
+	// queue, the shortest first. None stands for 3250, 7200 and 18000 seconds,
+	// those of the published simulator of Tiresias. Muri's has the same but never
+	// uses the third, Lucid's has one of 18000.
 	Limits []time.Duration
-	// ByArrival lets who came first go first in a queue, even before who runs:
-	// Lucid's rule. It matters only to EvictRanked; else who runs stays.
+	// ByArrival orders a queue by arrival, even before running jobs: Lucid's rule.
+	// It matters only to EvictRanked; otherwise running jobs stay.
 	ByArrival bool
-	// Promote moves who waited this many times as long as it ran back into the
-	// first queue, where what it had is forgotten: the knob P of Tiresias,
-	// section 3.3. 0 leaves it off, as the paper does; sites take PromoteAfter.
+	// Promote moves a job that waited this many times as long as it ran back into
+	// the first queue and forgets its service: the knob P of Tiresias, section 3.3.
+	// 0 leaves it off, as the paper does; sites use PromoteAfter.
 	Promote int64
 }
 
-// PromoteAfter is the LAS.Promote of sites, so that nobody starves who sank.
+// PromoteAfter is the LAS.Promote of sites, so that no job that sank starves.
 const PromoteAfter = 8
 
-// queues are the limits of the queues of discretised 2D-LAS.
+// queues returns the limits of the queues of discretised 2D-LAS.
 func (l *LAS) queues() []time.Duration {
 	if len(l.Limits) > 0 {
 		return l.Limits
@@ -67,11 +65,11 @@ func (l *LAS) queues() []time.Duration {
 	return []time.Duration{3250 * time.Second, 7200 * time.Second, 18000 * time.Second}
 }
 
-// byService is discretised two-dimensional least attained service of Gu et
-// al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning" (NSDI
-// 2019), section 3.3: jobs sink from queue to queue as the product of GPUs and
-// time that they received grows, and are first come, first served in each.
-// Its promotion of who starves (knob P) is LAS.Promote.
+// byService is discretised two-dimensional least attained service of Gu et al.,
+// "Tiresias: A GPU Cluster Manager for Distributed Deep Learning" (NSDI 2019),
+// section 3.3: jobs sink from queue to queue as the product of GPUs and time that
+// they received grows, and are first come, first served in each. Its promotion of
+// starving jobs (knob P) is LAS.Promote.
 func byService(ts *Turns, f *scene.Facts) scene.Key {
 	return scene.Key{A: ts.serviceQueue(f), B: f.Submitted}
 }
@@ -89,9 +87,9 @@ func (ts *Turns) serviceQueue(f *scene.Facts) int64 {
 	return int64(q)
 }
 
-// sincePromoted is how long a job ran since it was promoted last: whenever it
-// had waited, or waits, so many times as long as it ran until then. What it
-// did is read from its attempts, so that nothing has to be kept.
+// sincePromoted returns how long a job ran since it was last promoted: whenever it
+// had waited, or waits, so many times as long as it ran until then. It is computed
+// from its attempts, so nothing has to be stored.
 func sincePromoted(f *scene.Facts, now, times int64) int64 {
 	ran, idleFrom := int64(0), f.Submitted
 	waited := func(until int64) {
@@ -120,12 +118,12 @@ func lowerQueue(ts *Turns, waits, runs *scene.Facts) bool {
 	return ts.serviceQueue(waits) < ts.serviceQueue(runs)
 }
 
-// byUse takes the jobs of whoever used least, counting the earlier jobs of
-// the same user in this pass as used already, so that users take turns. Use
-// is the snapshot's decayed service; when nobody kept count it is the GPU time
-// that the user's running jobs have received. A weight of two halves what a job counts.
-// Source: the fair-share factor of batch systems (Kay and Lauder, "A Fair Share
-// Scheduler", CACM 1988), without its hierarchy.
+// byUse takes the jobs of the user that used least, counting the earlier jobs of
+// the same user in this pass as used already, so that users take turns. Usage is
+// the snapshot's decayed service; without that it is the GPU time that the user's
+// running jobs have received. A weight of two halves what a job counts. Source: the
+// fair-share factor of batch systems (Kay and Lauder, "A Fair Share Scheduler",
+// CACM 1988), without its hierarchy.
 func byUse(ts *Turns, f *scene.Facts) scene.Key { return scene.Key{A: ts.use[f.ID], B: f.Since} }
 
 func countUse(ts *Turns) {
@@ -155,16 +153,16 @@ func (ts *Turns) byArrival() []*scene.Task {
 	return all
 }
 
-// byUnfairness takes the job with the worst finish-time fairness: how long it
-// takes from submission to its end, were it to start now, over how long it
-// would take alone. Source: Mahajan et al., "Themis: Fair and Efficient GPU
-// Cluster Scheduling" (NSDI 2020), section 3. Its auction among the worst jobs
-// is left out: whoever is worst chooses first.
+// byUnfairness takes the job with the worst finish-time fairness: how long it takes
+// from submission to its end if it started now, over how long it would take alone.
+// Source: Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling" (NSDI
+// 2020), section 3. Its auction among the worst jobs is left out: the worst chooses
+// first.
 func byUnfairness(ts *Turns, f *scene.Facts) scene.Key {
 	return scene.Key{A: -unfairness(ts, f), B: f.Submitted}
 }
 
-// unfairness is ρ in millionths.
+// unfairness returns ρ in millionths.
 func unfairness(ts *Turns, f *scene.Facts) int64 {
 	shared := max(0, ts.Now-f.Submitted) + f.Left
 	if shared >= rules.Forever/1_000_000 {
