@@ -8,23 +8,22 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// consolidate keeps the cards of a job near each other. An island is the cards
-// of one class with one NUMA number on one node; where those are not told
-// apart it is the node. A job goes to the island with the fewest cards that
-// take it among those that hold it all, so that large holes stay large. One
-// that is wider than every island of a node gets whole free islands there, and
-// the rest from the island with the fewest cards that are enough. Otherwise it
-// waits: an island is never patched together.
+// consolidate keeps the GPUs of a job near each other. An island is the GPUs of one
+// class with one NUMA number on one node, or the node if the numbers are unknown. A
+// job goes to the island with the fewest GPUs that take it among those that hold it
+// all, so that large holes stay large. One wider than every island of a node gets
+// whole free islands there, and the rest from the island with the fewest GPUs that
+// suffice. Otherwise it waits: an island is never patched together.
 //
-// Source: the placer of that name in the simulator of Lucid (Hu et al.,
-// ASPLOS 2023), whose islands are nodes and which takes the rest of a wide job
-// from the emptiest; and HiveD (Zhao et al., OSDI 2020) on why.
+// Source: the placer of that name in the simulator of Lucid (Hu et al., ASPLOS
+// 2023), whose islands are nodes and which takes the rest of a wide job from the
+// emptiest; and HiveD (Zhao et al., OSDI 2020) on why.
 type consolidate struct{ open }
 
-// island is the cards of one that take a task.
+// island is the GPUs of one that take a task.
 type island struct {
 	numa  int
-	all   int // cards it has
+	all   int // GPUs it has
 	cards []int32
 }
 
@@ -48,8 +47,7 @@ func (c consolidate) Within(p *scene.Scene, t *scene.Task, gi int32) []int32 {
 	return cards
 }
 
-// near returns the cards of a group that t gets, and how many take it where
-// it goes.
+// near returns the GPUs of a group that t gets, and how many take it where it goes.
 func (c consolidate) near(p *scene.Scene, t *scene.Task, gi int32) (cards []int32, room int) {
 	islands := c.islands(p, t, gi)
 	widest := 0
@@ -70,8 +68,8 @@ func (c consolidate) near(p *scene.Scene, t *scene.Task, gi int32) (cards []int3
 	return c.wide(islands, t.GPUs)
 }
 
-// wide takes whole islands, the largest first, and the rest from the one with
-// the fewest cards that are enough.
+// wide takes whole islands, the largest first, and the rest from the one with the
+// fewest GPUs that suffice.
 func (consolidate) wide(islands []island, want int) (cards []int32, room int) {
 	slices.SortStableFunc(islands, func(a, b island) int { return -cmp.Compare(a.all, b.all) })
 	left := islands[:0]
@@ -116,8 +114,8 @@ func (consolidate) islands(p *scene.Scene, t *scene.Task, gi int32) []island {
 	return out
 }
 
-// Nearest takes cards of the smallest NUMA group of a node that holds t, else from
-// the largest groups on: what scheduler does with gangs.
+// Nearest takes GPUs of the smallest NUMA group of a node that holds t, otherwise
+// from the largest groups on: what scheduler does with gangs.
 func Nearest(p *scene.Scene, t *scene.Task, gi int32) []int32 {
 	islands := consolidate{}.islands(p, t, gi)
 	tight := -1

@@ -15,18 +15,18 @@ import (
 // 5. The score is the one of the authors' artefact, which the paper does not
 // print, see scheduler.FragmentationScore; ties go to the first node.
 //
-// Other than in the paper, a card has two resources that fragment, compute
+// Unlike in the paper, a GPU has two resources that fragment, compute
 // and memory; what is idle of it is the larger of the two fractions. The
-// target workload is not given but learned from what runs and waits, see
+// target workload is not given but learned from running and waiting jobs, see
 // fragment.Typical.
 type fgd struct {
 	open
 	mix     []fragment.Mix // by class
 	counted int            // of the jobs that run or wait, by id
-	stale   bool           // the targets stand for somebody who is gone
+	stale   bool           // the targets stand for a job that is gone
 	targets []fragment.Typical
 	bases   []base  // by group
-	version []int32 // of the groups, rises when their host or the targets change
+	version []int32 // of the groups, incremented when their host or the targets change
 	seen    int     // of Fleet.Changed
 	shapes  map[want]*scores
 	scratch []int32
@@ -34,7 +34,7 @@ type fgd struct {
 	was, is []fragment.CardLeft // scratch
 }
 
-// want is what a job asks for on a class of cards.
+// want is what a job asks for on a class of GPUs.
 type want struct {
 	class     int32
 	gpus      int32
@@ -46,7 +46,7 @@ func wantOf(t *scene.Task, c int) want {
 	return want{int32(c), int32(t.GPUs), t.Needs[c].Share, t.CPU, t.Mem}
 }
 
-// shapeOn is the same in thousandths of cards.
+// shape returns the same in thousandths of GPUs.
 func (k *want) shape(p *scene.Scene) fragment.Shape {
 	s := fragment.Shape{GPUs: int(k.gpus), Alone: k.share.Exclusive, Mem: cluster.WholeGPU, Milli: cluster.WholeGPU, CPUMilli: k.cpu, HostMiB: k.host}
 	if !s.Alone {
@@ -67,8 +67,8 @@ func newFGD(p *scene.Scene, _ *order.Turns) scene.Rule {
 	return f
 }
 
-// newest is how many of n jobs are not counted yet: the target workload is
-// learned anew only when n has grown by a 256th or so.
+// newest returns how many of n jobs are not counted yet: the target workload is
+// relearned only when n has grown by a 256th or so.
 func newest(n int) int {
 	step := 1
 	for n > 256*step {
@@ -77,7 +77,7 @@ func newest(n int) int {
 	return n % step
 }
 
-// learn brings the target workload up to what runs and waits.
+// learn updates the target workload from running and waiting jobs.
 func (f *fgd) learn(p *scene.Scene) {
 	var ran []*cluster.Job
 	for i := range p.Fleet.Runs {
@@ -109,7 +109,7 @@ func (f *fgd) count(p *scene.Scene, t *scene.Task, weight int64) {
 	f.counted += int(weight)
 }
 
-// aim makes the target workload of what was counted.
+// aim computes the target workload from what was counted.
 func (f *fgd) aim() {
 	for c := range f.mix {
 		f.targets[c] = f.mix[c].Typical()
@@ -120,13 +120,13 @@ func (f *fgd) aim() {
 	clear(f.shapes)
 }
 
-// base is the measure of a group as it is.
+// base is the current measure of a group.
 type base struct {
 	made int32 // version, -1 never
 	fragment.Measure
 }
 
-// baseOf returns the measure of a group, made anew when its host changed.
+// baseOf returns the measure of a group, recomputed if its host changed.
 func (f *fgd) baseOf(p *scene.Scene, gi int32) *base {
 	b := &f.bases[gi]
 	if b.made == f.version[gi] {
@@ -143,8 +143,8 @@ func (f *fgd) baseOf(p *scene.Scene, gi int32) *base {
 	return b
 }
 
-// delta is how much the expected fragmentation of a group grows when a job
-// comes to lie on cards, in thousandths of a GPU.
+// delta returns how much the expected fragmentation of a group grows if a job is
+// placed on cards, in thousandths of a GPU.
 func (f *fgd) delta(p *scene.Scene, gi int32, k *want, cards []int32) int64 {
 	b := f.baseOf(p, gi)
 	g := &p.Fleet.Groups[gi]
@@ -161,7 +161,7 @@ func (f *fgd) delta(p *scene.Scene, gi int32, k *want, cards []int32) int64 {
 
 func score(delta int64) int8 { return fragment.Score(delta) }
 
-// Arrives brings the target workload up to those that run and t.
+// Arrives updates the target workload with the running jobs and t.
 func (f *fgd) Arrives(p *scene.Scene, t *scene.Task) {
 	n := len(p.Fleet.Runs) + 1
 	n -= newest(n)

@@ -3,8 +3,8 @@ package place
 import "github.com/berth-scheduler/berth/scheduler/policies/scene"
 
 // scores holds, for what a job asks for, a bound of the score on each group: a
-// tournament tree whose leaves are the best score over the cards of a group
-// that might take the shape, -1 where none does.
+// tournament tree whose leaves are the best score over the GPUs of a group that
+// might take the shape, -1 where none does.
 type scores struct {
 	leaves int
 	at     []int8
@@ -12,8 +12,8 @@ type scores struct {
 	done   int     // of Fleet.Changed
 }
 
-// Choose looks for the best score, of equals the first group, of these the
-// first card.
+// Choose looks for the best score, of equals the first group, of these the first
+// GPU.
 func (f *fgd) Choose(p *scene.Scene, t *scene.Task) []int32 {
 	f.notice(p)
 	q := quest{f: f, p: p, t: t, top: -1, where: -1}
@@ -39,8 +39,8 @@ type quest struct {
 	where int // group
 }
 
-// search looks through the subtree i over width groups from lo on, where
-// something may beat what is found.
+// search searches the subtree i over width groups from lo on, where something may
+// beat what is found.
 func (q *quest) search(i, lo, width int) {
 	bound := q.s.at[i]
 	if bound < 0 || bound < q.top || bound == q.top && lo > q.where {
@@ -66,8 +66,8 @@ func (q *quest) search(i, lo, width int) {
 	}
 }
 
-// bestOn returns the cards of a group that fit t exactly and score best, -1
-// when it does not fit.
+// bestOn returns the GPUs of a group that fit t exactly and score best, -1 if it
+// does not fit.
 func (f *fgd) bestOn(p *scene.Scene, t *scene.Task, k *want, gi int32) ([]int32, int8) {
 	if t.GPUs > 1 || k.share.Exclusive {
 		cards := p.Pick(t, gi, p.Fuller)
@@ -93,8 +93,8 @@ func (f *fgd) bestOn(p *scene.Scene, t *scene.Task, k *want, gi int32) ([]int32,
 	return f.scratch, top
 }
 
-// likeEarlier reports whether an earlier card of the group is in the same
-// state, who lies there and until when included, so that it scores the same.
+// likeEarlier reports whether an earlier GPU of the group is in the same state,
+// including its residents and until when, so that it scores the same.
 func (f *fgd) likeEarlier(p *scene.Scene, gi int32, i int) bool {
 	cards := p.Fleet.Groups[gi].Cards
 	c := &p.Fleet.Cards[cards[i]]
@@ -108,8 +108,8 @@ func (f *fgd) likeEarlier(p *scene.Scene, gi int32, i int) bool {
 	return false
 }
 
-// Plain is less the better a job without GPUs scores on a host: what it
-// takes from the cores can make cards there useless.
+// Plain is lower the better a job without GPUs scores on a host: what it takes of
+// the cores can make GPUs there useless.
 func (f *fgd) Plain(p *scene.Scene, t *scene.Task, hi int32) int64 {
 	f.notice(p)
 	k := want{cpu: t.CPU, host: t.Mem}
@@ -120,7 +120,7 @@ func (f *fgd) Plain(p *scene.Scene, t *scene.Task, hi int32) int64 {
 	return -int64(score(sum))
 }
 
-// notice raises the version of groups whose host changed.
+// notice increments the version of groups whose host changed.
 func (f *fgd) notice(p *scene.Scene) {
 	for ; f.seen < len(p.Fleet.Changed); f.seen++ {
 		for _, gi := range p.Fleet.Hosts[p.Fleet.Changed[f.seen]].Groups {
@@ -146,7 +146,7 @@ func (f *fgd) scoresOf(p *scene.Scene, k *want) *scores {
 	}
 	for ; s.done < len(p.Fleet.Changed); s.done++ {
 		for _, gi := range p.Fleet.Hosts[p.Fleet.Changed[s.done]].Groups {
-			if s.made[gi] != f.version[gi] { // it may stand in the list again
+			if s.made[gi] != f.version[gi] { // it may be in the list again
 				s.made[gi] = f.version[gi]
 				s.set(int(gi), f.bound(p, k, gi))
 			}
@@ -179,8 +179,8 @@ func (s *scores) set(i int, v int8) {
 	}
 }
 
-// bound is the best score over the cards of a group that a job might fit on,
-// whoever lies there and whatever is kept.
+// bound returns the best score over the GPUs of a group that a job might fit on,
+// whatever runs there and whatever is reserved.
 func (f *fgd) bound(p *scene.Scene, k *want, gi int32) int8 {
 	g := &p.Fleet.Groups[gi]
 	h := &p.Fleet.Hosts[g.Host]
@@ -202,8 +202,8 @@ func (f *fgd) bound(p *scene.Scene, k *want, gi int32) int8 {
 	return top
 }
 
-// boundMany bounds the score of a job for several cards: which of them fit
-// depends on the job, so that shares are only told possible or not.
+// boundMany bounds the score of a job for several GPUs: which of them fit depends
+// on the job, so shares are only marked possible or not.
 func (f *fgd) boundMany(p *scene.Scene, k *want, gi int32) int8 {
 	var cards []int32
 	for _, ci := range p.Fleet.Groups[gi].Cards {
@@ -214,13 +214,13 @@ func (f *fgd) boundMany(p *scene.Scene, k *want, gi int32) int8 {
 	switch {
 	case len(cards) < int(k.gpus):
 		return -1
-	case k.share.Exclusive: // empty cards are alike
+	case k.share.Exclusive: // empty GPUs are alike
 		return score(f.delta(p, gi, k, cards[:k.gpus]))
 	}
 	return 100
 }
 
-// might reports whether a job fits on a card, whoever lies there.
+// might reports whether a job fits on a GPU, whatever runs there.
 func (k *want) might(p *scene.Scene, ci int32) bool {
 	c := &p.Fleet.Cards[ci]
 	if k.share.Exclusive && c.Use.Shares > 0 || c.Use.FreeShares() < 1 || c.Use.Shares >= p.Fleet.MaxShares {

@@ -10,10 +10,10 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// firstFit takes the first cards that hold the job, in the order of nodes and
-// ids, all of one type on one node. Source: Johnson, "Near-optimal bin packing
-// algorithms", MIT 1973, chapter 2, with one dimension for each resource.
-// With the order "size" it is first fit decreasing.
+// firstFit takes the first GPUs that hold the job, in the order of nodes and ids,
+// all of one type on one node. Source: Johnson, "Near-optimal bin packing
+// algorithms", MIT 1973, chapter 2, with one dimension for each resource. With the
+// order "size" it is first fit decreasing.
 type firstFit struct{ open }
 
 func (firstFit) Choose(p *scene.Scene, t *scene.Task) []int32 {
@@ -28,9 +28,9 @@ func (firstFit) Choose(p *scene.Scene, t *scene.Task) []int32 {
 }
 
 // bestFit takes the node on which least is left, summed over the resources as
-// fractions of the most that any node has, and there the cards with the least left.
-// Source: the baseline "BestFit" of Weng et al., "Beware of Fragmentation"
-// (USENIX ATC 2023), section 6.1. Ours adds the memory of the cards.
+// fractions of the most that any node has, and there the GPUs with the least left.
+// Source: the baseline "BestFit" of Weng et al., "Beware of Fragmentation" (USENIX
+// ATC 2023), section 6.1. Ours adds GPU memory.
 type bestFit struct{ open }
 
 func (bestFit) Choose(p *scene.Scene, t *scene.Task) []int32 {
@@ -61,11 +61,11 @@ func (bestFit) Plain(p *scene.Scene, t *scene.Task, hi int32) int64 {
 }
 
 // byChance takes one of the nodes that hold the job, each with the same
-// chance, and cards of it likewise. Each place draws a number from the seed,
-// the job and its own name, and the least wins (rendezvous hashing; Thaler
-// and Ravishankar, IEEE/ACM ToN 1998), so that the choice does not depend on
-// the order in which places are looked at. It is the baseline "Random" of
-// Weng et al. (ATC 2023), section 6.1.
+// probability, and GPUs of it likewise. Each place draws a number from the seed,
+// the job and its own name, and the lowest wins (rendezvous hashing; Thaler and
+// Ravishankar, IEEE/ACM ToN 1998), so the choice does not depend on the order in
+// which places are tried. It is the baseline "Random" of Weng et al. (ATC 2023),
+// section 6.1.
 type byChance struct{ seed uint64 }
 
 func (byChance) Admits(*scene.Scene, *scene.Task, *mirror.Card) bool { return true }

@@ -8,9 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
-// gavel places each job on the type where it is furthest behind its
-// allocation, and there by first fit. Types of which it has no part come last,
-// the fastest first, so that no card stays idle.
+// gavel places each job on the type where it is furthest behind its allocation, and
+// there by first fit. Types of which it has no part come last, the fastest first,
+// so that no GPU stays idle.
 type gavel struct {
 	open
 	rounds *order.Rounds

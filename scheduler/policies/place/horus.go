@@ -9,29 +9,29 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// horus lays a job where it is predicted to over-use a card least, and puts
-// off pairs that are predicted to. Source: Yeung et al., "Horus:
-// Interference-Aware and Prediction-Based Scheduling in Deep Learning Systems"
-// (TPDS 2022), section 4: cost is by how much the predicted utilization of a
-// card goes beyond what it has; jobs that only find costly places are
-// de-prioritised. Equal costs go to the fuller card, to keep cards empty.
+// horus places a job where it is predicted to overuse a GPU least, and defers pairs
+// that are predicted to. Source: Yeung et al., "Horus: Interference-Aware and
+// Prediction-Based Scheduling in Deep Learning Systems" (TPDS 2022), section 4:
+// cost is by how much the predicted utilization of a GPU exceeds its capacity; jobs
+// that only find costly places are de-prioritised. Equal costs go to the fuller
+// GPU, to keep GPUs empty.
 //
-// Our ledger lets no sum of predictions exceed a card, so that the cost is
-// taken with the predictor's error: by how much the sum would exceed the card
-// were each utilization higher by horusError. How long a costly place is put
-// off, costlyAfter, is our constant. Compute and memory count alike.
+// Our ledger lets no sum of predictions exceed a GPU, so the cost includes the
+// predictor's error: by how much the sum would exceed the GPU if each utilization
+// were higher by horusError. How long a costly place is deferred, costlyAfter, is
+// our constant. Compute and memory count alike.
 type horus struct{ now int64 }
 
-// horusError is the root mean squared logarithmic error of the predictor of
-// Yeung et al. (HotCloud 2020), in thousandths; horusMemError the mean error
-// of memory that we assume.
+// horusError is the root mean squared logarithmic error of the predictor of Yeung
+// et al. (HotCloud 2020), in thousandths; horusMemError is the assumed mean error
+// of memory.
 const (
 	horusError    = 154
 	horusMemError = 90
 	costlyAfter   = 5 * time.Minute
 )
 
-// cost is by how many thousandths of a card t and those on c would over-use
+// cost returns by how many thousandths of a GPU t and the jobs on c would overuse
 // it, compute and memory summed. Alone it costs nothing.
 func (horus) cost(p *scene.Scene, t *scene.Task, c *mirror.Card) int64 {
 	if c.Use.Shares == 0 {

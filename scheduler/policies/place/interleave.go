@@ -10,17 +10,17 @@ import (
 // maxTeam is the largest group whose stages are interleaved.
 const maxTeam = 4
 
-// Stages is how long an iteration of a job spends on its cards, on cores and
-// disk to load and prepare data, and on the network. All zero is unknown.
+// Stages is how long an iteration of a job spends on its GPUs, on cores and disk to
+// load and prepare data, and on the network. All zero is unknown.
 type Stages = [3]time.Duration
 
-// Period is how long an iteration of a group takes that shares its cards, each
-// job doing one of its own in it: the model of Muri (Zhao et al., SIGCOMM
-// 2022, section 4.1, and its simulator). A period has four slots. In each one
-// job computes, one is on the network, and two load and prepare, which takes
-// two slots, one after the other; a slot is as long as the longest of that, and
-// the jobs are in the best order there is. A job alone is not interleaved: its
-// period is the sum. Groups of more than four take turns.
+// Period returns how long an iteration of a group takes that shares its GPUs, each
+// job doing one of its own in it: the model of Muri (Zhao et al., SIGCOMM 2022,
+// section 4.1, and its simulator). A period has four slots. In each one job
+// computes, one is on the network, and two load and prepare, which takes two slots,
+// one after the other; a slot is as long as the longest of these, and the jobs are
+// in the best possible order. A job alone is not interleaved: its period is the
+// sum. Groups of more than four take turns.
 func Period(group []Stages) time.Duration {
 	if len(group) < 2 || len(group) > maxTeam {
 		sum := time.Duration(0)
@@ -34,7 +34,7 @@ func Period(group []Stages) time.Duration {
 	best := time.Duration(-1)
 	first := 0
 	if len(group) == maxTeam {
-		first = 1 // whoever has the first slot, it is a circle
+		first = 1 // whichever has the first slot, it is a circle
 	}
 	permute(order, first, func() {
 		if t := periodOf(order); best < 0 || t < best {
@@ -48,9 +48,9 @@ func Period(group []Stages) time.Duration {
 	return best
 }
 
-// Contention is how much longer a period is than its stages, for two, three
-// and four jobs, in thousandths: what the authors of Muri measured, over their
-// figure for one job. That four cost less than three is so there.
+// Contention returns how much longer a period is than its stages, for two, three
+// and four jobs, in thousandths: as measured by Muri's authors, relative to their
+// figure for one job. Four do cost less than three there.
 func Contention(jobs int) int64 {
 	switch jobs {
 	case 0, 1:
@@ -63,7 +63,7 @@ func Contention(jobs int) int64 {
 	return 1350
 }
 
-// periodOf plays the slots until they repeat and returns the length of four.
+// periodOf simulates the slots until they repeat and returns the length of four.
 func periodOf(order []Stages) time.Duration {
 	const rounds = 4
 	var ends [4*rounds + 2]time.Duration // slot i is from ends[i+1] to ends[i+2]
@@ -97,11 +97,11 @@ func permute(xs []Stages, k int, f func()) {
 	}
 }
 
-// cohort is a group of kinds of job, sorted, for what was worked out once.
+// cohort is a group of kinds of job, sorted, to cache results by.
 type cohort [maxTeam]Stages
 
-// interleaved appends how fast each of a group runs by its stages; false when
-// some are not known. Periods are worked out once in a pass.
+// interleaved appends how fast each of a group runs by its stages; false if some
+// are unknown. Periods are computed once in a pass.
 func (m *muri) interleaved(p *scene.Scene, group []Member, out []float64) (speeds []float64, known bool) {
 	if len(group) > maxTeam {
 		return out, false

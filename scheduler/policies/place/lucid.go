@@ -7,29 +7,29 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// lucid lets two jobs share a card if their sharing classes add up to at most
-// two. Source: Hu et al., "Lucid: A Non-intrusive, Scalable and Interpretable
-// Scheduler for Deep Learning Training Jobs" (ASPLOS 2023), section 3.3: a job
-// is tiny (0), medium (1) or jumbo (2); at most two to a card, of the same
-// number of GPUs and on the same ones; the newcomer may be predicted to take at most twice
-// as long as who is there; and packing is indolent, only when no card is
-// empty. Its own order is the shortest predicted GPU time.
+// lucid lets two jobs share a GPU if their sharing classes add up to at most two.
+// Source: Hu et al., "Lucid: A Non-intrusive, Scalable and Interpretable Scheduler
+// for Deep Learning Training Jobs" (ASPLOS 2023), section 3.3: a job is tiny (0),
+// medium (1) or jumbo (2); at most two per GPU, with the same number of GPUs and on
+// the same ones; the newcomer may be predicted to take at most twice as long as the
+// resident; and packing is indolent, only if no GPU is empty. Its own order is the
+// shortest predicted GPU time.
 //
-// The paper learns the classes by a decision tree on utilization, memory and
-// mixed precision; ours are two limits on utilization and one on memory, which
-// give 38 of the 49 labels of the artefact. Its profiler is whoever made the
-// estimates, and sharing is not switched off when few jobs arrive. Jobs over
-// several nodes share with nobody.
+// The paper learns the classes by a decision tree on utilization, memory and mixed
+// precision; ours are two limits on utilization and one on memory, which give 38 of
+// the 49 labels of the artefact. The snapshot's estimates stand in for its
+// profiler, and sharing is not switched off when few jobs arrive. Jobs over several
+// nodes do not share.
 type lucid struct{}
 
 // Limits of the classes, in thousandths.
 const (
 	tinyBelow   = 250
 	jumboFrom   = 660
-	jumboMemory = 500 // of the card
+	jumboMemory = 500 // of the GPU
 )
 
-// lucidClass is 0 for tiny, 1 for medium, 2 for jumbo.
+// lucidClass returns 0 for tiny, 1 for medium, 2 for jumbo.
 func lucidClass(milli, mem, sellable int64) int {
 	switch {
 	case milli >= jumboFrom || sellable > 0 && mem*cluster.WholeGPU >= jumboMemory*sellable:
@@ -54,8 +54,8 @@ func (lucid) Admits(p *scene.Scene, t *scene.Task, c *mirror.Card) bool {
 
 func (lucid) Tag(*scene.Task) int64 { return 0 }
 
-// Choose takes empty cards of the node with the fewest, and a place beside
-// others only when there are none.
+// Choose takes empty GPUs of the node with the fewest, and shares GPUs only if
+// there are none.
 func (l lucid) Choose(p *scene.Scene, t *scene.Task) []int32 {
 	var best, shared []int32
 	fewest := int(rules.Forever)
@@ -82,7 +82,7 @@ func (l lucid) Choose(p *scene.Scene, t *scene.Task) []int32 {
 
 func emptyFirst(a, b *mirror.Card) int { return rules.CompareBool(a.Use.Shares > 0, b.Use.Shares > 0) }
 
-// beside returns all cards of one job of the group, if t fits on each.
+// beside returns all GPUs of one job of the group, if t fits on each.
 func (lucid) beside(p *scene.Scene, t *scene.Task, gi int32) []int32 {
 	for _, ci := range p.Fleet.Groups[gi].Cards {
 		c := &p.Fleet.Cards[ci]

@@ -12,45 +12,44 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// muri lets jobs share a card whose stages wait for different resources.
-// Source: Zhao et al., "Multi-Resource Interleaving for Deep Learning Training"
-// (SIGCOMM 2022): an iteration is a row of stages, one for each resource;
-// jobs in a group take turns on them, so that the group's iteration takes
-// Σ_j max_i of the stages that meet (section 4.1), and groups are chosen by
-// matching on their efficiency (section 4.2), in the order of the shortest
-// remaining service, when more wait than there are cards.
+// muri lets jobs share a GPU if their stages use different resources. Source: Zhao
+// et al., "Multi-Resource Interleaving for Deep Learning Training" (SIGCOMM 2022):
+// an iteration is a row of stages, one for each resource; jobs in a group take
+// turns on them, so that the group's iteration takes Σ_j max_i of the stages that
+// meet (section 4.1), and groups are chosen by matching on their efficiency
+// (section 4.2), in the order of the shortest remaining service, when more wait
+// than there are GPUs.
 //
-// The paper profiles storage, CPU, GPU and network; we have the utilization of
-// the GPU and the cores, and call the rest "other". It matches by Blossom and
-// in rounds with preemption; we match greedily among who waits, then let
-// others join. A group must get at least muriGain more done than its members
-// one after the other. That constant is ours.
+// The paper profiles storage, CPU, GPU and network; we have the utilization of the
+// GPU and the cores, and call the rest "other". It matches by Blossom and in rounds
+// with preemption; we match greedily among waiting jobs, then let others join. A
+// group must get at least muriGain more done than its members one after the other.
+// That constant is ours.
 type muri struct {
 	mates   map[cluster.JobID]cluster.JobID
-	card    map[cluster.JobID]int32 // of who was placed in this pass
-	perCard []int64                 // cores for each card, by class
+	card    map[cluster.JobID]int32 // of jobs placed in this pass
+	perCard []int64                 // cores for each GPU, by class
 	periods map[cohort]float64      // of groups
 }
 
 const (
 	muriGain   = 100 // thousandths
-	muriWindow = 256 // jobs that are matched with one another
+	muriWindow = 256 // jobs that are matched with each other
 )
 
 // stages are the parts of an iteration, in thousandths of it.
 type stages [3]int64
 
-// stagesOf makes them from a utilization and the cores a card's part of a
-// node has.
+// stagesOf computes them from a utilization and the cores of a GPU's part of a
+// node.
 func stagesOf(milli, cpu, perCard int64) stages {
 	gpu := min(cluster.WholeGPU, max(0, milli))
 	onCPU := min(cluster.WholeGPU-gpu, cpu*cluster.WholeGPU/max(1, perCard))
 	return stages{gpu, onCPU, cluster.WholeGPU - gpu - onCPU}
 }
 
-// period is how long an iteration of a group takes, with the best offsets of
-// its members, in thousandths of one alone. Groups of more than three take
-// turns.
+// period returns how long an iteration of a group takes, with the best offsets of
+// its members, in thousandths of one alone. Groups of more than three take turns.
 func period(group []stages) int64 {
 	switch len(group) {
 	case 0:
@@ -100,8 +99,8 @@ func (m *muri) of(t *scene.Task, class int32) stages {
 	return stagesOf(n.Share.Milli, max(n.Est.CPUMilli, t.CPU)/int64(max(1, t.GPUs)), m.perCard[class])
 }
 
-// match pairs the first of those who wait, the best pairs first, when there
-// are more of them than empty cards.
+// match pairs the first waiting tasks, the best pairs first, if there are more of
+// them than empty GPUs.
 func (m *muri) match(p *scene.Scene, ts *order.Turns) {
 	empty, waits := 0, 0
 	for gi := range p.Fleet.Groups {
@@ -142,8 +141,8 @@ func (m *muri) match(p *scene.Scene, ts *order.Turns) {
 	}
 }
 
-// together is the least period of two jobs over the classes that hold both,
-// 0 when none does or they gain too little.
+// together returns the least period of two jobs over the classes that hold both, 0
+// if none does or they gain too little.
 func (m *muri) together(p *scene.Scene, a, b *scene.Task) int64 {
 	least := int64(0)
 	for c := range p.Fleet.Classes {
@@ -160,7 +159,7 @@ func (m *muri) together(p *scene.Scene, a, b *scene.Task) int64 {
 	return least
 }
 
-// groupOn is who lies on a card, and t.
+// groupOn returns the jobs on a GPU, and t.
 func (m *muri) groupOn(p *scene.Scene, t *scene.Task, c *mirror.Card) []stages {
 	class := p.Fleet.Groups[c.Group].Class
 	out := make([]stages, 0, len(c.On)+1)
@@ -192,7 +191,7 @@ func total(xs []float64) (sum float64) {
 	return sum
 }
 
-// Tag tells apart jobs whose stages differ though they ask for the same.
+// Tag distinguishes jobs whose stages differ though they ask for the same.
 func (m *muri) Tag(t *scene.Task) int64 {
 	sum := int64(0)
 	for c := range t.Needs {
@@ -201,7 +200,7 @@ func (m *muri) Tag(t *scene.Task) int64 {
 	return sum
 }
 
-// Choose puts t beside its mate if that is placed, else on empty cards, else
+// Choose puts t with its mate if that is placed, otherwise on empty GPUs, otherwise
 // where the group's iteration is shortest.
 func (m *muri) Choose(p *scene.Scene, t *scene.Task) []int32 {
 	cards := m.find(p, t)
@@ -237,8 +236,8 @@ func (m *muri) find(p *scene.Scene, t *scene.Task) []int32 {
 	return best
 }
 
-// shortest returns the cards of a group on which t's iteration is shortest,
-// and the longest of these iterations.
+// shortest returns the GPUs of a group on which t's iteration is shortest, and the
+// longest of these iterations.
 func (m *muri) shortest(p *scene.Scene, t *scene.Task, gi int32) ([]int32, int64) {
 	type place struct {
 		card   int32
@@ -262,7 +261,7 @@ func (m *muri) shortest(p *scene.Scene, t *scene.Task, gi int32) ([]int32, int64
 }
 
 // measured appends how fast each of a group runs by the profiles of its jobs,
-// else by what was learned of sharing; false when neither is known.
+// otherwise by what was learned of sharing; false if neither is known.
 func (m *muri) measured(p *scene.Scene, class int32, group []Member, out []float64) (speeds []float64, known bool) {
 	if speeds, known := m.interleaved(p, group, out); known {
 		return speeds, true
@@ -270,7 +269,7 @@ func (m *muri) measured(p *scene.Scene, class int32, group []Member, out []float
 	return m.learned(p, class, group, out)
 }
 
-// Speeds implements teamer: as measured, else by utilization and cores.
+// Speeds implements Teamer: as measured, otherwise by utilization and cores.
 func (m *muri) Speeds(p *scene.Scene, class int32, group []Member, out []float64) []float64 {
 	if out, known := m.measured(p, class, group, out); known {
 		return out
@@ -286,8 +285,8 @@ func (m *muri) Speeds(p *scene.Scene, class int32, group []Member, out []float64
 	return out
 }
 
-// learned appends the speeds of a group by what was learned of sharing; false
-// when nothing was.
+// learned appends the speeds of a group by what was learned of sharing; false if
+// nothing was.
 func (m *muri) learned(p *scene.Scene, class int32, group []Member, out []float64) (speeds []float64, known bool) {
 	set := make([]company.Mate, len(group))
 	for i := range group {

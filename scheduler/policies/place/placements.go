@@ -1,5 +1,6 @@
-// Package place holds the rules of placement: on which cards of which node a task starts,
-// beside whom. Each is a pure function of the scene, after the paper that it names.
+// Package place holds the placement rules: on which GPUs of which node a task
+// starts, and next to which jobs. Each is a pure function of the scene, after the
+// paper that it names.
 package place
 
 import (
@@ -9,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Placement is a rule where a job goes. Own is the order that its source
-// gives it; one without is the scheduler's own pass unless an order is named.
+// Placement is a placement rule. Own is the order that its source gives it; one
+// without is the scheduler's own pass unless an order is named.
 type Placement struct {
 	Name string
 	Mode rules.Mode
@@ -18,16 +19,16 @@ type Placement struct {
 	Make func(*scene.Scene, *order.Turns) scene.Rule
 	// MarginMilli is added to predicted memory, in thousandths of it.
 	MarginMilli int64
-	// Queues is a placement that keeps queues of cards itself, last one that
-	// has the last word about preemptions, see finisher.
+	// Queues means that a placement keeps queues of GPUs itself, Last that it
+	// decides last about preemptions, see finisher.
 	Queues, Last bool
-	// Lone is a placement that places who comes alone by what is free and
-	// nothing else.
+	// Lone means that a placement places a lone arrival by what is free and nothing
+	// else.
 	Lone bool
 }
 
-// All is the table of all rules. It is a function, so that nobody can
-// change it.
+// All returns the table of all rules. It is a function, so that nothing can modify
+// it.
 func All() []Placement {
 	return []Placement{
 		{Name: "ffd", Make: always(firstFit{})},
@@ -46,12 +47,12 @@ func All() []Placement {
 	}
 }
 
-// always is a rule that needs to know nothing of a pass.
+// always returns a rule that needs no knowledge of a pass.
 func always(r scene.Rule) func(*scene.Scene, *order.Turns) scene.Rule {
 	return func(*scene.Scene, *order.Turns) scene.Rule { return r }
 }
 
-// open is a placer that lets everybody lie beside everybody.
+// open is a placer that lets any jobs share.
 type open struct{}
 
 func (open) Admits(*scene.Scene, *scene.Task, *mirror.Card) bool { return true }

@@ -19,13 +19,12 @@ const profileTime = time.Minute
 // reactive runs each job alone for a minute before it may share. Source: the
 // "reactive" baseline of Yeung et al., "Towards GPU Utilization Prediction for
 // Cloud Deep Learning" (HotCloud 2020), section 6. The paper leaves open what
-// happens after the minute. A job whose terms allow to preempt it is ended and
-// waits again, which is what matches the paper's figures; any other stays and
-// may be joined from then on.
+// happens after the minute. A preemptible job is ended and waits again, which
+// matches the paper's figures; any other stays and may be joined from then on.
 //
-// A job is known when one of its earlier attempts, or the one that runs, took
-// a minute. What the profile would have found are the estimates of the
-// snapshot, which nobody looks at before, but for the memory to reserve.
+// A job is known once one of its earlier attempts, or the running one, took a
+// minute. The snapshot's estimates stand in for the profile; until then they are
+// used only for the memory to reserve.
 type reactive struct{ known map[cluster.JobID]struct{} }
 
 func newReactive(p *scene.Scene, _ *order.Turns) scene.Rule {
@@ -63,8 +62,8 @@ func (r reactive) knows(id cluster.JobID) bool {
 	return ok
 }
 
-// Choose takes a used card before an empty one, so that cards stay empty for
-// profiling; who is not known gets empty ones.
+// Choose takes a GPU in use before an empty one, so that GPUs stay empty for
+// profiling; jobs not known get empty ones.
 func (r reactive) Choose(p *scene.Scene, t *scene.Task) []int32 {
 	var empty []int32
 	known := r.knows(t.ID)
@@ -98,7 +97,7 @@ func (r reactive) Tag(t *scene.Task) int64 {
 	return 0
 }
 
-// Finish ends the profiles that are done, while somebody waits for room.
+// Finish ends the profiles that are done, while a job waits for room.
 func (r reactive) Finish(p *scene.Scene) {
 	p.LeaveQueues()
 	if len(p.Plan.Starts) == len(p.Tasks) {

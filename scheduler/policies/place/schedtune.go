@@ -16,34 +16,34 @@ import (
 // training, in thousandths (section V-A): the margin on top of a prediction.
 const schedTuneError = 90
 
-// schedTune sends each job to the card where it is estimated to end first and
-// keeps a queue for each card. Source: Albahar et al., "SchedTune: A
-// Heterogeneity-Aware GPU Scheduler for Deep Learning" (CCGrid 2022), section
-// IV-E: cards on which the predicted memory does not fit are no candidates;
-// the delay of a queue is what remains of those that run there plus all of
-// those that wait (equation 1); to that comes the run itself (equation 2).
-// Queues are first come, first served unless an order is named.
+// schedTune sends each job to the GPU where it is estimated to end first and keeps
+// a queue for each GPU. Source: Albahar et al., "SchedTune: A Heterogeneity-Aware
+// GPU Scheduler for Deep Learning" (CCGrid 2022), section IV-E: GPUs on which the
+// predicted memory does not fit are no candidates; the delay of a queue is the
+// remaining time of the jobs that run there plus all of those that wait (equation
+// 1), to which the run itself is added (equation 2). Queues are first come, first
+// served unless an order is named.
 //
-// Our ledger also counts compute, which the paper does not; a job for
-// several cards, which it does not have, queues where that many of one node
-// are through first, and stands at the first of them.
+// Our ledger also counts compute, which the paper does not; a job for several GPUs,
+// which it does not have, queues where that many of one node are done first, at the
+// first of them.
 type schedTune struct {
 	open
 	turns   *order.Turns
-	delay   []int64 // by card
-	rank    []int64 // of the last in the queue of a card
-	blocked []bool  // somebody earlier waits for the card
+	delay   []int64 // by GPU
+	rank    []int64 // of the last in the queue of a GPU
+	blocked []bool  // an earlier job waits for the GPU
 	least   []*fleet.LoadTree
-	place   []int32 // of a card in its class's tree
+	place   []int32 // of a GPU in its class's tree
 	cards   [][]int32
 	at      map[cluster.JobID]berthing
 	scratch []int32
 }
 
-// anywhere is what any card of a class is large enough for.
+// anywhere is a demand that any GPU of a class satisfies.
 var anywhere = fleet.LoadLeaf{CPU: -1, Host: -1, Count: -1}
 
-// berthing is where a job waits and from when on it may start.
+// berthing is where a job waits and when it may start.
 type berthing struct {
 	card  int32
 	delay int64
@@ -81,7 +81,7 @@ func newSchedTune(p *scene.Scene, ts *order.Turns) scene.Rule {
 	return s
 }
 
-// queueOf returns the card in whose queue t stands, if it can serve it.
+// queueOf returns the GPU whose queue t is in, if it can serve it.
 func (s *schedTune) queueOf(p *scene.Scene, t *scene.Task) (int32, bool) {
 	ci, ok := p.Fleet.CardAt[t.Job.Queue]
 	if t.Job.Queue == "" || !ok || t.GPUs == 0 {
@@ -95,8 +95,8 @@ func (s *schedTune) add(p *scene.Scene, ci int32, d int64) {
 	s.least[p.Fleet.Groups[p.Fleet.Cards[ci].Group].Class].SetLoad(int(s.place[ci]), s.delay[ci])
 }
 
-// Tag keeps the pass from taking one job's failure for another's: each looks
-// at its own queue only.
+// Tag keeps the pass from taking one job's failure for another's: each considers
+// only its own queue.
 func (s *schedTune) Tag(t *scene.Task) int64 { return int64(t.ID) }
 func (s *schedTune) Choose(p *scene.Scene, t *scene.Task) []int32 {
 	if t.Spans() {
@@ -129,9 +129,9 @@ func (s *schedTune) Choose(p *scene.Scene, t *scene.Task) []int32 {
 	return nil
 }
 
-// free returns cards for which nobody waits of the group that has the least delay,
-// and on which t fits now. A job over several nodes stands in no queue of a card:
-// nodes are kept for it as other placements keep them.
+// free returns GPUs for which no job waits, of the group that has the least delay,
+// and on which t fits now. A job over several nodes is in no queue of a GPU: nodes
+// are reserved for it as by other placements.
 func (s *schedTune) free(p *scene.Scene, t *scene.Task) []int32 {
 	var best []int32
 	least := int64(rules.Forever)
@@ -166,8 +166,8 @@ func (s *schedTune) Spanned(p *scene.Scene, t *scene.Task, parts []rules.Part) {
 	}
 }
 
-// soonest returns the cards of a group that t would get: the one in whose
-// queue it stands if it wants one, else those with the least delay.
+// soonest returns the GPUs of a group that t would get: the one whose queue it is
+// in if it wants one, otherwise those with the least delay.
 func (s *schedTune) soonest(p *scene.Scene, t *scene.Task, first int32) []int32 {
 	if t.GPUs == 1 {
 		s.scratch = append(s.scratch[:0], first)
@@ -180,8 +180,8 @@ func (s *schedTune) soonest(p *scene.Scene, t *scene.Task, first int32) []int32 
 	return s.scratch[:t.GPUs]
 }
 
-// best returns the card with the least estimated completion, of equals the
-// first, -1 when no card could ever hold t.
+// best returns the GPU with the least estimated completion, of equals the first, -1
+// if no GPU could ever hold t.
 func (s *schedTune) best(p *scene.Scene, t *scene.Task) int32 {
 	best, done := int32(-1), int64(rules.Forever)
 	take := func(ci int32, delay int64, k int32) {
@@ -208,8 +208,8 @@ func (s *schedTune) best(p *scene.Scene, t *scene.Task) int32 {
 	return best
 }
 
-// bestIn returns the card of a group with the least delay, and the delay of
-// the last of those that t needs.
+// bestIn returns the GPU of a group with the least delay, and the delay of the last
+// of those that t needs.
 func (s *schedTune) bestIn(p *scene.Scene, t *scene.Task, gi int32) (int32, int64) {
 	cards := s.soonest(p, t, p.Fleet.Groups[gi].Cards[0])
 	if t.GPUs == 1 {
@@ -219,7 +219,7 @@ func (s *schedTune) bestIn(p *scene.Scene, t *scene.Task, gi int32) (int32, int6
 	return cards[0], s.delay[cards[len(cards)-1]]
 }
 
-// Finish moves who waits into the queue of its card.
+// Finish moves waiting tasks into the queue of their GPU.
 func (s *schedTune) Finish(p *scene.Scene) {
 	for _, t := range s.turns.Sorted() {
 		b, ok := s.at[t.ID]

@@ -5,10 +5,10 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
-// Teamer is a placer that forms groups of jobs with as many cards each, which
+// Teamer is a placer that forms groups of jobs with equally many GPUs each, which
 // share all of them.
 type Teamer interface {
-	// Speeds appends how fast each of a group on cards of a class runs, one job
+	// Speeds appends how fast each of a group on GPUs of a class runs, one job
 	// alone being 1. It depends on nothing but teams.kindOf of each.
 	Speeds(p *scene.Scene, class int32, group []Member, out []float64) []float64
 }
@@ -16,8 +16,8 @@ type Teamer interface {
 // Member is a job of a team.
 type Member struct {
 	ID    cluster.JobID
-	Task  *scene.Task // of one who waits
-	Run   int32       // of one who runs, else -1
+	Task  *scene.Task // of a waiting job
+	Run   int32       // of a running one, otherwise -1
 	Job   *cluster.Job
 	Share cluster.Share
 	Est   cluster.Estimate
@@ -28,6 +28,6 @@ type Member struct {
 // MostKinds bounds teams.
 const MostKinds = 8
 
-// teamGain is what a merged team must get done more than the faster of the two
+// teamGain is what a merged team must get done beyond what the faster of the two
 // would alone, in jobs alone.
 const teamGain = 0.1
