@@ -11,17 +11,16 @@ import (
 )
 
 // Memory is what one plan leaves for the next, so that a caller who plans
-// again and again does not pay for the whole cluster each time: the mirror of
-// the nodes, and what was worked out of each job.
-// All of it is a function of the snapshot, so that a plan with memory equals
-// one without.
+// repeatedly does not pay for the whole cluster each time: the mirror of the nodes,
+// and what was computed for each job. All of it is a function of the snapshot, so a
+// plan with memory equals one without.
 type Memory struct {
 	nodes   []*cluster.Node
 	f       *mirror.Fleet
 	runs    []mirror.Run
 	spare   []mirror.Run // memory for the runs of the next plan
 	tasks   []*Task      // by id
-	running int          // runs of the snapshot, which come before those of the pass
+	running int          // runs of the snapshot, which precede those of the pass
 }
 
 // Keep remembers what a pass leaves.
@@ -29,8 +28,8 @@ func (m *Memory) Keep(p *Scene) {
 	m.runs, m.spare, m.tasks = p.Fleet.Runs[:m.running], m.runs, p.Tasks
 }
 
-// fleetOf returns the mirror as a fresh one would be, made of the last one if
-// the nodes are still the same.
+// fleetOf returns the mirror as a fresh one would be, reusing the last one if the
+// nodes are the same.
 func (m *Memory) fleetOf(nodes []*cluster.Node, led *dispatch.Ledger, maxShares int) *mirror.Fleet {
 	if m.f == nil || !slices.Equal(m.nodes, nodes) || !m.f.Reset(led) {
 		m.f, m.nodes = mirror.New(nodes, led, maxShares), slices.Clone(nodes)
@@ -39,8 +38,8 @@ func (m *Memory) fleetOf(nodes []*cluster.Node, led *dispatch.Ledger, maxShares 
 	return m.f
 }
 
-// task returns what is known of a job, worked out anew if it changed. Jobs
-// are asked for by rising id; at is where the search of the last one ended.
+// task returns what is known of a job, recomputed if it changed. Jobs are requested
+// by rising id; at is where the search for the last one ended.
 func (m *Memory) task(p *Scene, j *cluster.Job, at *int) *Task {
 	for *at < len(m.tasks) && m.tasks[*at].ID < j.ID {
 		*at++
@@ -77,8 +76,8 @@ func byID(jobs []*cluster.Job) []*cluster.Job {
 	return jobs
 }
 
-// addRunning enters what an attempt holds, so that it can be told who lies
-// where and until when. known is what an earlier pass read of it, or nil.
+// addRunning enters what an attempt holds, so that it is known what runs where and
+// until when. known is what an earlier pass read of it, or nil.
 func (p *Scene) addRunning(j *cluster.Job, known *mirror.Run) {
 	a := j.Live()
 	if a == nil {

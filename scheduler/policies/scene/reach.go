@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// EverFits reports whether some node that takes jobs could hold t, were it
-// empty; for a task over several nodes, whether as many could.
+// EverFits reports whether some node that takes jobs could hold t if it were empty;
+// for a task over several nodes, whether enough could.
 func (p *Scene) EverFits(t *Task) bool {
 	if t.Spans() {
 		_, ok := p.EverSpans(t)
@@ -32,17 +32,17 @@ func (p *Scene) CouldHold(t *Task, gi int32) bool {
 	return t.Needs[g.Class].OK && len(g.Cards) >= t.GPUs && t.CouldBeOn(&p.Fleet.Hosts[g.Host]) && (!t.Whole || len(g.Cards) <= cluster.MaxGPUsPerJob)
 }
 
-// Placed is an option for a task over several nodes: the best parts of cards that
+// Placed is an option for a task over several nodes: the best parts of GPUs that
 // are alike, and the groups that they are of.
 type Placed struct {
 	Parts  []rules.Part
 	Groups map[int32]int32 // by host; none for a task without GPUs
 }
 
-// EachFamily asks what t would take of each host that could hold it, a group of
-// cards of one family at a time or, for a task that needs no cards, the hosts
-// themselves; part may say no. It yields for each family those that best chooses of the
-// parts, rules.SoonestParts or one like it, where they are enough.
+// EachFamily computes what t would take of each host that could hold it, a group of
+// GPUs of one family at a time or, for a task that needs no GPUs, the hosts
+// themselves; part may reject. It yields for each family the parts that best
+// (rules.SoonestParts or one like it) chooses, if they suffice.
 func (p *Scene) EachFamily(t *Task, part func(at int32) (rules.Part, bool), best func(*cluster.Job, []rules.Part, cluster.Time) ([]rules.Part, bool), yield func(Placed)) {
 	take := func(x Placed) {
 		for i := range x.Parts {
@@ -70,8 +70,8 @@ func (p *Scene) EachFamily(t *Task, part func(at int32) (rules.Part, bool), best
 	}
 }
 
-// OfFamily is the parts of t on all groups of a family, the better of a host that
-// has two.
+// OfFamily returns the parts of t on all groups of a family, the better of a host
+// that has two.
 func (p *Scene) OfFamily(t *Task, family int32, part func(gi int32) (rules.Part, bool)) Placed {
 	x := Placed{Groups: map[int32]int32{}}
 	for gi := range p.Fleet.Groups {
@@ -96,8 +96,8 @@ func (p *Scene) OfFamily(t *Task, family int32, part func(gi int32) (rules.Part,
 	return x
 }
 
-// EverSpans reports whether as many nodes in service as t needs could hold it,
-// were they empty, and which: the first of the first family of cards.
+// EverSpans reports whether as many nodes in service as t needs could hold it if
+// they were empty, and which: the first of the first family of GPUs.
 func (p *Scene) EverSpans(t *Task) (first Placed, ok bool) {
 	any := func(int32) (rules.Part, bool) { return rules.Part{}, true }
 	p.EachFamily(t, any, rules.SoonestParts, func(x Placed) {

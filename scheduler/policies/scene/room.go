@@ -9,22 +9,23 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Fuller orders cards by what they have left.
+// Fuller orders GPUs by what they have left.
 func (p *Scene) Fuller(a, b *mirror.Card) int { return cmp.Compare(LeftOf(a), LeftOf(b)) }
 
-// LeftOf is what a card has left: the sum of the fractions of memory and compute.
+// LeftOf returns what a GPU has left: the sum of the fractions of memory and
+// compute.
 func LeftOf(c *mirror.Card) int64 {
 	return c.Use.FreeMilli() + c.Use.FreeMiB()*cluster.WholeGPU/max(1, c.Use.SellableMiB)
 }
 
-// LeftOn is what a node would have left of its cards, cores and memory with t
+// LeftOn returns what a node would have left of its GPUs, cores and memory with t
 // on it, each as thousandths of the most that any node has, summed.
 func (p *Scene) LeftOn(t *Task, h *mirror.Host, cards int64) int64 {
 	return cards/max(1, 2*p.Fleet.MostGPUs) + (h.Use.CPUMilli-h.Use.UsedCPU-t.CPU)*cluster.WholeGPU/max(1, p.Fleet.MostCPU) +
 		(h.Use.MemMiB-h.Use.UsedMem-t.Mem)*cluster.WholeGPU/max(1, p.Fleet.MostMem)
 }
 
-// IdleGPUs is what the cards of a host have left, see LeftOf.
+// IdleGPUs returns what the GPUs of a host have left, see LeftOf.
 func (p *Scene) IdleGPUs(h *mirror.Host) int64 {
 	sum := int64(0)
 	for _, gi := range h.Groups {
@@ -41,16 +42,16 @@ func (p *Scene) RoomOn(t *Task, gi int32) bool {
 	return h.Use.CPUMilli-h.Use.UsedCPU >= t.CoresOn(h) && h.Use.MemMiB-h.Use.UsedMem >= t.Mem && p.AnyOf(t, gi) != nil && (!t.Whole || p.allOf(t, gi))
 }
 
-// allOf reports whether a host is empty but for cards of other classes, and t may
-// have all cards of the group.
+// allOf reports whether a host is empty except for GPUs of other classes, and t may
+// have all GPUs of the group.
 func (p *Scene) allOf(t *Task, gi int32) bool {
 	g := &p.Fleet.Groups[gi]
 	return p.Fleet.Hosts[g.Host].Use.UsedMem == 0 && !slices.ContainsFunc(g.Cards, func(ci int32) bool { return !p.HasRoom(t, ci) })
 }
 
-// Clears returns when so many of those on a group's host have ended that t
-// fits, by their latest ends, and the cards it would get. It gives up at
-// limit. The host's mirror is changed on the way and put back.
+// Clears returns when enough jobs on a group's host have ended for t to fit, by
+// their latest ends, and the GPUs it would get. It gives up at limit. It modifies
+// the host's mirror on the way and restores it.
 func (p *Scene) Clears(t *Task, gi int32, limit int64) (int64, []int32) {
 	runs := p.Fleet.ByLatest(&p.Fleet.Hosts[p.Fleet.Groups[gi].Host])
 	undo := p.Fleet.Remember(gi)
@@ -68,8 +69,8 @@ func (p *Scene) Clears(t *Task, gi int32, limit int64) (int64, []int32) {
 	}
 }
 
-// ClearsPlain is when a host has the cores and memory of t, by the latest ends
-// of those there.
+// ClearsPlain returns when a host has the cores and memory for t, by the latest
+// ends of the jobs there.
 func (p *Scene) ClearsPlain(t *Task, h *mirror.Host) (when int64, ok bool) {
 	cpu, mem, when := h.Use.CPUMilli-h.Use.UsedCPU, h.Use.MemMiB-h.Use.UsedMem, p.Now
 	want := t.CoresOn(h)
@@ -83,7 +84,7 @@ func (p *Scene) ClearsPlain(t *Task, h *mirror.Host) (when int64, ok bool) {
 	return when, cpu >= want && mem >= t.Mem
 }
 
-// MayHold is a cheap question about a group: false means certainly not.
+// MayHold is a cheap check of a group: false means certainly not.
 func (p *Scene) MayHold(t *Task, gi int32) bool {
 	g := &p.Fleet.Groups[gi]
 	n := &t.Needs[g.Class]
@@ -103,13 +104,13 @@ func (p *Scene) MayHold(t *Task, gi int32) bool {
 		(p.Spread == nil || p.Takes(t, g.Host, g.Class))
 }
 
-// Fits reports whether one card of a group that MayHold t takes it.
+// Fits reports whether one GPU of a group that MayHold t takes it.
 func (p *Scene) Fits(t *Task, ci int32) bool {
 	c := &p.Fleet.Cards[ci]
 	return p.HasRoom(t, ci) && (len(c.On) == 0 || p.Rule.Admits(p, t, c) && p.bears(t, c))
 }
 
-// HasRoom is fits, whoever lies there.
+// HasRoom is Fits, whatever runs there.
 func (p *Scene) HasRoom(t *Task, ci int32) bool {
 	c := &p.Fleet.Cards[ci]
 	n := &t.Needs[p.Fleet.Groups[c.Group].Class]
@@ -117,9 +118,9 @@ func (p *Scene) HasRoom(t *Task, ci int32) bool {
 		n.Share.MemMiB <= c.Use.FreeMiB() && n.Share.Milli <= c.Use.FreeMilli() && p.Now+n.Dur <= c.Until && (p.Fence == nil || p.Fence.Allows(t, ci))
 }
 
-// Pick returns the cards of a group that take t, those first for which before
-// says so, or in the order of ids when it is nil; none when they are too few.
-// The result is good until the next call.
+// Pick returns the GPUs of a group that take t, sorted by before or, if that is
+// nil, in the order of ids; none if they are too few. The result is valid until the
+// next call.
 func (p *Scene) Pick(t *Task, gi int32, before func(a, b *mirror.Card) int) []int32 {
 	out := p.pool.cards[:0]
 	for _, ci := range p.Fleet.Groups[gi].Cards {
@@ -140,14 +141,14 @@ func (p *Scene) Pick(t *Task, gi int32, before func(a, b *mirror.Card) int) []in
 	return out[:t.GPUs]
 }
 
-// Grouper is a placer with a rule of its own which cards of one group a task
-// gets, if any.
+// Grouper is a placer with its own rule for which GPUs of one group a task gets, if
+// any.
 type Grouper interface {
 	Within(p *Scene, t *Task, gi int32) []int32
 }
 
-// AnyOf returns cards of a group that take t, as the placer would have them at
-// the least; none when there is no room.
+// AnyOf returns GPUs of a group that take t, at least as the placer would have
+// them; none if there is no room.
 func (p *Scene) AnyOf(t *Task, gi int32) []int32 {
 	if g, ok := p.Rule.(Grouper); ok {
 		return g.Within(p, t, gi)
@@ -155,12 +156,12 @@ func (p *Scene) AnyOf(t *Task, gi int32) []int32 {
 	return p.Pick(t, gi, nil)
 }
 
-// pool is memory that is used again.
+// pool is reusable memory.
 type pool struct {
 	cards, best []int32
 }
 
-// Keep copies cards that pick returned, for until the task is placed.
+// Keep copies GPUs that Pick returned, to last until the task is placed.
 func (p *Scene) Keep(cards []int32) []int32 {
 	p.pool.best = append(p.pool.best[:0], cards...)
 	return p.pool.best

@@ -1,5 +1,6 @@
-// Package scene is what a pass of a policy looks at: who waits, what each needs of
-// which cards, and what the mirror has room for. Orders and placements stand on it.
+// Package scene is what a pass of a policy reads: the waiting jobs, what each needs
+// of which GPUs, and what the mirror has room for. Orders and placements build on
+// it.
 package scene
 
 import (
@@ -12,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Scene is what all parts of a pass look at. Of it the fleet, the tasks and the plan
-// change while the pass goes on.
+// Scene is what all parts of a pass read. The fleet, the tasks and the plan change
+// during the pass.
 type Scene struct {
 	Snap  *dispatch.Snapshot
 	Pol   *rules.Policy
@@ -23,34 +24,34 @@ type Scene struct {
 	Tasks []*Task // by id
 	Plan  dispatch.Plan
 	Rule  Rule
-	// Fence keeps tenants to their cells, nil where there are none.
+	// Fence keeps tenants to their cells, nil without tenants.
 	Fence  fence
 	Spread *Spread // of the task over several nodes that is being placed, or nil
 	// marginMilli is added to predicted memory, in thousandths of it.
 	marginMilli int64
 	MaxPreempt  int    // bounds the preemptions of the plan
-	Seed        uint64 // of what is drawn by chance
+	Seed        uint64 // for random draws
 	pool        pool
 }
 
-// Rule is a rule of placement.
+// Rule is a placement rule.
 type Rule interface {
-	// Choose returns the cards that t is to start on now, as many as it asks
-	// for, of one group, each of which Fits; none when it has to wait.
+	// Choose returns the GPUs that t should start on now, as many as it asks for,
+	// of one group, each of which Fits; none if it has to wait.
 	Choose(p *Scene, t *Task) []int32
-	// Admits reports whether t may lie on a card beside those on it, beyond what
-	// the ledger says. Every rule admits everybody to an empty card.
+	// Admits reports whether t may run on a GPU next to its residents, beyond what
+	// the ledger says. Every rule admits all jobs to an empty GPU.
 	Admits(p *Scene, t *Task, c *mirror.Card) bool
-	// Tag parts tasks of one shape that the rule treats differently.
+	// Tag distinguishes tasks of one shape that the rule treats differently.
 	Tag(t *Task) int64
 }
 
-// fence keeps tasks off some cards.
+// fence keeps tasks off some GPUs.
 type fence interface {
 	Allows(t *Task, ci int32) bool
 }
 
-// Settings are what a pass goes by.
+// Settings configure a pass.
 type Settings struct {
 	Pol         rules.Policy
 	Label       string
@@ -59,7 +60,7 @@ type Settings struct {
 	Seed        uint64
 }
 
-// New reads a snapshot, on a ledger that the pass may take in, with what an
+// New reads a snapshot, on a ledger that the pass may allocate in, with what an
 // earlier one left.
 func New(snap *dispatch.Snapshot, led *dispatch.Ledger, set *Settings, m *Memory) *Scene {
 	p := &Scene{
@@ -91,8 +92,8 @@ func (p *Scene) TaskOf(id cluster.JobID) *Task {
 	return p.Tasks[i]
 }
 
-// LeaveQueues takes who waits in the queue of a card out of it: an engine has
-// one queue, and a job that stood in another one would bar the way there.
+// LeaveQueues removes waiting jobs from the queues of GPUs: an engine has one
+// queue, and a job in another one would block it.
 func (p *Scene) LeaveQueues() {
 	for _, t := range p.Tasks {
 		if !t.Gone && t.Job.State == cluster.JobQueued {
@@ -101,7 +102,7 @@ func (p *Scene) LeaveQueues() {
 	}
 }
 
-// MayAsk reports whether the plan may end one more.
+// MayAsk reports whether the plan may preempt one more.
 func (p *Scene) MayAsk() bool { return len(p.Plan.Preempt) < p.MaxPreempt }
 
 // Ask proposes to end the attempt of a run for a job, 0 for none.
@@ -109,7 +110,7 @@ func (p *Scene) Ask(r *mirror.Run, to cluster.JobID, why string) {
 	p.Plan.Preempt = append(p.Plan.Preempt, dispatch.Preemption{Job: r.Job.ID, Attempt: r.Job.Live().No, For: to, Why: p.Label + ": " + why})
 }
 
-// Asked reports whether the plan ends a job already, as a placement may.
+// Asked reports whether the plan already ends a job, as a placement may.
 func (p *Scene) Asked(id cluster.JobID) bool {
 	return slices.ContainsFunc(p.Plan.Preempt, func(x dispatch.Preemption) bool { return x.Job == id })
 }

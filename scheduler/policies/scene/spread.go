@@ -6,20 +6,20 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Spread narrows what a placer may choose to the node that a task over several
-// may take next.
+// Spread restricts a placer's choice to the node that a task over several may take
+// next.
 type Spread struct {
-	Family int32    // of the cards that it has so far, -1 for none
+	Family int32    // of the GPUs that it has so far, -1 for none
 	Failed []bool   // families of which too few nodes have room
 	Named  int      // nodes that the job asks for by name and has not got yet
-	Late   bool     // nodes that held up an earlier attempt may be taken, too
-	Within string   // the switch below which all nodes are to be, "" for any
-	On     []string // the switches on which they are to be, none for any
+	Late   bool     // nodes that delayed an earlier attempt may be taken, too
+	Within string   // the switch below which all nodes must be, "" for any
+	On     []string // the switches on which they must be, none for any
 	Parts  []rules.Part
 }
 
-// Takes reports whether a task may take cards of a class on a host next; the
-// class is -1 where it needs no cards.
+// Takes reports whether a task may take GPUs of a class on a host next; the class
+// is -1 if it needs no GPUs.
 func (p *Scene) Takes(t *Task, hi, class int32) bool {
 	s, h, family := p.Spread, &p.Fleet.Hosts[hi], int32(-1)
 	if class >= 0 {
@@ -39,8 +39,8 @@ func (p *Scene) Takes(t *Task, hi, class int32) bool {
 	return asked || s.Named == 0 && (s.Late || !t.Job.HeldUpBy(h.Node.ID))
 }
 
-// isEmpty reports whether nobody is on a host, and nothing of it kept, so that t
-// can have it with all cards of a class.
+// isEmpty reports whether a host has no jobs and no reservation, so that t can have
+// it with all GPUs of a class.
 func (p *Scene) isEmpty(t *Task, hi, class int32) bool {
 	h := &p.Fleet.Hosts[hi]
 	if h.Use.UsedCPU > 0 || h.Use.UsedMem > 0 || h.KeptCPU > 0 {

@@ -10,12 +10,12 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// Need is what a job takes of each card of one class.
+// Need is what a job takes of each GPU of one class.
 type Need struct {
 	Share cluster.Share
 	Est   cluster.Estimate
 	Dur   int64 // microseconds, at least 1
-	OK    bool  // it can ever lie there
+	OK    bool  // it can ever run there
 }
 
 // Task is one waiting job in a pass.
@@ -28,15 +28,15 @@ type Task struct {
 	Never cluster.Reason
 	CPU   int64
 	Mem   int64
-	Whole bool // it wants its nodes for itself
-	// What it was made of, and its key in an order that does not change.
+	Whole bool // it wants its nodes exclusively
+	// What it was computed from, and its key in an order that does not change.
 	revision uint64
 	terms    dispatch.Terms
 	At       Key
 	Listed   uint64 // the memory's plan in which it last waited
 }
 
-// Facts are what orders go by, of a waiting or of a running job. Spans are
+// Facts are what orders depend on, of a waiting or of a running job. Durations are
 // microseconds, service is microseconds of one GPU.
 type Facts struct {
 	ID   cluster.JobID
@@ -44,13 +44,13 @@ type Facts struct {
 	GPUs int // on each of its nodes
 	// Nodes is how many it has, 0 stands for one.
 	Nodes int
-	// Since is when it last began to wait, submitted when it first came.
+	// Since is when it last began to wait, Submitted when it first came.
 	Since, Submitted int64
 	Dur              int64 // of a whole run on its fastest type
 	Left             int64 // of it still to do
 	Attained         int64 // GPU time received over all attempts
 	ran              int64 // wall time received over all attempts
-	Size             int64 // least dominant fraction of a card, thousandths
+	Size             int64 // least dominant fraction of a GPU, thousandths
 	Deadline         int64 // 0 is none
 	Weight           int64 // thousandths
 	Preemptible      bool
@@ -76,7 +76,7 @@ func factsOf(j *cluster.Job, terms dispatch.Terms, dur, now int64) Facts {
 	}
 	f.Attained = f.ran * int64(f.Width())
 	f.Left = dur
-	if f.Preemptible { // it goes on from where it was
+	if f.Preemptible { // it continues from where it was
 		f.Left = max(1, dur-f.ran)
 	} else if a := j.Live(); a != nil && a.Started > 0 {
 		f.Left = max(1, dur-max(0, now-int64(a.Started)))
@@ -84,16 +84,16 @@ func factsOf(j *cluster.Job, terms dispatch.Terms, dur, now int64) Facts {
 	return f
 }
 
-// GPUTime is what is left to do times the GPUs it takes.
+// GPUTime returns what is left to do times the GPUs it takes.
 func (f *Facts) GPUTime() int64 { return f.Left * int64(f.Width()) }
 
-// Cards is how many GPUs it takes on all of its nodes.
+// Cards returns how many GPUs it takes on all of its nodes.
 func (f *Facts) Cards() int { return f.GPUs * max(1, f.Nodes) }
 
-// Width is what its time counts for: its cards, one for a job without any.
+// Width returns the weight of its time: its GPUs, one for a job without any.
 func (f *Facts) Width() int { return max(1, f.Cards()) }
 
-// NewTask works out what j takes on each class of cards.
+// NewTask computes what j takes on each class of GPUs.
 func (p *Scene) NewTask(j *cluster.Job) *Task {
 	t := &Task{Job: j, Needs: make([]Need, len(p.Fleet.Classes)), revision: j.Revision, terms: p.Snap.Terms[j.ID], Whole: j.Spec.WholeNodes()}
 	t.CPU, t.Mem = rules.HostOf(j, p.Pol)
@@ -117,7 +117,7 @@ func (p *Scene) NewTask(j *cluster.Job) *Task {
 			continue
 		}
 		if roomy && k.Sellable < j.MinGPUMemMiB {
-			continue // it ran out of memory before, and there are larger cards
+			continue // it ran out of memory before, and there are larger GPUs
 		}
 		n.Dur = rules.DurationOf(j, &n.Est, p.Pol)
 		if n.OK = p.addMargin(j, n, k); !n.OK {
@@ -135,8 +135,8 @@ func (p *Scene) NewTask(j *cluster.Job) *Task {
 	return t
 }
 
-// addMargin raises a predicted memory by the placement's margin. It reports
-// false when the card does not sell so much.
+// addMargin raises a predicted memory by the placement's margin. It reports false
+// if the GPU does not sell so much.
 func (p *Scene) addMargin(j *cluster.Job, n *Need, k *mirror.Class) bool {
 	if p.marginMilli == 0 || j.Spec.GPUMemMiB > 0 || n.Est.ConfidenceMilli < p.Pol.MinConfidenceMilli {
 		return true
@@ -166,7 +166,7 @@ func (p *Scene) roomyFor(j *cluster.Job) bool {
 	return false
 }
 
-// Dominant is the larger of a share's fractions of memory and compute.
+// Dominant returns the larger of a share's fractions of memory and compute.
 func Dominant(s cluster.Share, sellable int64) int64 {
 	if s.Exclusive || sellable <= 0 {
 		return cluster.WholeGPU
@@ -174,10 +174,10 @@ func Dominant(s cluster.Share, sellable int64) int64 {
 	return min(cluster.WholeGPU, max(s.Milli, s.MemMiB*cluster.WholeGPU/sellable))
 }
 
-// Spans tells of a task that it needs several nodes, or all of one.
+// Spans reports whether a task needs several nodes, or all of one.
 func (t *Task) Spans() bool { return t.Nodes > 1 || t.Whole }
 
-// CoresOn is how many cores of a host t takes.
+// CoresOn returns how many cores of a host t takes.
 func (t *Task) CoresOn(h *mirror.Host) int64 {
 	if t.Whole {
 		return h.Use.CPUMilli
@@ -185,7 +185,7 @@ func (t *Task) CoresOn(h *mirror.Host) int64 {
 	return t.CPU
 }
 
-// MemOn is how much memory of a host t takes, in MiB.
+// MemOn returns how much memory of a host t takes, in MiB.
 func (t *Task) MemOn(h *mirror.Host) int64 {
 	if t.Job.Spec.TakesAllMem() {
 		return h.Use.MemMiB
@@ -193,7 +193,7 @@ func (t *Task) MemOn(h *mirror.Host) int64 {
 	return t.Mem
 }
 
-// FactsOfRun are the facts of a running job. since is when its attempt began.
+// FactsOfRun returns the facts of a running job, with Since when its attempt began.
 func (p *Scene) FactsOfRun(r *mirror.Run) Facts {
 	f := factsOf(r.Job, p.Snap.Terms[r.Job.ID], rules.DurationOf(r.Job, &r.Est, p.Pol), p.Now)
 	f.Since = r.Began
@@ -205,10 +205,10 @@ func (p *Scene) FactsOfRun(r *mirror.Run) Facts {
 	return f
 }
 
-// CouldBeOn reports whether a host has what t asks of one, were it empty.
+// CouldBeOn reports whether a host has what t asks of one if it were empty.
 func (t *Task) CouldBeOn(h *mirror.Host) bool {
 	return h.Use.CPUMilli >= t.CPU && h.Use.MemMiB >= t.Mem && (t.Job.Spec.Node == "" || t.Job.Spec.Node == h.Node.ID)
 }
 
-// Key is what an order compares: less goes first.
+// Key is what an order compares: lower goes first.
 type Key struct{ A, B int64 }
