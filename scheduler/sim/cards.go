@@ -8,20 +8,20 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// slot is a card and who lies on it.
+// slot is a GPU and its residents.
 type slot struct {
 	id        cluster.GPUID
 	node      int32
 	gpuType   string
 	memMiB    int64
 	residents []resident // in order of arrival
-	alloc     int64      // thousandths given away
+	alloc     int64      // thousandths allocated
 	used, mem int64      // what is true
 	idleW     int64
 	spanW     int64
 }
 
-// resident is a task on a card, and what it does to it.
+// resident is a task on a GPU, and its load.
 type resident struct {
 	id   int32
 	load *slowdown.Load
@@ -33,11 +33,11 @@ type levels struct {
 	reserved               int64 // MiB that shares hold
 	memAll                 int64
 	powerW                 float64
-	nodes                  int64 // that somebody holds
+	nodes                  int64 // that hold a task
 }
 
-// cards are those of a fleet: what is given away of each, who lies on it, and the sums
-// of both over all.
+// cards are the GPUs of a fleet: what is allocated of each, its residents, and the
+// sums of both over all.
 type cards struct {
 	slots  []slot
 	slotAt map[cluster.GPUID]int32
@@ -49,7 +49,7 @@ type cards struct {
 	speeds []float64
 }
 
-// newCards are the empty cards of nodes; watts is what those of a type draw.
+// newCards returns the empty GPUs of nodes; watts is what those of a type draw.
 func newCards(nodes []*cluster.Node, watts map[string][2]int64, world slowdown.Interference) cards {
 	s := cards{slotAt: map[cluster.GPUID]int32{}, world: world}
 	s.held = make([]int32, len(nodes))
@@ -68,7 +68,7 @@ func newCards(nodes []*cluster.Node, watts map[string][2]int64, world slowdown.I
 	return s
 }
 
-// lying adds who lies on a card to ids.
+// lying appends the residents of a GPU to ids.
 func (s *cards) lying(ids []int32, c int32) []int32 {
 	for _, r := range s.slots[c].residents {
 		ids = append(ids, r.id)
@@ -76,12 +76,12 @@ func (s *cards) lying(ids []int32, c int32) []int32 {
 	return ids
 }
 
-// overfull reports whether one of some cards holds more than its memory.
+// overfull reports whether one of some GPUs holds more than its memory.
 func (s *cards) overfull(some []int32) bool {
 	return slices.ContainsFunc(some, func(c int32) bool { return s.slots[c].mem > s.slots[c].memMiB })
 }
 
-// give books what a share takes of a card.
+// give books what a share takes of a GPU.
 func (s *cards) give(c int32, sh cluster.Share, sign int64) {
 	milli := sh.Milli
 	if sh.Exclusive {
@@ -96,8 +96,8 @@ func (s *cards) give(c int32, sh cluster.Share, sign int64) {
 	s.cur.frag += strandedOf(sl.alloc) - strandedOf(was)
 }
 
-// strandedOf is what is free on a card in use: no job for a whole card can
-// have it.
+// strandedOf returns what is free on a GPU in use: no job for a whole GPU can have
+// it.
 func strandedOf(alloc int64) int64 {
 	if alloc == 0 {
 		return 0
@@ -105,7 +105,7 @@ func strandedOf(alloc int64) int64 {
 	return max(0, cluster.WholeGPU-alloc)
 }
 
-// lay puts a task on a card.
+// lay puts a task on a GPU.
 func (s *cards) lay(c int32, who resident) {
 	s.slots[c].residents = append(s.slots[c].residents, who)
 	s.holds(c, 1)
@@ -119,7 +119,7 @@ func (s *cards) lift(c int32, who resident) {
 	s.account(&s.slots[c], who.load, -1)
 }
 
-// holds counts who lies on the node of a card.
+// holds counts the residents of the node of a GPU.
 func (s *cards) holds(c, sign int32) {
 	held := &s.held[s.slots[c].node]
 	was := *held
@@ -130,8 +130,8 @@ func (s *cards) holds(c, sign int32) {
 	}
 }
 
-// account keeps the sums of the fleet true. A card does no more than a card's
-// worth of work and holds no more than its memory, whatever is asked of it.
+// account updates the sums of the fleet. A GPU does no more than a GPU's worth of
+// work and holds no more than its memory, whatever is asked of it.
 func (s *cards) account(sl *slot, l *slowdown.Load, sign int64) {
 	used, mem := min(sl.used, 1000), min(sl.mem, sl.memMiB)
 	sl.used += sign * l.Milli
@@ -142,7 +142,7 @@ func (s *cards) account(sl *slot, l *slowdown.Load, sign int64) {
 	s.cur.powerW += float64(sl.spanW) * float64(du) / 1000
 }
 
-// stays books a berth for good.
+// stays books a berth permanently.
 func (s *cards) stays(id int32, b *cluster.Berth) {
 	for _, g := range b.GPUs {
 		c := s.slotAt[g.GPU]
@@ -151,7 +151,7 @@ func (s *cards) stays(id int32, b *cluster.Berth) {
 	}
 }
 
-// speedOn is how fast a task runs on a card, given who else lies there.
+// speedOn returns how fast a task runs on a GPU, given its other residents.
 func (s *cards) speedOn(c, id int32) float64 {
 	sl := &s.slots[c]
 	if len(sl.residents) < 2 {
@@ -170,18 +170,18 @@ func (s *cards) speedOn(c, id int32) float64 {
 	return max(1e-6, s.speeds[at])
 }
 
-// roomy counts what nobodyFits needs to know: the cards of each node that take
-// one more job, and how many jobs of each width wait.
+// roomy counts what nobodyFits needs: the GPUs of each node that take one more job,
+// and how many jobs of each width wait.
 type roomy struct {
 	on     bool
 	open   []int32 // by node
-	widths []int32 // by number of cards, those beyond the last counted there
+	widths []int32 // by number of GPUs, those beyond the last counted there
 }
 
-// maxWidth is the widest job that is told apart from wider ones.
+// maxWidth is the largest width counted separately.
 const maxWidth = 64
 
-// gave follows what is given away of a card.
+// gave tracks what is allocated of a GPU.
 func (r *roomy) gave(s *slot, was int64) {
 	switch before, after := was < cluster.WholeGPU, s.alloc < cluster.WholeGPU; {
 	case before && !after:
@@ -191,14 +191,13 @@ func (r *roomy) gave(s *slot, was int64) {
 	}
 }
 
-// wait counts a job in or out of those who wait.
+// wait adds a job to the waiting ones, or removes it.
 func (r *roomy) wait(j *workload.Job, n int32) { r.widths[min(j.GPUs, maxWidth)] += n }
 
-// nobodyFits reports whether no job that waits can start, whatever the policy
-// thinks of it: every job needs some of each of its cards, and no node has so
-// many that are not given away as the narrowest of them asks for. The ledger
-// would refuse every start, so that the plan of a policy that only starts
-// would be empty.
+// nobodyFits reports whether no waiting job can start, whatever the policy decides:
+// every job needs some of each of its GPUs, and no node has as many that are not
+// fully allocated as the narrowest of them asks for. The ledger would refuse every
+// start, so the plan of a policy that only starts would be empty.
 func (r *roomy) nobodyFits() bool {
 	if !r.on {
 		return false

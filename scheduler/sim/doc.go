@@ -1,8 +1,8 @@
-// Package sim replays workloads against the real scheduler in virtual time. A
-// run is a function of its workload, its cluster and its options: the same
-// arguments give the same schedule, whatever the order of the jobs' rows was.
+// Package sim replays workloads against the real scheduler in virtual time. A run
+// is a function of its workload, its cluster and its options: equal arguments give
+// equal schedules, in whatever order the jobs' rows were.
 //
-// What the scheduler decides goes by predictions; what happens goes by the
-// truth of the workload and by an interference model. See DESIGN.md for the
-// laws that hold, and package trace for the readers of published traces.
+// The scheduler decides by predictions; what happens follows the truth of the
+// workload and an interference model. See DESIGN.md for the invariants, and package
+// trace for the readers of published traces.
 package sim

@@ -13,15 +13,15 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// epoch is when virtual time begins; the scheduler takes 0 for unknown.
+// epoch is when virtual time begins; to the scheduler 0 is unknown.
 const epoch = cluster.Time(1_000_000_000_000_000)
 
-// task is a job on its way.
+// task is a job in the simulation.
 type task struct {
 	job  *workload.Job
 	view *cluster.Job // what the scheduler sees
-	// left is the fraction of the job that is still to be done, overhead what
-	// comes before it in this attempt, in microseconds.
+	// left is the fraction of the job still to be done, overhead what precedes it
+	// in this attempt, in microseconds.
 	left, overhead float64
 	rate, solo     float64
 	since          int64
@@ -35,8 +35,8 @@ type task struct {
 	arrived, began, ended int64 // began is of the first attempt
 	placed                int64 // of this attempt
 	saved                 float64
-	solution              float64 // solo time on the card of the last attempt
-	steps                 []step  // of memory, that are still to come
+	solution              float64 // solo time on the GPU of the last attempt
+	steps                 []step  // of memory, still to come
 	seen                  resize.Steady
 	looks                 uint32
 	busy                  int64 // time in attempts
@@ -50,14 +50,14 @@ const (
 	runs
 	done
 	failed
-	unplaced // nowhere fits it, by what is predicted of it
+	unplaced // it fits nowhere, by its predictions
 )
 
 // engine runs one workload once.
 type engine struct {
 	cards
 	sight
-	asks   Planner // opt.Planner, or what remembers for it
+	asks   Planner // opt.Planner, or its version with memory
 	st     store
 	tasks  []task
 	nodeAt map[cluster.NodeID]int32
@@ -66,7 +66,7 @@ type engine struct {
 	now    int64
 	sums   sums
 	freed  []cluster.GPUID
-	// What the next pass must look at.
+	// What the next pass must consider.
 	arrived, changed bool
 	nextFull         int64
 	passAt           int64
@@ -75,23 +75,23 @@ type engine struct {
 	here             present
 	touched          []int32
 	zoom             *zoom
-	learner          *slowdown.Learner // nil where nothing is learned
+	learner          *slowdown.Learner // nil if nothing is learned
 	plugs            plugs
-	fresh            []*cluster.Job // arrived at this moment
+	fresh            []*cluster.Job // arrived at this time
 }
 
-// present is who is in the system now.
+// present is which jobs are in the system now.
 type present struct {
-	demand    int64 // cards asked for by jobs that are here
+	demand    int64 // GPUs requested by present jobs
 	running   int
 	idleTries int
 	terms     map[cluster.JobID]dispatch.Terms
 	users     map[cluster.UID]int64 // GPU microseconds of ended attempts
 }
 
-// Run replays w on f. It returns an error when an option or a job cannot be, or
-// when ctx ends. Jobs that the planner leaves waiting in an empty fleet are
-// counted as unplaced.
+// Run replays w on f. It returns an error for an invalid option or job, or if ctx
+// ends. Jobs that the planner leaves waiting in an empty fleet are counted as
+// unplaced.
 func Run(ctx context.Context, w *workload.Workload, f *workload.Fleet, opt Options) (*Result, error) {
 	if err := opt.Check(); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func Run(ctx context.Context, w *workload.Workload, f *workload.Fleet, opt Optio
 	return e.result(jobs, f), nil
 }
 
-// clock is the time that planning takes, 0 where nobody measures it.
+// clock returns the time that planning takes, 0 if it is not measured.
 func (e *engine) clock() time.Duration {
 	if e.opt.Clock == nil {
 		return 0
@@ -159,7 +159,7 @@ func newEngine(w *workload.Workload, f *workload.Fleet, opt *Options) (*engine, 
 	if r, ok := opt.Planner.(Rememberer); ok && !opt.NoZoom {
 		e.asks = r.Remember()
 	}
-	if !opt.NoZoom && opt.Know == nil && !opt.Learn && opt.Power == nil { // it does not look at who lies where
+	if !opt.NoZoom && opt.Know == nil && !opt.Learn && opt.Power == nil { // it does not consider residents
 		e.zoom = newZoom(e)
 	}
 	e.tasks = make([]task, len(w.Jobs))
@@ -214,8 +214,8 @@ func (e *engine) loop(ctx context.Context) error {
 	return nil
 }
 
-// nextTime is when something happens next; false when nothing does. Broken
-// nodes alone do not keep a run going.
+// nextTime returns when something happens next; false if nothing does. Broken nodes
+// alone do not keep a run going.
 func (e *engine) nextTime() (int64, bool) {
 	for len(e.events) > 0 && e.stale(e.events[0]) {
 		e.events.pop()
@@ -254,7 +254,7 @@ func (e *engine) stale(ev event) bool {
 	return ev.at != e.passAt
 }
 
-// happen lets everything of one moment happen: ends first, then arrivals.
+// happen processes everything at one time: ends first, then arrivals.
 func (e *engine) happen(at int64) error {
 	for len(e.events) > 0 && e.events[0].at == at {
 		ev := e.events.pop()

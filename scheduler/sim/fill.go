@@ -12,28 +12,26 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// FillOptions is what Fill may choose.
+// FillOptions configure Fill.
 type FillOptions struct {
 	Planner Planner
 	Seed    uint64
-	// Demand is how much is asked for in all, relative to the cards: FGD's
-	// evaluation takes 1.3.
+	// Demand is how much is requested in all, relative to the GPUs: FGD's
+	// evaluation uses 1.3.
 	Demand float64
-	// Progress is told now and then how many of all were tried.
+	// Progress is called now and then with how many of all were tried.
 	Progress func(done, all int)
 	// Clock measures planning; nil leaves the rates out.
 	Clock func() time.Duration
-	// NoZoom makes a pass over everything for each job, even of planners that
-	// know a shorter way.
+	// NoZoom runs a full pass for each job, even for planners that have a shortcut.
 	NoZoom bool
 }
 
-// Fill follows the protocol of FGD (ATC 2023): the jobs come one by one in
-// random order, drawn again with replacement once all of them came, until
-// they asked for Demand times the cards. Nothing ever ends, and what does not
-// fit when it comes is turned away. Only the final packing counts: the share
-// of all compute that was given away, and the share of what is idle that no
-// typical job can use.
+// Fill follows the protocol of FGD (ATC 2023): the jobs arrive one at a time in
+// random order, drawn again with replacement once all of them came, until they
+// asked for Demand times the GPUs. Nothing ever ends, and what does not fit on
+// arrival is rejected. Only the final packing counts: the share of all compute that
+// was allocated, and the share of what is idle that no typical job can use.
 func Fill(ctx context.Context, w *workload.Workload, f *workload.Fleet, opt FillOptions) (*Result, error) {
 	switch {
 	case opt.Planner == nil:
@@ -66,8 +64,8 @@ func Fill(ctx context.Context, w *workload.Workload, f *workload.Fleet, opt Fill
 	return e.filled(sorted, order, turned), nil
 }
 
-// inflate draws the order of arrival: a shuffle of all jobs, then single jobs
-// with replacement, until they want so many thousandths of cards.
+// inflate draws the order of arrival: a shuffle of all jobs, then single jobs with
+// replacement, until they want so many thousandths of GPUs.
 func inflate(jobs []workload.Job, seed uint64, milli float64) []int {
 	r := workload.Chance(seed, "", "order")
 	order := r.Perm(len(jobs))
@@ -85,16 +83,16 @@ func inflate(jobs []workload.Job, seed uint64, milli float64) []int {
 	return order
 }
 
-// demandOf is what a job wants, in thousandths of cards.
+// demandOf returns what a job wants, in thousandths of GPUs.
 func demandOf(j *workload.Job) float64 { return 1000 * float64(j.GPUs) * j.Fraction() }
 
-// filling is a fleet that takes jobs one by one, of which none ever ends.
+// filling is a fleet that takes jobs one at a time, none of which ever ends.
 type filling struct {
 	*engine
 	plain *plain
 }
 
-// fill offers the jobs one by one and returns how many were turned away.
+// fill offers the jobs one at a time and returns how many were rejected.
 func (e *filling) fill(ctx context.Context, jobs []workload.Job, order []int, progress func(done, all int)) (int, error) {
 	st := e.plain
 	turned, short := 0, e.shortcut()
@@ -131,8 +129,8 @@ func (e *filling) fill(ctx context.Context, jobs []workload.Job, order []int, pr
 	return turned, nil
 }
 
-// offer plans a job that waits alone: with a pass over everything, unless
-// the planner knows a shorter way.
+// offer plans a job that waits alone: with a full pass, unless the planner has a
+// shortcut.
 func (e *filling) offer(short scheduler.Offers, j *cluster.Job) dispatch.Plan {
 	if short == nil {
 		snap := e.st.snapshot(e.wallTime(), false)
@@ -151,7 +149,7 @@ func (e *filling) offer(short scheduler.Offers, j *cluster.Job) dispatch.Plan {
 	return dispatch.Plan{BaseIndex: e.st.Index(), Starts: []dispatch.Start{st}}
 }
 
-// shortcut is the planner's way to decide about arrivals, nil when it has none.
+// shortcut returns the planner's way to decide about arrivals, nil if it has none.
 func (e *filling) shortcut() scheduler.Offers {
 	a, ok := e.opt.Planner.(Arriver)
 	if !ok || e.opt.NoZoom {
@@ -163,7 +161,7 @@ func (e *filling) shortcut() scheduler.Offers {
 	return nil
 }
 
-// filled is the packing that came of it.
+// filled returns the resulting packing.
 func (e *filling) filled(w *workload.Workload, order []int, turned int) *Result {
 	r := &Result{
 		Policy: e.opt.Planner.Name(), Trace: w.Name, Seed: e.opt.Seed, GPUs: len(e.slots), Jobs: len(order),
@@ -182,9 +180,9 @@ type shape struct {
 	types           string
 }
 
-// unusable is FGD's measure: the expected share of the idle compute that a
-// job drawn from the workload cannot use. On a node where it does not fit at
-// all that is everything; else it is what lies on cards too full for it.
+// unusable is FGD's measure: the expected share of the idle compute that a job
+// drawn from the workload cannot use. On a node where it does not fit at all that
+// is everything; otherwise it is what is on GPUs too full for it.
 func (e *filling) unusable(w *workload.Workload) float64 {
 	counts := map[shape]int{}
 	sample := map[shape]*workload.Job{}
@@ -217,7 +215,7 @@ func (e *filling) unusable(w *workload.Workload) float64 {
 	return lost / idle
 }
 
-// lostTo is the idle compute of a node that a job cannot use.
+// lostTo returns the idle compute of a node that a job cannot use.
 func lostTo(j *workload.Job, s shape, n *cluster.Node, use dispatch.NodeUse, free []int64, sum int64) int64 {
 	if s.gpus == 0 || s.cpu > use.CPUMilli-use.UsedCPU || s.mem > use.MemMiB-use.UsedMem || len(n.GPUs) > 0 && !j.MayUse(n.GPUs[0].Type) {
 		return sum

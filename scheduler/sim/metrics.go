@@ -13,7 +13,7 @@ import (
 // sums add up over a run. Areas are thousandths (or MiB) times microseconds.
 type sums struct {
 	area
-	end                         area // as of the last end of a job
+	end                         area // up to the last end of a job
 	last                        int64
 	unplaced                    int
 	crowd                       []point // integral of demand over capacity, at least 1
@@ -28,7 +28,7 @@ type sums struct {
 	begun                       bool
 }
 
-// area is what levels add up to over time.
+// area is levels integrated over time.
 type area struct{ alloc, used, mem, reserved, frag, energy, off, nodes float64 }
 
 // point is the value of an integral at a time.
@@ -37,12 +37,12 @@ type point struct {
 	v  float64
 }
 
-// advance moves the clock and adds up what the fleet did meanwhile.
+// advance moves the clock and integrates the levels over that time.
 func (e *engine) advance(at int64) {
 	if !e.sums.begun {
 		e.now = at
 		if at < e.tasks[0].job.Submit.Microseconds() {
-			return // a node may break before anybody comes
+			return // a node may break before any job arrives
 		}
 		e.sums.begun, e.sums.first = true, at
 		e.sums.crowd = append(e.sums.crowd, point{at, 0})
@@ -65,8 +65,8 @@ func (e *engine) advance(at int64) {
 	e.now = at
 }
 
-// crowded is the mean over a span of how many times over the fleet was asked
-// for, at least 1.
+// crowded returns the mean over a span of requested GPUs over the fleet's, at least
+// 1.
 func (s *sums) crowded(from, to int64) float64 {
 	if to <= from {
 		return 1
@@ -81,15 +81,15 @@ func (s *sums) crowded(from, to int64) float64 {
 	return max(1, (at(to)-at(from))/float64(to-from))
 }
 
-// report says to who watches what the fleet does.
+// report tells the observer what the fleet does.
 func (e *engine) report() {
 	if e.opt.Observe != nil {
 		e.opt.Observe.Level(time.Duration(e.now)*time.Microsecond, e.cur.alloc, e.cur.used, e.cur.mem, e.st.waiting())
 	}
 }
 
-// Result is what came of a run. A nil figure is one that the workload or the
-// fleet cannot tell. Percentages are means over the time from the first
+// Result is the outcome of a run. A nil figure is one that the workload or the
+// fleet cannot determine. Percentages are means over the time from the first
 // arrival to the last end, weighted by time.
 type Result struct {
 	Policy string `json:"policy"`
@@ -97,19 +97,19 @@ type Result struct {
 	Seed   uint64 `json:"seed"`
 	GPUs   int    `json:"gpus"`
 	Jobs   int    `json:"jobs"`
-	// Completed ended well; Failed ended for good otherwise.
+	// Completed ended well; Failed ended otherwise.
 	Completed int `json:"completed"`
 	Failed    int `json:"failed"`
-	// Unplaced never ran: no card fits them, by what is predicted of them.
+	// Unplaced never ran: they fit no GPU, by their predictions.
 	Unplaced int `json:"unplaced"`
-	// AllocationPct is the compute that was given away, of all. FragmentationPct
-	// is the part of what was free that lay on cards in use.
+	// AllocationPct is the compute that was allocated, of all. FragmentationPct is
+	// the part of what was free that was on GPUs in use.
 	AllocationPct *float64 `json:"allocation_pct"`
 	MeanJCT       *float64 `json:"mean_jct_s"`
 	MedianJCT     *float64 `json:"median_jct_s"`
 	P99JCT        *float64 `json:"p99_jct_s"`
 	Makespan      *float64 `json:"makespan_s"`
-	// WideP99JCT is that of jobs of more than WideGPUs cards.
+	// WideP99JCT is that of jobs of more than WideGPUs GPUs.
 	WideP99JCT *float64 `json:"wide_p99_jct_s"`
 	// BoundedSlowdown is the mean of completion time over run time alone, at
 	// least 10 s (Feitelson et al., JSSPP 1997), at least 1.
@@ -128,13 +128,13 @@ type Result struct {
 	// MeanSlowdown is the time in attempts over the run time alone, mean of
 	// the jobs that completed; waiting does not count.
 	MeanSlowdown *float64 `json:"mean_slowdown"`
-	// EnergyKWh is what all cards draw from the first arrival to the last end:
-	// idle draw, and above it in proportion to utilization. Jobs whose
-	// utilization is not known count as keeping busy all they were given.
+	// EnergyKWh is what all GPUs draw from the first arrival to the last end: idle
+	// draw, and above it in proportion to utilization. Jobs of unknown utilization
+	// count as keeping busy all they were given.
 	EnergyKWh *float64 `json:"energy_kwh"`
-	// FinishTimeFairness is the mean of completion time over what an equal
-	// share of the fleet would have taken (Themis, NSDI 2020): the run time
-	// alone times how many times over the fleet was asked for meanwhile.
+	// FinishTimeFairness is the mean of completion time over what an equal share of
+	// the fleet would have taken (Themis, NSDI 2020): the run time alone times the
+	// mean of requested GPUs over the fleet's meanwhile.
 	FinishTimeFairness *float64 `json:"finish_time_fairness"`
 	// WorstFairness is the largest of these ratios.
 	WorstFairness *float64 `json:"finish_time_fairness_max"`
@@ -142,49 +142,51 @@ type Result struct {
 	// EventsPerS arrivals, ends and the like per second of the whole run.
 	DecisionsPerS *float64 `json:"decisions_per_s"`
 	EventsPerS    *float64 `json:"events_per_s"`
-	// DecisionP50 and DecisionP99 are of the time that the planner takes when
-	// it is asked once, in microseconds.
+	// DecisionP50 and DecisionP99 are of the time of one call of the planner, in
+	// microseconds.
 	DecisionP50 *float64 `json:"decision_p50_us"`
 	DecisionP99 *float64 `json:"decision_p99_us"`
-	// LowerBoundMakespan holds for any schedule on this fleet with this
-	// sharing limit and interference model; LowerBoundAlone for one job to a
-	// card; LowerBoundJCT is that of the mean completion time alone.
+	// LowerBoundMakespan holds for any schedule on this fleet with this sharing
+	// limit and interference model; LowerBoundAlone for one job per GPU;
+	// LowerBoundJCT is that of the mean completion time alone.
 	LowerBoundMakespan *float64 `json:"lower_bound_makespan_s"`
 	LowerBoundAlone    *float64 `json:"lower_bound_alone_makespan_s"`
 	LowerBoundJCT      *float64 `json:"lower_bound_alone_mean_jct_s"`
 	// LowerBoundSharedJCT is that of the mean completion time with sharing.
-	// GapMakespanPct and GapJCTPct are by how much the run is above the bounds
-	// with sharing; there are none when some job did not complete.
+	// GapMakespanPct and GapJCTPct are by how much the run is above the bounds with
+	// sharing; they are nil if some job did not complete.
 	LowerBoundSharedJCT *float64 `json:"lower_bound_mean_jct_s"`
 	GapMakespanPct      *float64 `json:"gap_makespan_pct"`
 	GapJCTPct           *float64 `json:"gap_mean_jct_pct"`
-	// MeanRun is the mean time from first start to end: the completion time
-	// of those who do not count waiting.
+	// MeanRun is the mean time from first start to end: the completion time without
+	// waiting.
 	MeanRun *float64 `json:"mean_run_s"`
 	// RejectedPods are jobs that a filling protocol could not place.
 	RejectedPods *int `json:"rejected,omitempty"`
 	Events       int  `json:"events"`
 	Passes       int  `json:"passes"`
 	NodeFailures int  `json:"node_failures"`
-	// Cuts and Growths are how often shares of running jobs were cut to what they used and
-	// grew again, Harmed how many jobs lost an attempt to that, each one only; nil where
-	// shares stay what they are.
+	// Cuts and Growths are how often shares of running jobs were reduced to what
+	// they used and grew again, Harmed how many jobs lost an attempt to that, each
+	// counted once; nil if shares are fixed.
 	Cuts    *int `json:"cuts,omitempty"`
 	Growths *int `json:"growths,omitempty"`
 	Harmed  *int `json:"harmed,omitempty"`
-	// ReservedOverUsed is the memory that shares held, over what jobs did, where memory
-	// has a curve.
+	// ReservedOverUsed is the memory that shares held, over what jobs did, if
+	// memory has a curve.
 	ReservedOverUsed *float64 `json:"reserved_over_used,omitempty"`
-	// NodeHoursOff is how long nodes were powered down, all of them together, NodesOffPct
-	// what part of the time of all nodes that is, and WakeUps how often one was powered up;
-	// nil where all stay up.
+	// NodeHoursOff is how long nodes were powered down, in all, NodesOffPct which
+	// part of the time of all nodes that is, and WakeUps how often one was powered
+	// up; nil if all stay up.
 	NodeHoursOff *float64 `json:"node_hours_off,omitempty"`
 	NodesOffPct  *float64 `json:"nodes_off_pct,omitempty"`
 	WakeUps      *int     `json:"wake_ups,omitempty"`
-	// NodesOff is how many nodes were off on average, NodesBusyPct what part of the time of
-	// those that were not somebody held one. WakeUpsPerDay is how many nodes were powered up in
-	// a day, WakeCallsPerDay how often some were, those within ten minutes being one. JobsLate are the jobs that waited for a node
-	// to be powered up, and MeanLate how long from when it was known until they began, in seconds.
+	// NodesOff is how many nodes were off on average, NodesBusyPct which part of
+	// the time of the others a job held them. WakeUpsPerDay is how many nodes were
+	// powered up per day, WakeCallsPerDay how often some were, those within ten
+	// minutes counting once. JobsLate are the jobs that waited for a node to be
+	// powered up, and MeanLate how long from when that was known until they began,
+	// in seconds.
 	NodesOff        *float64 `json:"nodes_off,omitempty"`
 	NodesBusyPct    *float64 `json:"nodes_busy_pct,omitempty"`
 	WakeUpsPerDay   *float64 `json:"wake_ups_per_day,omitempty"`
@@ -197,7 +199,7 @@ type Result struct {
 	Completions []float64 `json:"-"`
 }
 
-// WideGPUs is up to how many cards a job is not wide: those of one usual node.
+// WideGPUs is the most GPUs of a job that is not wide: those of one usual node.
 const WideGPUs = 8
 
 // boundedRun is the least run time that bounded slowdowns count.
@@ -210,7 +212,7 @@ func figure(v float64) *float64 {
 	return &v
 }
 
-// result adds up a run.
+// result computes the result of a run.
 func (e *engine) result(w *workload.Workload, f *workload.Fleet) *Result {
 	r := &Result{
 		Policy: e.opt.Planner.Name(), Trace: w.Name, Seed: e.opt.Seed, GPUs: len(e.slots), Jobs: len(e.tasks),
@@ -228,7 +230,7 @@ func (e *engine) result(w *workload.Workload, f *workload.Fleet) *Result {
 	e.sums.overTime(r, w, e.cur.memAll)
 	e.sums.speeds(r, e.sums.starts+e.sums.moves)
 	if slices.ContainsFunc(w.Jobs, func(j workload.Job) bool { return j.Elastic() }) {
-		return r // the bounds are of jobs that have always as many cards
+		return r // the bounds are for jobs with a fixed number of GPUs
 	}
 	if b, ok := optimum.Of(w, f, e.world, r.OOMs > 0); ok {
 		r.bound(&b, len(w.Jobs))
@@ -236,7 +238,8 @@ func (e *engine) result(w *workload.Workload, f *workload.Fleet) *Result {
 	return r
 }
 
-// bound says what no schedule can beat, and how far from it the run was if it ended all.
+// bound sets what no schedule can beat, and how far from it the run was if it ended
+// all.
 func (r *Result) bound(b *optimum.Bounds, jobs int) {
 	r.LowerBoundAlone, r.LowerBoundJCT = figure(b.MakespanAlone), figure(b.JCTAlone)
 	r.LowerBoundMakespan, r.LowerBoundSharedJCT = figure(b.Makespan), figure(b.JCT)
@@ -245,7 +248,7 @@ func (r *Result) bound(b *optimum.Bounds, jobs int) {
 	}
 }
 
-// perJob fills in what each job had.
+// perJob fills in the figures about jobs.
 func (e *engine) perJob(r *Result) {
 	var jct, waits, wide []float64
 	var sum, wait, slow, fair, worst, ran, bounded float64
@@ -288,7 +291,7 @@ func (e *engine) perJob(r *Result) {
 	r.MeanWait, r.MeanSlowdown, r.FinishTimeFairness, r.MeanRun = figure(wait/n), figure(slow/n), figure(fair/n), figure(ran/n)
 }
 
-// Quantile is the nearest rank of a sorted list that is not empty.
+// Quantile returns the nearest rank of a sorted non-empty list.
 func Quantile(sorted []float64, q float64) float64 {
 	i := int(math.Ceil(q*float64(len(sorted)))) - 1
 	return sorted[min(len(sorted)-1, max(0, i))]
@@ -327,7 +330,7 @@ func (s *sums) overTime(r *Result, w *workload.Workload, memAll int64) {
 	}
 }
 
-// gap is by how many per cent a figure is above its bound.
+// gap returns by how many per cent a figure is above its bound.
 func gap(v, bound *float64) *float64 {
 	if v == nil || bound == nil || *bound <= 0 {
 		return nil

@@ -12,23 +12,23 @@ import (
 
 // Planner decides; it is the interface of package policies.
 type Planner interface {
-	// Name is what reports call it.
+	// Name is its name in reports.
 	Name() string
-	// Plan decides what starts now. It may change what the slices of waiting
-	// and running jobs hold, but neither the ledger and maps nor the jobs, and
-	// keeps nothing of the snapshot.
+	// Plan decides what starts now. It may modify what the slices of waiting and
+	// running jobs hold, but neither the ledger and maps nor the jobs, and keeps
+	// nothing of the snapshot.
 	Plan(snap *dispatch.Snapshot) dispatch.Plan
 }
 
-// Starter is a Planner that may know that its plans hold nothing but starts.
-// Then it is not asked while no card has room for any job that waits.
+// Starter is a Planner that may know that its plans hold nothing but starts. Then
+// it is not called while no GPU has room for any waiting job.
 type Starter interface {
 	Planner
 	StartsOnly() bool
 }
 
-// Rememberer is a Planner that can plan the same with memory of its earlier
-// plans, for one run.
+// Rememberer is a Planner that can make the same plans with memory of earlier ones,
+// for one run.
 type Rememberer interface {
 	Planner
 	Remember() interface {
@@ -37,125 +37,125 @@ type Rememberer interface {
 	}
 }
 
-// Releaser is a Planner with a fast path after ends, as the coordinator uses
-// it: between two full passes only what came anew is planned.
+// Releaser is a Planner with a fast path after ends, as the coordinator uses it:
+// between two full passes only new jobs are planned.
 type Releaser interface {
 	Planner
 	OnRelease(v scheduler.View, gpus []cluster.GPUID) dispatch.Plan
 }
 
-// Sizer is a Planner that may have running jobs begin again with more cards, and is asked
-// every Tick for as long as some run.
+// Sizer is a Planner that may restart running jobs with more GPUs, and is called
+// every Tick as long as some run.
 type Sizer interface {
 	Planner
 	Sizes() bool
 }
 
-// Arriver is a Planner that can decide about jobs that come one by one
-// without a pass for each, as Fill asks it to. It decides the same.
+// Arriver is a Planner that can decide about jobs that arrive one at a time without
+// a pass for each, for Fill. It decides the same.
 type Arriver interface {
 	Planner
-	// Arrivals begins with nodes on which nothing runs. It reports false when
-	// only a pass will do.
+	// Arrivals starts with nodes on which nothing runs. It reports false if only a
+	// pass will do.
 	Arrivals(nodes []*cluster.Node, led *dispatch.Ledger) (scheduler.Offers, bool)
 }
 
-// Errors is how far predictions lie from the truth: each factor is log-normal
-// with this sigma, drawn for each job from the seed and its id. Zero is exact.
+// Errors is how far predictions are from the truth: each factor is log-normal with
+// this sigma, drawn for each job from the seed and its id. Zero is exact.
 type Errors struct {
 	Mem, Util, Duration float64
 	// MemMargin is what the upper quantile of memory adds to the expected
 	// value, as a fraction of it: 0.0898 is SchedTune's.
 	MemMargin float64
-	// Hide leaves out what is known, so that jobs have cards alone.
+	// Hide leaves out what is known, so that jobs run alone.
 	Hide bool
-	// NoDuration leaves out how long jobs run, of all.
+	// NoDuration leaves out how long jobs run, for all.
 	NoDuration bool
 }
 
-// Options is what a run may choose. The zero value with a Planner is a world
-// with exact predictions, the default curve of interference and no overheads.
+// Options configure a run. The zero value with a Planner is a world with exact
+// predictions, the default curve of interference and no overheads.
 type Options struct {
 	Planner Planner
 	Seed    uint64
-	// World tells what neighbours cost; nil is DefaultCurve.
+	// World says what neighbours cost; nil is DefaultCurve.
 	World  slowdown.Interference
 	Errors Errors
-	// Know is what planners are told of jobs that slow each other down, by
-	// signature; nil is nothing. Learned makes it of a world.
+	// Know is what planners know of jobs that slow each other down, by signature;
+	// nil is nothing. Learned computes it from a world.
 	Know *dispatch.Interference
-	// Learn tells planners what runs that ended have shown of that; they begin
-	// knowing nothing. It stands in the place of Know.
+	// Learn tells planners what ended runs have shown of that; they start knowing
+	// nothing. It replaces Know.
 	Learn bool
 	// Log drives the replicated state machine with the commands of its log
 	// instead of the stand-in that keeps the same rules.
 	Log bool
-	// PassEvery is the least virtual time between two full passes; what came
-	// meanwhile is planned by itself. 0 is a full pass at every event.
+	// PassEvery is the least virtual time between two full passes; arrivals in
+	// between are planned on their own. 0 is a full pass at every event.
 	PassEvery time.Duration
-	// Tick makes a pass at least this often while somebody waits and somebody
-	// runs, for planners that look at time; 0 does not.
+	// Tick makes a pass at least this often while a job waits and one runs, for
+	// planners that depend on time; 0 does not.
 	Tick time.Duration
 	// Start is lost at each start. PreemptSmall and PreemptLarge are lost by a
-	// preempted job of up to 8 and of more cards.
+	// preempted job of up to 8 and of more GPUs.
 	Start, PreemptSmall, PreemptLarge time.Duration
-	// Save is how long a preempted job holds its cards while it saves its state.
+	// Save is how long a preempted job holds its GPUs while it saves its state.
 	Save time.Duration
-	// Profile runs each job alone for so long before it is known: then it is
-	// ended and waits again with what was measured. 0 does not.
+	// Profile runs each job alone for so long before it is known: then it is ended
+	// and waits again with what was measured. 0 does not.
 	Profile time.Duration
-	// Preemptible lets planners end attempts: every job can go on from where it
+	// Preemptible lets planners end attempts: every job can continue from where it
 	// was, at the price of the two above.
 	Preemptible bool
-	// Declare makes every job declare the memory that is predicted for it.
-	// Jobs of several cards share only with a declared memory.
+	// Declare makes every job declare the memory that is predicted for it. Jobs of
+	// several GPUs share only with a declared memory.
 	Declare bool
 	// OOMAfter is how far into an attempt its memory reaches the peak.
 	OOMAfter time.Duration
-	// OOMFatal tells nobody why an out-of-memory ended: the job is over, as under
+	// OOMFatal hides the cause of an out-of-memory: the job is over, as under
 	// schedulers that do not watch GPUs.
 	OOMFatal bool
-	// CapMemory ends an attempt that takes more than its share, as agents do
-	// on cards with a cap; else only a card that is full ends its newest.
+	// CapMemory ends an attempt that takes more than its share, as agents do on
+	// GPUs with a memory cap; otherwise only a full GPU ends its newest.
 	CapMemory bool
-	// Rise is how the memory of jobs comes to its peak.
+	// Rise is how the memory of jobs reaches its peak.
 	Rise Rise
-	// Resize cuts what running jobs hold of cards to what they use, and has it grow
-	// again, as in a partition with that setting; "" does not, and neither does off. It needs a Rise. A job that was cut
-	// and takes more than others leave it is ended at once, as agents do.
+	// Resize reduces what running jobs hold of GPUs to what they use, and lets it
+	// grow again, as in a partition with that setting; "" does not, and neither
+	// does off. It needs a Rise. A reduced job that takes more than others leave it
+	// is ended at once, as agents do.
 	Resize cluster.ResizeMode
-	// MTBF and Repair break nodes: both are means of exponential times. A job
-	// there starts again from its last checkpoint; Checkpoint 0 is never.
+	// MTBF and Repair break nodes: both are means of exponential times. A job there
+	// restarts from its last checkpoint; Checkpoint 0 is never.
 	MTBF, Repair, Checkpoint time.Duration
-	// Partitions divide the fleet, for planners that know of them, such as Sited: jobs go
-	// where they say.
+	// Partitions divide the fleet, for planners that know of them, such as Sited:
+	// jobs say where they go.
 	Partitions []*cluster.Partition
 	// Power powers idle nodes down and up again; nil leaves all of them up.
 	Power *Power
-	// NoZoom plans each arrival over the whole fleet, even where a few cards
-	// are all that matters, asks Starters also when nobody fits, and lets
-	// nobody remember.
+	// NoZoom plans each arrival over the whole fleet, even if only a few GPUs
+	// matter, calls Starters also when nothing fits, and allows no memory.
 	NoZoom bool
 	// Paranoid checks the ledger after each event, for tests.
 	Paranoid bool
-	// Observe is told what happens, for drawings; nil is nobody.
+	// Observe receives what happens, for drawings; nil is none.
 	Observe Observer
-	// Progress is told now and then how many jobs of all ended.
+	// Progress is called now and then with how many jobs of all ended.
 	Progress func(done, all int)
 	// Clock measures planning; nil leaves the rates out.
 	Clock func() time.Duration
 }
 
-// Observer is told what happens, in order of virtual time.
+// Observer receives what happens, in order of virtual time.
 type Observer interface {
-	// Attempt is one attempt that ended, with the cards it had.
+	// Attempt is an attempt that ended, with the GPUs it had.
 	Attempt(job string, cards []int, from, to time.Duration, how cluster.JobState)
 	// Level is the state of the fleet from a time on: allocated and used
-	// thousandths of all cards, memory in MiB, and how many wait.
+	// thousandths of all GPUs, memory in MiB, and how many jobs wait.
 	Level(at time.Duration, allocated, used, memMiB int64, waiting int)
 }
 
-// Check tells which option makes no sense.
+// Check returns an error for an option that makes no sense.
 func (o *Options) Check() error {
 	if o.Planner == nil {
 		return fmt.Errorf("planner: is missing")
@@ -208,7 +208,7 @@ func (o *Options) Check() error {
 // resizes reports whether shares follow what jobs use.
 func (o *Options) resizes() bool { return o.Resize != "" && o.Resize != cluster.ResizeOff }
 
-// Berth is the scheduler in use, with its fast path.
+// Berth is the production scheduler, with its fast path.
 type Berth struct{ Policy scheduler.Policy }
 
 // Name implements Planner.
@@ -227,12 +227,12 @@ func (b Berth) Arrivals(nodes []*cluster.Node, led *dispatch.Ledger) (scheduler.
 	return scheduler.NewArrivals(nodes, led, b.Policy), b.Policy.PatienceMilli <= 0
 }
 
-// NewBerth returns the scheduler in a mode, with at most so many jobs to a
-// card; 0 takes the default.
+// NewBerth returns the scheduler in a mode, with at most so many jobs per GPU; 0 is
+// the default.
 func NewBerth(mode scheduler.Mode, maxShares int) Berth {
 	pol := scheduler.Default()
 	pol.Mode = mode
-	pol.MaxReasons = -1 // nobody reads them here
+	pol.MaxReasons = -1 // unused here
 	if maxShares > 0 {
 		pol.MaxShares = maxShares
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 )
 
-// maxRounds bounds how often one moment is planned again after preemptions.
+// maxRounds bounds how often one instant is planned again after preemptions.
 const maxRounds = 8
 
 // maxIdleTries is how many hours of an empty fleet a planner may let pass.
 const maxIdleTries = 48
 
-// plan lets the planner decide at this moment.
+// plan lets the planner decide at this time.
 func (e *engine) plan() error {
 	freed, fresh := e.freed, e.fresh
 	e.freed, e.fresh = e.freed[:0], nil
@@ -54,8 +54,8 @@ func (e *engine) plan() error {
 	return nil
 }
 
-// idles reports whether there is nothing to plan: nobody waits, nor runs with a size that
-// may change.
+// idles reports whether there is nothing to plan: no job waits, nor runs with a
+// size that may change.
 func idles(e *engine) bool {
 	if e.st.waiting() > 0 {
 		return false
@@ -64,9 +64,9 @@ func idles(e *engine) bool {
 	return !ok || !s.Sizes() || e.here.running == 0
 }
 
-// glance plans a job that came alone by looking only where it can go. A job
-// that fits nowhere now waits for the next full pass to be put into a queue;
-// true says that no other pass is due.
+// glance plans a job that arrived alone by considering only where it can go. A job
+// that fits nowhere now waits for the next full pass to be queued; true means that
+// no other pass is due.
 func (e *engine) glance(fresh []*cluster.Job) (bool, error) {
 	if e.zoom == nil || len(fresh) != 1 {
 		return false, nil
@@ -97,7 +97,7 @@ func (e *engine) glance(fresh []*cluster.Job) (bool, error) {
 	return false, nil
 }
 
-// fullPass plans everybody; preemptions make room for another round.
+// fullPass plans all jobs; preemptions make room for another round.
 func (e *engine) fullPass() error {
 	e.arrived, e.changed = false, false
 	e.nextFull = e.now + e.opt.PassEvery.Microseconds()
@@ -119,7 +119,7 @@ func (e *engine) fullPass() error {
 		}
 		e.freed = e.freed[:0]
 		if e.opt.Save > 0 {
-			break // they hold what they have until they saved their state
+			break // they hold what they have until they have saved their state
 		}
 	}
 	e.arrived, e.changed = false, false
@@ -135,9 +135,9 @@ func (e *engine) fullPass() error {
 	return nil
 }
 
-// retryIdle is for a planner that leaves everybody waiting in an empty fleet,
-// as one does that waits for better cards: time alone may change its mind.
-// When it does not, those who wait never run, and the simulation ends.
+// retryIdle handles a planner that leaves all jobs waiting in an empty fleet, as
+// one does that waits for better GPUs: time alone may change its mind. If it does
+// not, those jobs never run, and the simulation ends.
 func (e *engine) retryIdle() error {
 	if e.here.idleTries++; e.here.idleTries > maxIdleTries {
 		for i := range e.tasks {
@@ -153,7 +153,7 @@ func (e *engine) retryIdle() error {
 	return nil
 }
 
-// full is the whole state with what policies may want to know beside it.
+// full returns the whole state with what policies may need besides.
 func (e *engine) full() *dispatch.Snapshot {
 	snap := e.st.snapshot(e.wallTime(), false)
 	snap.Terms = e.terms()
@@ -162,7 +162,7 @@ func (e *engine) full() *dispatch.Snapshot {
 	return snap
 }
 
-// terms are those of all jobs, made once.
+// terms returns those of all jobs, computed once.
 func (e *engine) terms() map[cluster.JobID]dispatch.Terms {
 	if e.here.terms != nil {
 		return e.here.terms
@@ -186,7 +186,7 @@ func (e *engine) terms() map[cluster.JobID]dispatch.Terms {
 	return e.here.terms
 }
 
-// service is the GPU time that each user had, without decay; nil when the
+// service returns the GPU time that each user had, without decay; nil if the
 // workload names no users.
 func (e *engine) service(snap *dispatch.Snapshot) map[cluster.UID]int64 {
 	if e.here.users == nil {
@@ -230,7 +230,7 @@ func (e *engine) commit(plan *dispatch.Plan) error {
 	return nil
 }
 
-// passBy asks for a pass at a time, unless one comes before.
+// passBy requests a pass by a time.
 func (e *engine) passBy(at int64) {
 	if e.passAt >= 0 && e.passAt <= at {
 		return

@@ -11,30 +11,32 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// powerEvery is how often it is decided who is powered down or up.
+// powerEvery is the interval of decisions about which nodes are powered down or up.
 const powerEvery = time.Minute
 
-// wakeSpan is within what time wake-ups count as one, as in the evaluation of Helios.
+// wakeSpan is the time within which wake-ups count as one, as in the evaluation of
+// Helios.
 const wakeSpan = 10 * time.Minute
 
-// Power is how idle nodes are powered down and up again, as the leader of a cluster does.
+// Power configures how idle nodes are powered down and up again, as the leader of a
+// cluster does.
 type Power struct {
 	power.Rule
 	// Boot is how long a node takes from off to ready.
 	Boot time.Duration
-	// Past is who held nodes from Since until the run begins, for a forecast; times are of
-	// before Epoch.
+	// Past is which jobs held nodes from Since until the run begins, for a
+	// forecast; times are before Epoch.
 	Past  []power.Span
 	Since cluster.Time
-	// HostW is what a node draws beside its cards while it is up or boots, OffW what it draws
-	// while it is off, in watts.
+	// HostW is what a node draws besides its GPUs while it is up or boots, OffW
+	// what it draws while it is off, in watts.
 	HostW, OffW int64
 }
 
-// Epoch is the moment of the snapshots at which a run begins.
+// Epoch is the time of the snapshots at which a run begins.
 const Epoch = epoch
 
-// check tells what makes no sense.
+// check returns an error for what makes no sense.
 func (p *Power) check() error {
 	switch f := p.Forecast; {
 	case p.Idle <= 0 || p.Boot < 0 || p.KeepIdle < 0 || p.AtOnce < 1:
@@ -47,7 +49,7 @@ func (p *Power) check() error {
 	return nil
 }
 
-// plugs is which nodes are off.
+// plugs tracks which nodes are off.
 type plugs struct {
 	states []cluster.PowerState
 	keeper power.Keeper
@@ -55,13 +57,13 @@ type plugs struct {
 	tick   int64 // when one is made, whatever happens
 	off    int   // nodes that are off, booting ones not
 	wakes  int
-	calls  int   // spans of wakeSpan in which some were woken
+	calls  int   // spans of wakeSpan in which some nodes were woken
 	woken  int64 // when the last of them began
-	// asked is since when jobs wait for nodes that are off.
+	// asked holds since when jobs wait for nodes that are off.
 	asked map[cluster.JobID]int64
 }
 
-// begin is before anything happens.
+// begin is called before anything happens.
 func (g *plugs) begin(e *engine, now cluster.Time) {
 	p := e.opt.Power
 	g.states, g.asked, g.woken = make([]cluster.PowerState, len(e.nodes)), map[cluster.JobID]int64{}, -1
@@ -70,7 +72,7 @@ func (g *plugs) begin(e *engine, now cluster.Time) {
 	g.keeper.Recall(snap, &p.Rule, p.Past, p.Since)
 }
 
-// draws is how much more all draws when a node is off.
+// draws returns how much more everything draws if a node is off.
 func (g *plugs) draws(e *engine, node int32) float64 {
 	w := e.opt.Power.OffW - e.opt.Power.HostW
 	for i := range e.slots {
@@ -81,7 +83,7 @@ func (g *plugs) draws(e *engine, node int32) float64 {
 	return float64(w)
 }
 
-// seen is a snapshot that knows which nodes are off.
+// seen returns a snapshot that knows which nodes are off.
 func (g *plugs) seen(e *engine) *dispatch.Snapshot {
 	snap := e.full()
 	snap.Nodes = slices.Clone(snap.Nodes)
@@ -95,7 +97,7 @@ func (g *plugs) seen(e *engine) *dispatch.Snapshot {
 	return snap
 }
 
-// save powers nodes down and up at this moment, if it is time.
+// save powers nodes down and up at this time, if it is due.
 func (g *plugs) save(e *engine) error {
 	p, now := e.opt.Power, e.wallTime()
 	if p == nil || g.at > e.now {
@@ -109,7 +111,7 @@ func (g *plugs) save(e *engine) error {
 	if len(snap.Waiting) > 0 && power.Concerns(snap) {
 		need = site.NeededBy(snap, func(view *dispatch.Snapshot) dispatch.Plan { return e.opt.Planner.Plan(view) })
 	}
-	for id := range need.For { // each is noted by itself
+	for id := range need.For { // each is recorded on its own
 		if _, known := g.asked[id]; !known {
 			g.asked[id] = e.now
 		}
@@ -132,7 +134,7 @@ func (g *plugs) save(e *engine) error {
 	return nil
 }
 
-// wake has a node boot.
+// wake boots a node.
 func (g *plugs) wake(e *engine, i int32) {
 	g.keeper.WentUp(e.wallTime())
 	if g.wakes++; g.woken < 0 || e.now-g.woken >= wakeSpan.Microseconds() {
@@ -144,7 +146,7 @@ func (g *plugs) wake(e *engine, i int32) {
 	e.events.push(event{at: e.now + e.opt.Power.Boot.Microseconds(), id: i, k: evPowerUp})
 }
 
-// again sets when it is looked next.
+// again sets the time of the next look.
 func (g *plugs) again(e *engine, now cluster.Time) {
 	p := e.opt.Power
 	g.at = e.now + powerEvery.Microseconds()
@@ -152,20 +154,21 @@ func (g *plugs) again(e *engine, now cluster.Time) {
 	if e.st.waiting() == 0 && !g.keeper.Full(&p.Rule, now) {
 		next := g.keeper.Next(&p.Rule, now)
 		if next == 0 {
-			return // nothing comes of time alone
+			return // time alone changes nothing
 		}
 		g.tick = max(g.at, int64(next-epoch))
 	}
 	e.events.push(event{at: g.tick, k: evPower})
 }
 
-// booted has a node that was powered up register.
+// booted registers a node that was powered up.
 func (g *plugs) booted(e *engine, i int32) error {
 	e.changed, g.states[i] = true, cluster.PowerUp
 	return e.st.setNode(e.wallTime(), e.nodes[i].ID, cluster.NodeReady)
 }
 
-// into says how long nodes were off together, how often they were woken, and who waited for that.
+// into records how long nodes were off in all, how often they were woken, and which
+// jobs waited for that.
 func (g *plugs) into(e *engine, r *Result) {
 	if e.opt.Power == nil {
 		return

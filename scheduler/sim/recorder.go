@@ -6,21 +6,21 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Bounds of what a recorder keeps, so that a long run stays drawable.
+// Limits on what a recorder keeps, so that a long run stays drawable.
 const (
 	maxLevels = 4096
 	maxBars   = 20_000
 )
 
-// Level is the state of the fleet from a time on: thousandths of all cards
-// given away and busy, MiB of memory in use, and how many jobs wait.
+// Level is the state of the fleet from a time on: thousandths of all GPUs allocated
+// and busy, MiB of memory in use, and how many jobs wait.
 type Level struct {
 	At               time.Duration
 	Alloc, Used, Mem int64
 	Waiting          int
 }
 
-// Bar is an attempt on one card.
+// Bar is an attempt on one GPU.
 type Bar struct {
 	Job      string
 	Card     int
@@ -31,7 +31,7 @@ type Bar struct {
 // Recorder keeps what drawings need. It is an Observer of one run.
 type Recorder struct {
 	levels []Level
-	every  int // only each so many-th level is kept
+	every  int // one of so many levels is kept
 	seen   int
 	bars   []Bar
 	more   int // attempts that were not kept
@@ -58,8 +58,8 @@ func (r *Recorder) Attempt(job string, cards []int, from, to time.Duration, how 
 	}
 }
 
-// Level implements Observer. When there are too many, every second is left
-// out from then on.
+// Level implements Observer. If there are too many, every second one is dropped
+// from then on.
 func (r *Recorder) Level(at time.Duration, allocated, used, memMiB int64, waiting int) {
 	r.seen++
 	if r.seen%r.every != 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// replica is a store that is the replicated state machine, driven with the
-// entries that a leader would have proposed, in virtual time.
+// replica is a store that is the replicated state machine, driven with the entries
+// that a leader would have proposed, in virtual time.
 type replica struct {
 	f      *fsm.FSM
 	ledger *dispatch.Ledger
@@ -26,7 +26,7 @@ type replica struct {
 
 const term = 1
 
-// resizing is the partition of all jobs where shares follow use.
+// resizing is the partition of all jobs if shares follow use.
 const resizing = "resizing"
 
 func newReplica(nodes []*cluster.Node, opt *Options) (*replica, error) {
@@ -55,7 +55,7 @@ func newReplica(nodes []*cluster.Node, opt *Options) (*replica, error) {
 }
 
 // propose applies commands as one entry. A refusal is an error: the simulator
-// asks for nothing that a leader would not.
+// requests nothing that a leader would not.
 func (r *replica) propose(now cluster.Time, cmds ...*logv1.Command) ([]fsm.Result, error) {
 	results, err := r.offer(now, cmds...)
 	for i := range results {
@@ -89,7 +89,7 @@ func (r *replica) Node(id cluster.NodeID) (*cluster.Node, bool) { return r.f.Nod
 func (r *replica) Queue(g cluster.GPUID) []dispatch.Waiter      { return r.f.Queue(g) }
 
 // OnGPU and Interference make it a scheduler.CompanyView, as a leader's view is:
-// without them the fast path overlooks who on a card is slower than the limit.
+// without them the fast path misses which jobs on a GPU are slower than the limit.
 func (r *replica) OnGPU(g cluster.GPUID) []cluster.JobID {
 	var on []cluster.JobID
 	r.f.Read(func(s *fsm.State) { on = slices.Clone(s.OnGPU(g)) })
@@ -155,7 +155,7 @@ func (r *replica) apply(now cluster.Time, plan *dispatch.Plan) ([]cluster.Attemp
 	return started, err
 }
 
-// says is what the agent of a job's live attempt reports.
+// says returns what the agent of a job's live attempt reports.
 func (r *replica) says(now cluster.Time, id cluster.JobID, end outcome) *logv1.Command {
 	j, _ := r.f.Job(id)
 	a := j.Last()
@@ -183,14 +183,14 @@ func (r *replica) finish(now cluster.Time, id cluster.JobID, end outcome) (bool,
 	return j.State.Waiting(), nil
 }
 
-// preempt is refused by the rules of the state machine, which policies that are
-// there to compare with published figures may not keep.
+// preempt is subject to the rules of the state machine, which policies for
+// comparison with published figures may violate.
 func (r *replica) preempt(now cluster.Time, x *dispatch.Preemption) (bool, error) {
 	results, err := r.offer(now, &logv1.Command{Kind: &logv1.Command_PreemptAttempt{PreemptAttempt: conv.PreemptToLog(x)}})
 	return err == nil && results[0].Err == nil, err
 }
 
-// resize is refused by the rules of the state machine where others have the room.
+// resize is refused by the rules of the state machine if others have the room.
 func (r *replica) resize(now cluster.Time, id cluster.AttemptID, to []cluster.GPUShare) (bool, error) {
 	results, err := r.offer(now, conv.Resize(id, to))
 	return err == nil && results[0].Err == nil, err

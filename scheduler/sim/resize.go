@@ -9,18 +9,18 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/resize"
 )
 
-// lookEvery is how long it takes until the leader has heard what a job holds: the time
-// between two heartbeats of its node.
+// lookEvery is how long it takes until the leader has heard what a job holds: the
+// time between two heartbeats of its node.
 const lookEvery = 5 * time.Second
 
-// use is what the node of a task says of it.
+// use returns what the node of a task reports of it.
 func (e *engine) use(t *task) resize.Use {
 	known := (e.now - t.placed) / 1000
 	return resize.Use{At: e.wallTime(), PeakMiB: t.load.MemMiB, KnownMs: known, BusyMs: known * t.load.Milli * int64(len(t.cards))}
 }
 
-// watch notes that a task holds other memory than before, and puts on the agenda when a
-// leader may change its shares for that.
+// watch records that a task holds different memory than before, and schedules when
+// a leader may change its shares for that.
 func (e *engine) watch(id int32) {
 	if !e.opt.resizes() {
 		return
@@ -39,7 +39,7 @@ func (e *engine) watch(id int32) {
 	e.lookAfter(id, after)
 }
 
-// lookAfter has a task be looked at once more, and no sooner.
+// lookAfter schedules one more look at a task, and no sooner.
 func (e *engine) lookAfter(id int32, d time.Duration) {
 	t := &e.tasks[id]
 	t.looks++
@@ -47,8 +47,9 @@ func (e *engine) lookAfter(id int32, d time.Duration) {
 	e.events.push(event{at: e.now + d.Microseconds(), id: id, ver: t.looks, k: evLook})
 }
 
-// look does for a job what the leader does every few seconds: it changes the shares of one
-// that runs, and has others make room for one that met what was left to it.
+// look does for a job what the leader does every few seconds: it changes the shares
+// of a running one, and has others make room for one that reached its reduced
+// share.
 func (e *engine) look(id int32) error {
 	t := &e.tasks[id]
 	view, _ := e.st.Job(cluster.JobID(id + 1))
@@ -93,7 +94,7 @@ func (e *engine) look(id int32) error {
 	return nil
 }
 
-// rebook books other shares of the same cards.
+// rebook books other shares of the same GPUs.
 func (e *engine) rebook(node cluster.NodeID, was, to []cluster.GPUShare) {
 	for i, g := range was {
 		c := e.slotAt[g.GPU]
@@ -106,7 +107,7 @@ func (e *engine) rebook(node cluster.NodeID, was, to []cluster.GPUShare) {
 	}
 }
 
-// yield has one who came into what was taken of a job's share make room.
+// yield preempts a job that took what was cut from a job's share.
 func (e *engine) yield(j *cluster.Job) error {
 	var ids []int32
 	for _, g := range j.Last().Berth.GPUs {

@@ -10,18 +10,18 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// Rise is how the memory of jobs comes to its peak. The zero value is at once, and
-// Options.OOMAfter tells when others feel it.
+// Rise is how the memory of jobs reaches its peak. The zero value is at once, and
+// Options.OOMAfter says when others feel it.
 type Rise struct {
 	// PeakAt is the part of a job's run time after which each of its attempts holds the
 	// peak: until then it takes a tenth more in each ninth of that time. 0 is at once.
 	PeakAt float64
-	// Late is the part of jobs, drawn by seed and id, that hold half of their peak until a
-	// moment drawn from their whole run, and then take the rest in one leap.
+	// Late is the part of jobs, drawn by seed and id, that hold half of their peak
+	// until a time drawn from their whole run, and then take the rest in one leap.
 	Late float64
 }
 
-// DefaultPeakAt is the PeakAt of runs that resize shares and say nothing else.
+// DefaultPeakAt is the default PeakAt of runs that resize shares.
 const DefaultPeakAt = 0.05
 
 const curveSteps = 10
@@ -35,19 +35,19 @@ func (c Rise) check() error {
 	return nil
 }
 
-// step is how much memory a task holds of each card from when so much of it is left.
+// step is how much memory a task holds of each GPU from when so much of it is left.
 type step struct {
 	left float64
 	mib  int64
 }
 
-// steps are those of an attempt that begins with left still to be done, in order of
-// time; the first one holds from its start.
+// steps returns those of an attempt that begins with left still to be done, in
+// order of time; the first one holds from its start.
 func (c Rise) steps(seed uint64, j *workload.Job, left float64, peak int64) []step {
 	if !c.set() || peak == 0 {
 		return nil
 	}
-	leap := 2.0 // of the job that is left when it takes all; above 1 is from the start
+	leap := 2.0 // of the job left when it takes all; above 1 is from the start
 	if r := workload.Chance(seed, j.ID, "grows late"); r.Float64() < c.Late {
 		leap = 1 - r.Float64()
 	}
@@ -76,7 +76,7 @@ func (c Rise) steps(seed uint64, j *workload.Job, left float64, peak int64) []st
 	return out
 }
 
-// rise has a task's memory come to the next step of its curve.
+// rise moves a task's memory to the next step of its curve.
 func (e *engine) rise(id int32) error {
 	t := &e.tasks[id]
 	more := slowdown.Load{MemMiB: t.steps[0].mib - t.load.MemMiB}
@@ -90,18 +90,18 @@ func (e *engine) rise(id int32) error {
 	return nil
 }
 
-// expectRise puts the next step of a task's memory on the agenda.
+// expectRise schedules the next step of a task's memory.
 func (e *engine) expectRise(id int32) {
 	if t := &e.tasks[id]; len(t.steps) > 0 {
 		e.events.push(event{at: t.since + t.until(t.steps[0].left), id: id, ver: t.ver, k: evMemory})
 	}
 }
 
-// pressure is who has to end when memory is short.
+// pressure decides which jobs end when memory is short.
 type pressure struct{ *engine }
 
-// press puts on the agenda who ends, now that a task holds more than before or has come to
-// its cards.
+// press schedules which job ends, now that a task holds more than before or was
+// placed on its GPUs.
 func (e pressure) press(id int32) {
 	t := &e.tasks[id]
 	if t.load.MemMiB > 0 && e.overfull(t.cards) {
@@ -116,9 +116,9 @@ func (e pressure) press(id int32) {
 	}
 }
 
-// aboveCap reports whether a task holds more of a card than whoever watches over memory
-// there lets it: what it was granted, if that is capped, and where that was cut, what
-// nobody else is promised or holds.
+// aboveCap reports whether a task holds more of a GPU than the memory enforcement
+// there allows: what it was granted, if that is capped, and if that was reduced,
+// what is neither promised to nor held by others.
 func (e pressure) aboveCap(id int32) bool {
 	t := &e.tasks[id]
 	view, _ := e.st.Job(cluster.JobID(id + 1))
@@ -136,7 +136,8 @@ func (e pressure) aboveCap(id int32) bool {
 	return false
 }
 
-// room is what of a card is neither promised to others than a task nor held by them.
+// room returns what of a GPU is neither promised to others than a task nor held by
+// them.
 func (e pressure) room(c, id int32) int64 {
 	left := e.slots[c].memMiB
 	for _, r := range e.slots[c].residents {
@@ -155,8 +156,8 @@ func (e pressure) room(c, id int32) int64 {
 	return left
 }
 
-// victim is who ends when a card of a task is too full: who holds more there than its
-// share, or else the task itself.
+// victim returns which job ends when a GPU of a task is too full: one that holds
+// more there than its share, or else the task itself.
 func (e pressure) victim(id int32) int32 {
 	for _, c := range e.tasks[id].cards {
 		if !e.overfull([]int32{c}) {

@@ -10,15 +10,15 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// Sized plans as a coordinator does for jobs of elastic size: it is that code, with the
-// pace of that. It is of one run.
+// Sized plans elastic jobs as a coordinator does: with its code and its pace. It is
+// for one run.
 type Sized struct {
 	site site.Site
 	name string
 	last cluster.Time
 }
 
-// NewSized returns what a planner decides with sizes chosen by rules. The planner is one of
+// NewSized returns a planner with sizes chosen by rules. The planner is one of
 // package policies, or the scheduler's own.
 func NewSized(p Planner, rules elastic.Rules) *Sized {
 	s := &Sized{name: p.Name() + "/" + string(rules.Sizing)}
@@ -38,7 +38,7 @@ func (s *Sized) Name() string { return s.name }
 // Sizes implements Sizer.
 func (s *Sized) Sizes() bool { return true }
 
-// Plan implements Planner. Two passes that have somebody begin again are a minute apart.
+// Plan implements Planner. Two passes that restart jobs are a minute apart.
 func (s *Sized) Plan(snap *dispatch.Snapshot) dispatch.Plan {
 	own := *snap
 	own.Ledger, own.Queues = snap.Ledger.Clone(), maps.Clone(snap.Queues)
@@ -54,8 +54,7 @@ func (s *Sized) Plan(snap *dispatch.Snapshot) dispatch.Plan {
 	return plan
 }
 
-// Sited plans a fleet with partitions as a cluster's leader does, loans among them
-// included.
+// Sited plans a fleet with partitions as a cluster's leader does, including loans.
 type Sited struct{ Site site.Site }
 
 // Name implements Planner.

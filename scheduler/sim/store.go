@@ -12,17 +12,17 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
-// store is the state that the scheduler sees: the replicated state machine
-// itself, or a stand-in that keeps the same rules with less work.
+// store is the state that the scheduler sees: the replicated state machine itself,
+// or a cheaper stand-in that keeps the same rules.
 type store interface {
 	scheduler.View
-	// submit adds jobs that wait from now on, ids rising.
+	// submit adds jobs that wait from now on, with rising ids.
 	submit(now cluster.Time, jobs []*cluster.Job) error
-	// snapshot is everything, or only who stands in no queue.
+	// snapshot returns everything, or only the jobs in no queue.
 	snapshot(now cluster.Time, pendingOnly bool) *dispatch.Snapshot
 	// apply commits a plan and returns what started.
 	apply(now cluster.Time, p *dispatch.Plan) ([]cluster.AttemptID, error)
-	// finish ends the live attempt of a job; again tells that it waits now.
+	// finish ends the live attempt of a job; again reports that it now waits.
 	finish(now cluster.Time, id cluster.JobID, end outcome) (again bool, err error)
 	// preempt asks a job's live attempt to make room, which finish then ends; took
 	// reports whether it may be asked.
@@ -32,7 +32,7 @@ type store interface {
 	resize(now cluster.Time, id cluster.AttemptID, to []cluster.GPUShare) (took bool, err error)
 	// setNode makes a node silent or ready; nothing may run there.
 	setNode(now cluster.Time, id cluster.NodeID, st cluster.NodeState) error
-	// waiting counts who waits.
+	// waiting returns the number of waiting jobs.
 	waiting() int
 	// check returns the first account that does not balance.
 	check() error
@@ -44,9 +44,9 @@ type outcome struct {
 	usage cluster.Usage
 }
 
-// plain is a store without a log. It keeps the rules of the state machine for
-// what a simulation does: starts, moves, ends, and the ladder after an
-// out-of-memory. TestStoresAgree holds both against each other.
+// plain is a store without a log. It keeps the rules of the state machine for what
+// a simulation does: starts, moves, ends, and the ladder after an out-of-memory.
+// TestStoresAgree compares the two.
 type plain struct {
 	now    cluster.Time
 	index  uint64
@@ -54,7 +54,7 @@ type plain struct {
 	nodeAt map[cluster.NodeID]int
 	ledger *dispatch.Ledger
 	jobs   []*cluster.Job // by id less one
-	wait   []*cluster.Job // by id, with holes: who no longer waits
+	wait   []*cluster.Job // by id, with holes for jobs that no longer wait
 	nwait  int
 	run    []*cluster.Job // by id
 	onGPU  map[cluster.GPUID][]cluster.JobID
@@ -122,7 +122,7 @@ func (p *plain) submit(now cluster.Time, jobs []*cluster.Job) error {
 
 func byID(j *cluster.Job, id cluster.JobID) int { return cmp.Compare(j.ID, id) }
 
-// compact drops the holes of the list of waiters.
+// compact removes the holes from the list of waiting jobs.
 func (p *plain) compact() {
 	if len(p.wait) == p.nwait {
 		return
@@ -216,14 +216,14 @@ func (p *plain) start(j *cluster.Job, st *dispatch.Start) {
 	p.run = slices.Insert(p.run, i, j)
 }
 
-// size says with how many cards a job of elastic size runs, or how few it waits for.
+// size sets with how many GPUs an elastic job runs, or how few it waits for.
 func (p *plain) size(j *cluster.Job, n int) {
 	if j.Spec.Elastic() {
 		j.Spec = j.Spec.Sized(n)
 	}
 }
 
-// unqueue takes j out of its queue. Planners may hold the old slice.
+// unqueue removes j from its queue. Planners may hold the old slice.
 func (p *plain) unqueue(j *cluster.Job) {
 	if j.Queue == "" {
 		return
@@ -265,12 +265,12 @@ func (p *plain) move(moves []dispatch.QueueMove) {
 			added[g] = nil
 		}
 	}
-	for g, add := range added { // queues do not depend on each other
+	for g, add := range added { // queues are independent of each other
 		p.requeue(g, add)
 	}
 }
 
-// requeue drops from a queue who stands elsewhere now or is added anew.
+// requeue drops jobs from a queue that are elsewhere now or are added again.
 func (p *plain) requeue(g cluster.GPUID, add []dispatch.Waiter) {
 	fresh := make(map[cluster.JobID]struct{}, len(add))
 	for _, w := range add {
@@ -291,8 +291,8 @@ func (p *plain) requeue(g cluster.GPUID, add []dispatch.Waiter) {
 	p.queues[g] = q
 }
 
-// preempt leaves it to the planner how often jobs make room: published rules
-// know no bound, and the state machine's own is asked by policies first.
+// preempt leaves it to the planner how often jobs are preempted: published rules
+// have no bound, and policies check the state machine's own first.
 func (p *plain) preempt(now cluster.Time, x *dispatch.Preemption) (bool, error) {
 	p.tick(now)
 	j, ok := p.Job(x.Job)
@@ -303,7 +303,7 @@ func (p *plain) preempt(now cluster.Time, x *dispatch.Preemption) (bool, error) 
 	return true, nil
 }
 
-// resize cuts shares that may be, and has them grow as far as there is room.
+// resize reduces shares where allowed, and lets them grow as far as there is room.
 func (p *plain) resize(now cluster.Time, id cluster.AttemptID, to []cluster.GPUShare) (bool, error) {
 	p.tick(now)
 	j, ok := p.Job(id.Job)

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 )
 
-// settle brings a running task's progress up to now.
+// settle updates a running task's progress to now.
 func (t *task) settle(now int64) {
 	dt := float64(now - t.since)
 	t.since = now
@@ -20,7 +20,7 @@ func (t *task) settle(now int64) {
 	t.left = max(0, t.left-(dt-lost)*t.rate/t.solo)
 }
 
-// expect puts the task's end on the agenda.
+// expect schedules the task's end.
 func (e *engine) expect(id int32) {
 	t := &e.tasks[id]
 	t.ver++
@@ -28,13 +28,14 @@ func (e *engine) expect(id int32) {
 	e.expectRise(id)
 }
 
-// until is how long it takes, from when the task was settled, until so much of it is left.
+// until returns how long it takes, from when the task was settled, until so much of
+// it is left.
 func (t *task) until(left float64) int64 {
 	return max(0, int64(math.Ceil(t.overhead+(t.left-left)*t.solo/t.rate-1e-6)))
 }
 
-// elasticSteps is of how many steps jobs of elastic size are: more than a few, so that how
-// long one takes is known at once.
+// elasticSteps is the number of steps of elastic jobs: more than a few, so that the
+// step time is known at once.
 const elasticSteps = 1000
 
 // begin starts a task where the store put it.
@@ -62,7 +63,7 @@ func (e *engine) begin(a cluster.AttemptID) {
 	f := t.job.Figures(gpuType)
 	t.solo = float64(max(1, f.Duration.Microseconds())) * t.job.Slower(len(berth.GPUs))
 	t.solution = t.solo
-	if t.job.Elastic() && !e.opt.Log { // it says how long a step takes, of which it has many
+	if t.job.Elastic() && !e.opt.Log { // it reports its step time, having many steps
 		view.Last().Progress = &cluster.Progress{At: e.wallTime(), StepTime: time.Duration(t.solo) * time.Microsecond / elasticSteps}
 	}
 	t.overhead += float64(e.opt.Start.Microseconds())
@@ -87,7 +88,7 @@ func (e *engine) begin(a cluster.AttemptID) {
 	e.dangers(id, t, berth)
 }
 
-// dangers puts on the agenda what may end the attempt before its time.
+// dangers schedules what may end the attempt early.
 func (e *engine) dangers(id int32, t *task, berth *cluster.Berth) {
 	if !t.profiled {
 		e.events.push(event{at: e.now + e.opt.Profile.Microseconds(), id: id, ver: t.attempt, k: evProfiled})
@@ -100,12 +101,12 @@ func (e *engine) dangers(id int32, t *task, berth *cluster.Berth) {
 	}
 }
 
-// overShare reports whether a job holds more memory than its share of some card.
+// overShare reports whether a job holds more memory than its share of some GPU.
 func (t *task) overShare(b *cluster.Berth) bool {
 	return slices.ContainsFunc(b.GPUs, func(g cluster.GPUShare) bool { return t.load.MemMiB > g.Share.MemMiB })
 }
 
-// retime works out anew how fast everybody on the given cards runs.
+// retime recomputes how fast all tasks on the given GPUs run.
 func (e *engine) retime(cards []int32) {
 	e.touched = e.touched[:0]
 	for _, c := range cards {
@@ -188,8 +189,9 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 	return nil
 }
 
-// outOfMemory ends who holds more than its cap, or the newest on a card that is too full,
-// if it still is. What the job did is lost: it died before its first checkpoint.
+// outOfMemory ends the task that holds more than its cap, or the newest on a GPU
+// that is too full, if it still is. What the job did is lost: it died before its
+// first checkpoint.
 func (e *engine) outOfMemory(id int32) error {
 	who := id
 	switch {
@@ -229,7 +231,7 @@ func (e *engine) profiledNow(id int32) error {
 	return nil
 }
 
-// preempt ends an attempt once it has saved its state, and keeps what it did before.
+// preempt ends an attempt once it has saved its state, and keeps its earlier work.
 func (e *engine) preempt(p *dispatch.Preemption) error {
 	i := int32(p.Job - 1)
 	if i < 0 || int(i) >= len(e.tasks) || e.tasks[i].state != runs {
@@ -250,7 +252,7 @@ func (e *engine) preempt(p *dispatch.Preemption) error {
 	return nil
 }
 
-// leaver ends attempts that make room.
+// leaver ends preempted attempts.
 type leaver struct{ *engine }
 
 // gone ends an attempt that has saved its state.

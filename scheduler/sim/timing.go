@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// durations counts spans of time by size, in buckets 2 % apart, so that a
-// quantile of any number of them takes little memory.
+// durations counts durations by size, in buckets 2 % apart, so that a quantile of
+// any number of them takes little memory.
 type durations struct {
 	n     int
 	count [spanBuckets]int
@@ -37,7 +37,7 @@ func (d *durations) quantile(q float64) time.Duration {
 	return 0
 }
 
-// took records how long the planner was asked for one decision.
+// took records the duration of one call of the planner.
 func (s *sums) took(d time.Duration) {
 	s.planned += d
 	s.asked.add(d)

@@ -9,16 +9,16 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// sight is what the scheduler sees of jobs. It follows from the job, the options and the
-// fleet alone: the same job is always seen alike.
+// sight is what the scheduler sees of jobs. It depends on the job, the options and
+// the fleet alone: the same job always looks the same.
 type sight struct {
 	opt    *Options
 	nodes  []*cluster.Node
-	types  []string // of cards
+	types  []string // of GPUs
 	owners map[string]cluster.UID
 }
 
-// viewOf makes what the scheduler sees of a job.
+// viewOf returns what the scheduler sees of a job.
 func (s *sight) viewOf(id cluster.JobID, j *workload.Job) *cluster.Job {
 	if _, ok := s.owners[j.User]; !ok {
 		s.owners[j.User] = cluster.UID(1000 + len(s.owners))
@@ -66,7 +66,7 @@ func (s *sight) viewOf(id cluster.JobID, j *workload.Job) *cluster.Job {
 	return v
 }
 
-// guess is what the predictor says of a true duration.
+// guess returns the prediction for a true duration.
 func (s *sight) guess(j *workload.Job, what string, truth time.Duration) time.Duration {
 	f := s.opt.Errors.Duration
 	if s.opt.Errors.NoDuration || j.Serves {
@@ -78,7 +78,7 @@ func (s *sight) guess(j *workload.Job, what string, truth time.Duration) time.Du
 	return time.Duration(float64(truth) * math.Exp(f*workload.Chance(s.opt.Seed, j.ID, what).NormFloat64()))
 }
 
-// leastTime is how long a job takes with the fewest cards that it may run with.
+// leastTime returns how long a job takes with the fewest GPUs that it may run with.
 func leastTime(j *workload.Job, d time.Duration) time.Duration {
 	if !j.Elastic() {
 		return d
@@ -89,8 +89,8 @@ func leastTime(j *workload.Job, d time.Duration) time.Duration {
 // quantile95 is the upper quantile of a standard normal.
 const quantile95 = 1.6449
 
-// estimates are what the predictor says of a job on each type. One factor a
-// job and figure: a job that is underrated on one card is so on all.
+// estimates returns the predictions for a job on each type, with one factor per job
+// and figure: a job underestimated on one GPU is so on all.
 func (s *sight) estimates(j *workload.Job) []cluster.Estimate {
 	er := &s.opt.Errors
 	if er.Hide {
@@ -107,7 +107,7 @@ func (s *sight) estimates(j *workload.Job) []cluster.Estimate {
 		est := cluster.Estimate{GPUType: t, Duration: s.guess(j, "duration", leastTime(j, f.Duration)), Source: "trace", ConfidenceMilli: 1000}
 		switch {
 		case !j.MayUse(t):
-			est.GPUMemMiB = cluster.MaxMemMiB // no card sells that: a veto
+			est.GPUMemMiB = cluster.MaxMemMiB // no GPU sells that: a veto
 		case f.MemMiB > 0:
 			est.GPUMemMiB = max(1, int64(float64(f.MemMiB)*mem))
 			est.GPUMemP95MiB = int64(float64(est.GPUMemMiB) * (1 + er.MemMargin) * math.Exp(quantile95*er.Mem))
@@ -125,7 +125,7 @@ func (s *sight) estimates(j *workload.Job) []cluster.Estimate {
 	return out
 }
 
-// predicted is what a predictor said, for each type of the fleet. Types that
+// predicted returns what a predictor said, for each type of the fleet. Types that
 // the job may not have are vetoed; types it said nothing of are unknown.
 func (s *sight) predicted(j *workload.Job) []cluster.Estimate {
 	out := s.unknown(j)
@@ -139,7 +139,7 @@ func (s *sight) predicted(j *workload.Job) []cluster.Estimate {
 	return out
 }
 
-// unknown leaves out all but the duration.
+// unknown leaves out everything but the duration.
 func (s *sight) unknown(j *workload.Job) []cluster.Estimate {
 	out := make([]cluster.Estimate, 0, len(s.types))
 	for _, t := range s.types {
@@ -152,7 +152,7 @@ func (s *sight) unknown(j *workload.Job) []cluster.Estimate {
 	return out
 }
 
-// memOf is the sellable memory of the first card of a type.
+// memOf returns the sellable memory of the first GPU of a type.
 func (s *sight) memOf(t string) int64 {
 	for _, n := range s.nodes {
 		for i := range n.GPUs {

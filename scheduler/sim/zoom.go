@@ -11,28 +11,28 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// held is what is given away of a card, as the ledger counts it.
+// held is what is allocated of a GPU, as the ledger counts it.
 type held struct {
 	mem, milli int64
 	shares     int32
 	exclusive  bool
 }
 
-// hosted is what is given away of a node.
+// hosted is what is allocated of a node.
 type hosted struct{ cpu, mem int64 }
 
-// kin is a class of cards that are alike to the scheduler.
+// kin is a class of GPUs that are alike to the scheduler.
 type kin struct {
 	rep   *cluster.GPU
 	slots []int32 // in order of nodes and ids
 }
 
-// zoom shows the scheduler only those cards that it can choose for a job that
-// waits alone: of each class the first in use that holds it and the first
-// empty one, or the empty ones of the node with the fewest that are enough.
-// A pass then costs microseconds, whatever the fleet. It must decide what a
-// pass over the whole fleet decides, which TestZoomChangesNothing checks; where
-// cores and host memory are counted it cannot tell.
+// zoom shows the scheduler only those GPUs that it can choose for a job that waits
+// alone: of each class the first in use that holds it and the first empty one, or
+// the empty ones of the node with the fewest that suffice. A pass then costs
+// microseconds, whatever the fleet. It must decide what a pass over the whole fleet
+// decides, which TestZoomChangesNothing checks; if cores and host memory are
+// counted it cannot tell.
 type zoom struct {
 	e     *engine
 	pol   scheduler.Policy
@@ -41,9 +41,9 @@ type zoom struct {
 	hosts []hosted
 	lo    []int32 // first slot of each node
 	picks []int32
-	used  int32 // the pick on which others lie, -1 for none
-	// tight says that cores or host memory are counted on some node. Rules
-	// about them look at whole nodes and at all nodes.
+	used  int32 // the pick with residents, -1 for none
+	// tight means that cores or host memory are counted on some node. Rules about
+	// them consider whole nodes and all nodes.
 	tight bool
 }
 
@@ -74,7 +74,7 @@ func newZoom(e *engine) *zoom {
 	return z
 }
 
-// book follows the ledger.
+// book tracks the ledger.
 func (z *zoom) book(b *cluster.Berth, node int32, sign int64) {
 	z.hosts[node].cpu += sign * b.CPUMilli
 	z.hosts[node].mem += sign * b.MemMiB
@@ -89,7 +89,7 @@ func (z *zoom) book(b *cluster.Berth, node int32, sign int64) {
 	}
 }
 
-// answer says what zooming in found.
+// answer is the result of zooming in.
 type answer uint8
 
 const (
@@ -98,7 +98,7 @@ const (
 	zoomed
 )
 
-// look finds the cards that matter for a job.
+// look finds the GPUs that matter for a job.
 func (z *zoom) look(j *cluster.Job) answer {
 	if z.tight || j.Spec.GPUs == 0 || j.Spec.Node != "" || j.MinGPUMemMiB > 0 || j.MinHostMemMiB > 0 || z.e.opt.MTBF > 0 {
 		return cannotTell
@@ -111,11 +111,11 @@ func (z *zoom) look(j *cluster.Job) answer {
 		switch {
 		case why.Code != "":
 		case len(z.kins) > 1 && j.Spec.GPUMemMiB == 0 && est.GPUMemP95MiB > k.rep.SellableMiB:
-			return cannotTell // it is left out where another class is large enough
+			return cannotTell // it is left out if another class is large enough
 		case s.Exclusive:
 			z.wholeCards(k, j.Spec.GPUs, cpu, mem)
 		case j.Spec.GPUs > 1 || len(z.kins) > 1:
-			return cannotTell // which class it gets may depend on who suits whom on many cards
+			return cannotTell // its class may depend on which residents suit it on many GPUs
 		default:
 			z.oneShare(k, s, cpu, mem)
 		}
@@ -132,8 +132,8 @@ func (z *zoom) roomy(node int32, cpu, mem int64) bool {
 	return n.CPUMilli-h.cpu >= cpu && n.MemMiB-h.mem >= mem
 }
 
-// oneShare picks the first card in use that holds the share, and the first
-// empty one.
+// oneShare picks the first GPU in use that holds the share, and the first empty
+// one.
 func (z *zoom) oneShare(k *kin, s cluster.Share, cpu, mem int64) {
 	used, empty := false, false
 	limit := int32(max(1, k.rep.MaxShares))
@@ -159,7 +159,7 @@ func (z *zoom) oneShare(k *kin, s cluster.Share, cpu, mem int64) {
 	}
 }
 
-// wholeCards picks n empty cards of the node with the fewest that are enough.
+// wholeCards picks n empty GPUs of the node with the fewest that suffice.
 func (z *zoom) wholeCards(k *kin, n int, cpu, mem int64) {
 	best, least := int32(-1), 0
 	for i := 0; i < len(k.slots); {
@@ -184,14 +184,14 @@ func (z *zoom) wholeCards(k *kin, n int, cpu, mem int64) {
 	}
 }
 
-// decided reports whether a plan made of the picks stands. Where the scheduler
-// declined the card in use, since its residents do not suit the job, others in
-// use might have done.
+// decided reports whether a plan made from the picks stands. If the scheduler
+// declined the GPU in use, since its residents do not suit the job, others in use
+// might have done.
 func (z *zoom) decided(plan *dispatch.Plan) bool {
 	return len(plan.Starts) == 1 && (z.used < 0 || plan.Starts[0].Berth.GPUs[0].GPU == z.e.slots[z.used].id)
 }
 
-// snapshot is the cluster with only the cards that were picked.
+// snapshot returns the cluster with only the picked GPUs.
 func (z *zoom) snapshot(j *cluster.Job) *dispatch.Snapshot {
 	s := &dispatch.Snapshot{Index: z.e.st.Index(), Now: z.e.wallTime(), Waiting: []*cluster.Job{j}}
 	for i := 0; i < len(z.picks); {
@@ -221,7 +221,7 @@ func (z *zoom) snapshot(j *cluster.Job) *dispatch.Snapshot {
 	return s
 }
 
-// lie takes of a card what its residents have.
+// lie takes from a GPU what its residents have.
 func (z *zoom) lie(l *dispatch.Ledger, node cluster.NodeID, id cluster.GPUID) {
 	for _, r := range z.e.slots[z.e.slotAt[id]].residents {
 		view, _ := z.e.st.Job(cluster.JobID(r.id + 1))
