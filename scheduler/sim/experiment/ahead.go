@@ -11,18 +11,18 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// What the experiment chooses.
+// The parameters of the experiment.
 const (
-	aheadDays, aheadFrom = 14, 1 // days that are played, and the first one that counts
-	aheadEach            = 10.0  // requests a second that a replica answers
-	aheadTarget          = 7.0   // and that it is to have, by --scale-on rps
-	aheadTop             = 280.0 // requests a second of the highest hour, before noise
+	aheadDays, aheadFrom = 14, 1 // days simulated, and the first one that counts
+	aheadEach            = 10.0  // requests per second that a replica answers
+	aheadTarget          = 7.0   // and its target, by --scale-on rps
+	aheadTop             = 280.0 // requests per second of the highest hour, before noise
 	aheadLate            = 1.0   // seconds in the queue from which a request is late
 	aheadStep            = 15 * time.Second
 )
 
-// aheadWays are what is compared: with more spare load each, a service that follows what is
-// measured costs about as much as one with a forecast.
+// aheadWays are compared: with more spare load each, a service that follows
+// measurements costs about as much as one with a forecast.
 var aheadWays = []struct {
 	name   string
 	target float64
@@ -33,8 +33,8 @@ func aheadService(curve string, target float64, off bool) *service.Service {
 	return &service.Service{Name: curve, Replicas: 1, Min: 1, Max: 64, Scale: service.Scale{On: service.Rate, Target: target}, NoForecast: off}
 }
 
-// ahead holds a service that has replicas before the load of the day comes against one that
-// follows what is measured.
+// ahead compares a service that has replicas before the day's load comes with one
+// that follows measurements.
 func ahead(ctx context.Context, c Config) (*Report, error) {
 	rep := &Report{
 		Name: "ahead", Title: "Replicas of a service ahead of the daily rise (MArk, ATC 2019)",
@@ -87,7 +87,7 @@ func aheadLine(name string, s *service.Service, start time.Duration, seeds uint6
 	return l
 }
 
-// aheadLevel is the part of its top that a load has at a time, before noise.
+// aheadLevel returns the part of its top that a load has at a time, before noise.
 func aheadLevel(curve string, at time.Duration) float64 {
 	day, h := int(at/(24*time.Hour)), (at % (24 * time.Hour)).Hours()
 	switch curve {
@@ -117,7 +117,7 @@ func aheadLevel(curve string, at time.Duration) float64 {
 	return 0.1 + 0.9*busy
 }
 
-// aheadRun plays one service, whose name is that of its load.
+// aheadRun simulates one service, named after its load.
 func aheadRun(seed uint64, s *service.Service, start time.Duration) map[string]float64 {
 	var scaler service.Scaler
 	var kept *service.History

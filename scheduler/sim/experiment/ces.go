@@ -15,9 +15,10 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// The evaluation of Cluster Energy Saving: nodes of so many cards, as many as the list of virtual
-// clusters has; so long a time, as the authors', before the end of the list; what is known of the
-// time before; and what a node draws beside its cards and takes to boot, which are ours.
+// The evaluation of Cluster Energy Saving: nodes of so many GPUs, as many as the
+// list of virtual clusters has; the same length of time as the authors' before the
+// end of the list; what is known of the time before; and what a node draws besides
+// its GPUs and takes to boot, which are ours.
 const (
 	cesNode, cesNodes = 8, 135
 	cesSpan, cesPast  = 21 * 24 * time.Hour, 35 * 24 * time.Hour
@@ -30,11 +31,11 @@ const (
 	cesKind           = power.Kind("8x" + cesType)
 )
 
-// How long the window and the time before it are in a quick run.
+// The length of the window and of the time before it in a quick run.
 const cesQuick, cesQuickPast = 4 * 24 * time.Hour, 16 * 24 * time.Hour
 
-// split makes of a job that is wider than a node as many as it fills nodes, which come together
-// and are as long.
+// split splits a job wider than a node into as many as it fills nodes, which arrive
+// together and are as long.
 func split(jobs []workload.Job) (out []workload.Job) {
 	for _, j := range jobs {
 		for part, left := 0, j.GPUs; left > 0; part++ {
@@ -50,8 +51,8 @@ func split(jobs []workload.Job) (out []workload.Job) {
 	return out
 }
 
-// within are the jobs of a window, as they are in it: who ran when it began has what was left,
-// and nobody goes on after its end.
+// within returns the jobs of a window, clipped to it: jobs running when it began
+// have what was left, and none continue after its end.
 func within(jobs []workload.Job, from, until time.Duration) (out []workload.Job) {
 	for _, j := range jobs {
 		begin, end := max(j.Submit, from), min(j.Submit+j.Duration, until)
@@ -64,7 +65,7 @@ func within(jobs []workload.Job, from, until time.Duration) (out []workload.Job)
 	return out
 }
 
-// holders is an Observer that notes which nodes were held.
+// holders is an Observer that records which nodes were held.
 type holders struct{ spans []power.Span }
 
 // Attempt implements sim.Observer.
@@ -81,7 +82,8 @@ func (h *holders) Attempt(_ string, cards []int, from, to time.Duration, _ clust
 // Level implements sim.Observer.
 func (h *holders) Level(time.Duration, int64, int64, int64, int) {}
 
-// cesRun is what is run: the jobs of the window, and who held nodes in the time before it.
+// cesRun is a run: the jobs of the window, and which jobs held nodes in the time
+// before it.
 type cesRun struct {
 	jobs  *workload.Workload
 	fleet workload.Fleet
@@ -116,7 +118,7 @@ func cesWorkload(ctx context.Context, c *Config, span, past time.Duration) (*ces
 	for _, s := range h.spans {
 		s.From, s.To = s.From.Add(-past), s.To.Add(-past)
 		if s.To >= sim.Epoch {
-			continue // it goes on in the window, where it begins anew
+			continue // it continues in the window, where it starts afresh
 		}
 		r.past = append(r.past, s)
 	}
@@ -125,7 +127,7 @@ func cesWorkload(ctx context.Context, c *Config, span, past time.Duration) (*ces
 
 func cesPlanner() sim.Planner { return sim.NewBerth(scheduler.ModeSlot, 1) }
 
-// cesVariants are the rules that are compared.
+// cesVariants are the compared rules.
 func cesVariants() []struct {
 	name string
 	rule power.Rule
@@ -203,7 +205,8 @@ func ces(ctx context.Context, c Config) (*Report, error) {
 // cesTheirs is the variant of the authors' rule.
 const cesTheirs = "CES as published, with foresight"
 
-// demand is how many nodes were held at most in each slot of the window, of a run of it.
+// demand returns how many nodes were held at most in each slot of the window, in a
+// run of it.
 func (r *cesRun) demand(spans []power.Span, span time.Duration) []float64 {
 	d := power.Demand{Slot: cesSlot}
 	d.Recall([]power.Kind{cesKind}, spans, sim.Epoch, sim.Epoch.Add(span))
@@ -249,7 +252,7 @@ func demand(ctx context.Context, c Config) (*Report, error) {
 	return rep, nil
 }
 
-// run runs the window under a rule, and tells who held nodes.
+// run runs the window under a rule, and returns which jobs held nodes.
 func (r *cesRun) run(ctx context.Context, c *Config, rule power.Rule) (*sim.Result, []power.Span, error) {
 	rule.ResumeTimeout, rule.AtOnce = cesBoot, 10
 	var h holders
@@ -260,11 +263,12 @@ func (r *cesRun) run(ctx context.Context, c *Config, rule power.Rule) (*sim.Resu
 	return res, h.spans, err
 }
 
-// cesPublished is the rule of the artifact of Helios' authors (CES_Helios.py), with its settings for
-// Venus, on the demand of slots, with what came in place of its forecast: nodes that are needed
-// are up at once, and five more then; all but five of those that are not go where fewer were
-// needed of late and fewer will be. It tells how many were off on average, how often in a day
-// some were woken, and what part of those that were up was in use.
+// cesPublished is the rule of the artifact of Helios' authors (CES_Helios.py), with
+// its settings for Venus, on the demand of slots, with the actual demand instead of
+// its forecast: needed nodes are up at once, with five more; all but five of the
+// unneeded ones go if fewer were needed of late and fewer will be. It returns how
+// many were off on average, how often per day some were woken, and which part of
+// those that were up was in use.
 func cesPublished(y []float64) (off, calls, busy float64) {
 	const history, future, hour, before, after, least, buffer, keep = 3, 18, 6, 0.5, 1, 2, 5, 12
 	active, stable, n, used, up := 0.0, 0, 0.0, 0.0, 0.0

@@ -14,12 +14,13 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// What a card in use draws in the experiment of cheaper hours, in kW; what power costs on
-// average and how far from that at most, in EUR/kWh, by a curve of ours; and the hour at which
-// it costs least.
+// What a GPU in use draws in the experiment of cheaper hours, in kW; what power
+// costs on average and how far from that at most, in EUR/kWh, by an assumed curve;
+// and the hour at which it costs least.
 const deferKW, deferMean, deferSwing, deferCheapest = 0.3, 0.30, 0.15, 4
 
-// daily is what power costs, hour by hour, from the begin of a run for a time.
+// daily returns the cost of power, hour by hour, from the beginning of a run for a
+// time.
 func daily(span time.Duration) *power.Signal {
 	s := &power.Signal{Unit: "EUR/kWh"}
 	for h := range int(span.Hours()) + 72 {
@@ -30,9 +31,9 @@ func daily(span time.Duration) *power.Signal {
 	return s
 }
 
-// deferred are jobs of which a part may end within so much of their submission, as they are
-// submitted with --defer: each begins when power is cheapest by what is predicted of it. Parts
-// of one job wait alike. It tells how many wait.
+// deferred returns the jobs, a part of which may end within so much of their
+// submission, as if submitted with --defer: each begins when power is cheapest by
+// its prediction. Parts of one job wait alike. It returns how many wait.
 func deferred(jobs []workload.Job, s *power.Signal, within time.Duration, part float64) (out []workload.Job, waiting int) {
 	out = slices.Clone(jobs)
 	for i := range out {
@@ -63,7 +64,7 @@ func (b *bills) Attempt(job string, cards []int, from, to time.Duration, _ clust
 	kwh := deferKW * float64(len(cards)) * (to - from).Hours()
 	price, known := b.signal.Mean(sim.Epoch.Add(from), to-from)
 	if !known {
-		price = deferMean // of what runs on after the signal
+		price = deferMean // for what runs on after the signal
 	}
 	b.kwh, b.euros = b.kwh+kwh, b.euros+kwh*price
 	b.began[job], b.end[job] = from, to
@@ -72,7 +73,7 @@ func (b *bills) Attempt(job string, cards []int, from, to time.Duration, _ clust
 // Level implements sim.Observer.
 func (b *bills) Level(time.Duration, int64, int64, int64, int) {}
 
-// cheaper holds jobs that wait for cheaper hours against those that do not.
+// cheaper compares jobs that wait for cheaper hours with those that do not.
 func cheaper(ctx context.Context, c Config) (*Report, error) {
 	span, past := cesSpan, time.Duration(0)
 	if c.Quick {
@@ -114,7 +115,7 @@ func cheaper(ctx context.Context, c Config) (*Report, error) {
 	return rep, nil
 }
 
-// bill runs the window with jobs that wait, and adds up.
+// bill runs the window with jobs that wait, and adds up the cost.
 func (r *cesRun) bill(ctx context.Context, c *Config, s *power.Signal, within time.Duration, part float64) (Line, error) {
 	jobs, waiting := deferred(r.jobs.Jobs, s, within, part)
 	b := &bills{signal: s, began: map[string]time.Duration{}, end: map[string]time.Duration{}}

@@ -18,15 +18,15 @@ import (
 
 // Config says where the data is and how much is run.
 type Config struct {
-	// Traces is the folder with a subfolder for each trace, Colocation that
-	// with the tables of pairs.
+	// Traces is the folder with a subfolder for each trace, Colocation the one with
+	// the tables of pairs.
 	Traces, Colocation string
 	// Quick runs fewer seeds and policies, enough to see the shape.
 	Quick bool
-	// Resize adds, to the experiments of Yeung and SchedTune, variants of ffd whose shares
-	// follow what jobs use, and beside each the same jobs with shares that stay.
+	// Resize adds, to the experiments of Yeung and SchedTune, variants of ffd whose
+	// shares follow what jobs use, each with the same jobs with fixed shares.
 	Resize cluster.ResizeMode
-	// Note is told what runs now; nil is nobody.
+	// Note is called with what runs now; nil is none.
 	Note func(string)
 	// Clock measures planning; nil leaves the rates out.
 	Clock func() time.Duration
@@ -47,7 +47,7 @@ func (c *Config) trace(name string) (string, error) {
 	return path, nil
 }
 
-// Claim holds a measured figure against what was to be reached.
+// Claim compares a measured figure with its target.
 type Claim struct {
 	What string  `json:"what"`
 	Want float64 `json:"want"`
@@ -68,7 +68,7 @@ type Line struct {
 	CI95 map[string]float64 `json:"ci95"`
 }
 
-// Report is what an experiment found.
+// Report is the result of an experiment.
 type Report struct {
 	Name        string        `json:"name"`
 	Title       string        `json:"title"`
@@ -85,7 +85,7 @@ type Experiment struct {
 	Run         func(context.Context, Config) (*Report, error)
 }
 
-// NeedsTraces reports whether it reads traces, or invents all it needs.
+// NeedsTraces reports whether it reads traces, rather than inventing everything.
 func (e Experiment) NeedsTraces() bool {
 	return e.Name != "gap" && e.Name != "sizing" && e.Name != "ahead"
 }
@@ -122,9 +122,9 @@ func ByName(name string) (Experiment, error) {
 	return Experiment{}, fmt.Errorf("experiment %q is not known; the experiments are %v", name, names)
 }
 
-// planner makes a policy; the scheduler's own passes come with their fast path.
+// planner returns a policy; the scheduler's own passes come with their fast path.
 func planner(name string, seed uint64, maxShares int) (sim.Planner, error) {
-	if name == "ffd+longest" { // the same with every job long beside the others
+	if name == "ffd+longest" { // the same with every job counted as long
 		b := sim.NewBerth(scheduler.ModeFFD, maxShares)
 		b.Policy.ShortPart, b.Policy.LongPart = 0, 1<<40
 		return b, nil
@@ -140,7 +140,7 @@ func planner(name string, seed uint64, maxShares int) (sim.Planner, error) {
 	return policies.New(name, policies.Options{Base: base, Seed: seed})
 }
 
-// figures are what lines hold, with the names of the JSON.
+// figures returns what lines hold, by the names of the JSON.
 func figures(r *sim.Result) map[string]*float64 {
 	count := func(n int) *float64 { v := float64(n); return &v }
 	var rejected, decision *float64
@@ -221,7 +221,7 @@ func (r *Report) repeat(ctx context.Context, variant string, seeds uint64, of fu
 	return nil
 }
 
-// mean returns a figure of a variant, NaN when there is none.
+// mean returns a figure of a variant, NaN if there is none.
 func (r *Report) mean(variant, name string) float64 {
 	i := slices.IndexFunc(r.Lines, func(l Line) bool { return l.Variant == variant })
 	if i < 0 {
@@ -234,7 +234,7 @@ func (r *Report) mean(variant, name string) float64 {
 	return v
 }
 
-// change is by how many per cent variant b differs from a.
+// change returns by how many per cent variant b differs from a.
 func (r *Report) change(a, b, name string) float64 {
 	return 100 * (r.mean(b, name)/r.mean(a, name) - 1)
 }

@@ -5,20 +5,20 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim"
 )
 
-// following is a variant of ffd whose jobs' memory takes a while to its peak.
+// following is a variant of ffd whose jobs' memory takes a while to reach its peak.
 type following struct {
 	name string
 	// mode is whether shares stay as granted.
 	mode cluster.ResizeMode
 	// late is the part of the jobs that leap late.
 	late float64
-	// know is what of predictions is other than in the experiment.
+	// know sets where predictions differ from the experiment's.
 	know func(*sim.Errors)
 }
 
 func (c *Config) resizes() bool { return c.Resize != "" && c.Resize != cluster.ResizeOff }
 
-// following are the variants that Resize adds.
+// following returns the variants that Resize adds.
 func (c *Config) following() (out []following) {
 	if !c.resizes() {
 		return nil
@@ -39,7 +39,7 @@ func (c *Config) following() (out []following) {
 	return out
 }
 
-// lateGrowers is the part of jobs whose memory leaps late where some do.
+// lateGrowers is the part of jobs whose memory leaps late, if some do.
 const lateGrowers = 0.2
 
 // apply sets the options of a run.
@@ -48,7 +48,7 @@ func (f following) apply(o *sim.Options) {
 	f.know(&o.Errors)
 }
 
-// followed says what is assumed of them.
+// followed records what is assumed of them.
 func (r *Report) followed(c *Config) {
 	if !c.resizes() {
 		return
@@ -60,8 +60,8 @@ func (r *Report) followed(c *Config) {
 		"twice the memory reserved: what is predicted at most is twice what is expected; nothing known: each job begins with a whole GPU")
 }
 
-// followedTo claims what right-sizing was to reach over a variant, in per cent: utilization
-// by its name, and makespan.
+// followedTo claims the targets of right-sizing over a variant, in per cent:
+// utilization by its name, and makespan.
 func (r *Report) followedTo(c *Config, over, used string, most, makespan float64) {
 	if !c.resizes() {
 		return

@@ -20,13 +20,13 @@ const (
 	gapInstances = 200
 	gapQuick     = 30
 	gapFewest    = 8  // jobs of an instance
-	gapMost      = 10 // with the one above
+	gapMost      = 10 // including the one above
 	gapMemMiB    = 16 << 10
 )
 
-// gapWorkload draws jobs of one card that are all there: run times log-normal
-// around 20 minutes (sigma 1.1, 2 minutes to 2 hours), utilization uniform in
-// 20 to 82 %, memory uniform in 1 to 12 GiB of 16.
+// gapWorkload draws jobs of one GPU that are all present: run times log-normal
+// around 20 minutes (sigma 1.1, 2 minutes to 2 hours), utilization uniform in 20 to
+// 82 %, memory uniform in 1 to 12 GiB of 16.
 func gapWorkload(seed uint64) (*workload.Workload, int) {
 	r := rand.New(rand.NewPCG(seed, 0x676170))
 	w := &workload.Workload{Name: fmt.Sprintf("small-%d", seed)}
@@ -50,12 +50,12 @@ func gapAssumptions() []string {
 	}
 }
 
-// gapColumns are what lines of the report hold.
+// gapColumns returns the columns of the report.
 func gapColumns() []string {
 	return []string{"gap_pct", "gap_median_pct", "gap_p95_pct", "gap_max_pct", "optimal_pct", "gap_bound_pct", "bound_under_optimum_pct"}
 }
 
-// gaps are what one policy did on all instances.
+// gaps are the results of one policy on all instances.
 type gaps struct{ optimum, bound, under []float64 }
 
 func (g *gaps) add(got, optimum, bound float64) {
@@ -64,7 +64,7 @@ func (g *gaps) add(got, optimum, bound float64) {
 	g.under = append(g.under, 100*(1-bound/optimum))
 }
 
-// line means the gaps of a policy.
+// line averages the gaps of a policy.
 func (g *gaps) line(variant string) Line {
 	l := Line{Variant: variant, Seeds: len(g.optimum), Mean: map[string]float64{}, CI95: map[string]float64{}}
 	l.Mean["gap_pct"], l.CI95["gap_pct"] = sim.MeanCI(g.optimum)
@@ -82,7 +82,7 @@ func (g *gaps) line(variant string) Line {
 	return l
 }
 
-// gapWithin is the best that could be done by whoever sells no compute twice.
+// gapWithin is the best possible without overselling compute.
 const gapWithin = "best without overselling"
 
 func gapPolicies() []string { return []string{"ffd", "ffd+longest", "slot", "fgd"} }
@@ -156,8 +156,7 @@ func gapMakespan(ctx context.Context, w *workload.Workload, gpus int, out map[st
 	return nil
 }
 
-// gapCards counts the cards that the first pass takes when there is one for
-// each job.
+// gapCards counts the GPUs that the first pass takes if there is one for each job.
 func gapCards(ctx context.Context, w *workload.Workload, out map[string]*gaps) error {
 	f := workload.Homogeneous(1, len(w.Jobs), "gpu", gapMemMiB)
 	least, err := optimum.FewestCards(w, &f)
@@ -179,7 +178,7 @@ func gapCards(ctx context.Context, w *workload.Workload, out map[string]*gaps) e
 	return nil
 }
 
-// firstCards are the cards of attempts that began at the start.
+// firstCards are the GPUs of attempts that began at the start.
 type firstCards map[int]struct{}
 
 // Attempt implements sim.Observer.

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// excess is how much later than in its private cluster a job has to end to be
+// excess is how much later than in its private cluster a job must end to be
 // counted.
 const excess = 10 * time.Minute
 
@@ -94,8 +94,8 @@ func vcWorkload(c *Config) (*workload.Workload, map[string]int, error) {
 		return nil, nil, err
 	}
 	w.Sort()
-	// The first quarter of the time is left out: jobs that were there already
-	// when the trace begins have only the long ones of their kind in it.
+	// The first quarter of the time is left out: of the jobs already present when
+	// the trace begins it has only the long ones.
 	begin := w.Jobs[len(w.Jobs)-1].Submit / 4
 	first := slices.IndexFunc(w.Jobs, func(j workload.Job) bool { return j.Submit >= begin })
 	w.Jobs = w.Jobs[first:min(len(w.Jobs), first+jobs)]
@@ -116,9 +116,9 @@ func vcWorkload(c *Config) (*workload.Workload, map[string]int, error) {
 	return w, nodes, nil
 }
 
-// NodesOf parts so many nodes among the groups of a workload in proportion to
-// the GPU time of their jobs, rounded to the nearest and at least one each, so
-// that the sum may differ.
+// NodesOf divides so many nodes among the groups of a workload in proportion to the
+// GPU time of their jobs, rounded to the nearest and at least one each, so the sum
+// may differ.
 func NodesOf(w *workload.Workload, nodes int) map[string]int {
 	work, all := map[string]float64{}, 0.0
 	for i := range w.Jobs {
@@ -141,7 +141,7 @@ func packing(place string, ten *policies.Tenancy) (sim.Planner, error) {
 	return policies.New(place, policies.Options{Base: base, Backfill: policies.BackfillAny, Tenants: ten})
 }
 
-// maker makes the planner of a way of sharing.
+// maker returns the planner of a way of sharing.
 type maker func() (sim.Planner, error)
 
 // underCells guarantees each VC its nodes as cells of 8.
@@ -161,8 +161,7 @@ func quotas(place string, nodes map[string]int) maker {
 	}
 }
 
-// quota lets each VC have so many GPUs, wherever they are, as Slurm's GrpTRES
-// does.
+// quota lets each VC have so many GPUs, wherever they are, as Slurm's GrpTRES does.
 type quota struct {
 	inner sim.Planner
 	nodes map[string]int
@@ -171,7 +170,7 @@ type quota struct {
 // Name implements sim.Planner.
 func (q *quota) Name() string { return "quotas" }
 
-// Plan implements sim.Planner. Who does not fit gives way to who does.
+// Plan implements sim.Planner. Jobs that do not fit give way to those that do.
 func (q *quota) Plan(snap *dispatch.Snapshot) dispatch.Plan {
 	used := map[string]int{}
 	for _, j := range snap.Running {
@@ -213,7 +212,7 @@ func (q *quota) Plan(snap *dispatch.Snapshot) dispatch.Plan {
 	return plan
 }
 
-// shared is what came of one way of sharing.
+// shared is the result of one way of sharing.
 type shared struct {
 	w           *workload.Workload
 	end         map[string]time.Duration // by job
@@ -244,7 +243,7 @@ func runShared(ctx context.Context, w *workload.Workload, nodes int, make maker,
 	return s, s.run(ctx, w, nodes, make, lend)
 }
 
-// runPrivate gives every VC a cluster of its own.
+// runPrivate gives every VC its own cluster.
 func runPrivate(ctx context.Context, w *workload.Workload, nodes map[string]int) (*shared, error) {
 	s := newShared(w)
 	for _, vc := range s.names() {
@@ -313,7 +312,7 @@ func (s *shared) meanOf(vc string) float64 {
 	return sum / float64(len(jobs))
 }
 
-// line holds it against the private clusters.
+// line compares it with the private clusters.
 func (s *shared) line(name string, private *shared, nodes int) Line {
 	l := Line{Variant: name, Seeds: 1, Mean: map[string]float64{}, CI95: map[string]float64{}}
 	sum, late, lateSum := 0.0, 0, 0.0

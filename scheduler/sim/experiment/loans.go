@@ -16,22 +16,22 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
-// What the experiment chooses.
+// The parameters of the experiment.
 const (
-	loanNode   = 8 // cards of a node
+	loanNode   = 8 // GPUs of a node
 	loanApps   = 8 // services
 	loanSave   = 30 * time.Second
 	loanPass   = 5 * time.Second
-	loanTarget = 4    // requests in flight that a replica is to have
-	loanLow    = 0.35 // of all cards of serve at night, and by day
+	loanTarget = 4    // target of requests in flight per replica
+	loanLow    = 0.35 // of all GPUs of serve at night, and by day
 	loanHigh   = 0.90
-	// lateAfter is how late a replica may start that was asked for: others save their state,
-	// and a pass comes before and one after.
+	// lateAfter is how late a requested replica may start: others save their state,
+	// with a pass before and one after.
 	lateAfter = loanSave + 2*loanPass
 )
 
-// loans holds a cluster of which the services' part lends its idle cards against one of which
-// it does not.
+// loans compares a cluster in which the services' part lends its idle GPUs with one
+// in which it does not.
 func loans(ctx context.Context, c Config) (*Report, error) {
 	jobs := 6_000
 	if c.Quick {
@@ -53,8 +53,9 @@ func loans(ctx context.Context, c Config) (*Report, error) {
 	return rep, nil
 }
 
-// trainers are the jobs of Philly that fit a node and run for a day at most, after its first
-// quarter: what was there already when the trace begins are the long ones of their kind.
+// trainers returns the jobs of Philly that fit a node and run for a day at most,
+// after its first quarter: of the jobs already present when the trace begins it has
+// only the long ones.
 func trainers(c *Config, jobs int) (*workload.Workload, error) {
 	path, err := c.trace("philly")
 	if err != nil {
@@ -76,8 +77,8 @@ func trainers(c *Config, jobs int) (*workload.Workload, error) {
 	return w, nil
 }
 
-// loaded spreads arrivals so that the work of all jobs is a part of what so many cards do
-// until the last arrives.
+// loaded spreads arrivals so that the work of all jobs is a part of what so many
+// GPUs do until the last arrives.
 func loaded(w *workload.Workload, cards int, part float64) {
 	work := 0.0
 	for i := range w.Jobs {
@@ -102,8 +103,8 @@ func loanReport(w *workload.Workload, nodes int) *Report {
 	}
 }
 
-// lendTo runs training jobs on so many nodes beside services on as many, without loans and
-// with them.
+// lendTo runs training jobs on so many nodes next to services on as many, without
+// loans and with them.
 func (r *Report) lendTo(ctx context.Context, c *Config, w *workload.Workload, nodes int, load string) error {
 	replicas := served(nodes*loanNode, w.Jobs[len(w.Jobs)-1].Submit)
 	all := &workload.Workload{Name: w.Name, Form: w.Form, Notes: w.Notes, Jobs: slices.Concat(w.Jobs, replicas)}
@@ -124,7 +125,7 @@ func (r *Report) lendTo(ctx context.Context, c *Config, w *workload.Workload, no
 	return nil
 }
 
-// claim holds what came of one load against what was to be reached.
+// claim compares the results of one load with the targets.
 func (r *Report) claim(load string) {
 	r.Claims = []Claim{
 		atLeast("loans against apart"+load+", less mean queueing of training, %", 30, -r.change("apart"+load, "loans"+load, "queue_mean_s")),
@@ -133,8 +134,9 @@ func (r *Report) claim(load string) {
 	}
 }
 
-// served are the replicas that services on so many cards have until a time, as jobs: one from
-// when the autoscaler asks for it until it takes it away, the latest first.
+// served returns the replicas that services on so many GPUs have until a time, as
+// jobs: each from when the autoscaler requests it until it removes it, the latest
+// first.
 func served(cards int, until time.Duration) (out []workload.Job) {
 	const every, day = 15 * time.Second, 24 * time.Hour
 	per := max(1, cards/loanApps)
@@ -176,12 +178,12 @@ func served(cards int, until time.Duration) (out []workload.Job) {
 	return out
 }
 
-// loanRun is what came of one way.
+// loanRun is the result of one way.
 type loanRun struct {
 	w           *workload.Workload
 	first, end  map[string]time.Duration
 	lent, busy  float64 // GPU seconds
-	serve       int     // cards below this are the services'
+	serve       int     // GPUs below this are the services'
 	last        time.Duration
 	preemptions int
 }
@@ -234,7 +236,7 @@ func runLoans(ctx context.Context, c *Config, w *workload.Workload, nodes int, l
 	return o, nil
 }
 
-// line gathers the figures of a way.
+// line collects the figures of a way.
 func (o *loanRun) line(name string, nodes int) Line {
 	l := Line{Variant: name, Seeds: 1, Mean: map[string]float64{}, CI95: map[string]float64{}}
 	var queue []float64

@@ -14,10 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// published are the classic orders by the rules of Lucid's simulator: gangs are
-// consolidated on machines of 8, nobody passes the first that does not fit,
-// srtf and las count the cards off anew, and las does so once a minute with one
-// limit.
+// published returns the classic orders by the rules of Lucid's simulator: gangs are
+// consolidated on machines of 8, no job overtakes the first that does not fit, srtf
+// and las count the GPUs off anew, and las does so once a minute with one limit.
 func published() []variant {
 	strict := &policies.Options{Backfill: policies.BackfillNone}
 	las := countingOff()
@@ -35,12 +34,13 @@ func published() []variant {
 	return vs
 }
 
-// countingOff is how published simulators preempt: at every event, whoever runs.
+// countingOff returns how published simulators preempt: at every event, any running
+// job.
 func countingOff() *policies.Options {
 	return &policies.Options{Evict: policies.EvictRanked, MinRun: -1, MaxPreempt: 4096}
 }
 
-// lucidShares are the variants in which jobs share cards.
+// lucidShares returns the variants in which jobs share GPUs.
 func lucidShares() []variant {
 	return []variant{
 		{name: "ffd", policy: "ffd", durError: 0.5, shares: true}, {name: "ffd+qssf", policy: "ffd+qssf", durError: 0.5, shares: true},
@@ -82,8 +82,8 @@ func lucid(ctx context.Context, c Config) (*Report, error) {
 	return rep, nil
 }
 
-// lucidWindow is what the published simulator gave on a list, mean completion
-// time in s, on so many machines of 8, and what is to be reached.
+// lucidWindow is the result of the published simulator on a list, mean completion
+// time in s, on so many machines of 8, and the target.
 type lucidWindow struct {
 	machines                   int
 	fifo, sjf, srtf, qssf, las float64
@@ -96,7 +96,7 @@ func lucidWindows() map[string]lucidWindow {
 	}
 }
 
-// claims hold what was measured on the list of a name against it.
+// claims compares the measurements on the named list with it.
 func (x *lucidWindow) claims(rep *Report, name string) {
 	for _, p := range []struct {
 		policy string

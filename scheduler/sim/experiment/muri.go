@@ -12,10 +12,10 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 )
 
-// muriAlone are the variants without sharing, by the rules of Muri's simulator:
-// the cards are counted off by rank at each event; srtf, srsf and themis
-// consolidate gangs on machines of 8, las does not, and never uses the third
-// limit of its queues.
+// muriAlone returns the variants without sharing, by the rules of Muri's simulator:
+// the GPUs are counted off by rank at each event; srtf, srsf and themis consolidate
+// gangs on machines of 8, las does not, and never uses the third limit of its
+// queues.
 func muriAlone() []variant {
 	las, themis := countingOff(), countingOff()
 	las.LAS.Limits = []time.Duration{3250 * time.Second, 7200 * time.Second}
@@ -28,11 +28,11 @@ func muriAlone() []variant {
 	}
 }
 
-// muriShares are the variants in which up to four share a card.
+// muriShares returns the variants in which up to four share a GPU.
 func muriShares() []variant {
 	known, unknown := countingOff(), countingOff()
 	known.Base = scheduler.Default()
-	known.Base.MaxSlowdownMilli = 0 // what is lost by one is gained by all
+	known.Base.MaxSlowdownMilli = 0 // one's loss is everyone's gain
 	unknown.Base = known.Base
 	unknown.LAS = order.LAS{ByArrival: true}
 	for l := time.Hour; len(unknown.LAS.Limits) < 20; l *= 2 {
@@ -97,7 +97,7 @@ func muri(ctx context.Context, c Config) (*Report, error) {
 	return rep, nil
 }
 
-// muriTrace is what the published simulator gave on a trace, mean completion
+// muriTrace is the result of the published simulator on a trace, mean completion
 // time in 1,000 s.
 type muriTrace struct{ srtf, srsf, tiresias, themis, antman, muriL float64 }
 
@@ -107,7 +107,7 @@ func muriTraces() map[string]muriTrace {
 	}
 }
 
-// claims hold what was measured on the trace of a name against it.
+// claims compares the measurements on the named trace with it.
 func (x *muriTrace) claims(rep *Report, name string) {
 	got := func(policy string) float64 { return rep.mean(name+" "+policy, "mean_jct_s") / 1000 }
 	for _, p := range []struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 )
 
-// openbDemand is how much is asked for, in per cent of the GPUs.
+// openbDemand is how much is requested, in per cent of the GPUs.
 const openbDemand = 130
 
 func openb(ctx context.Context, c Config) (*Report, error) {
@@ -104,8 +104,8 @@ func (r *Report) addPublished(list string, all []trace.Published) {
 	}
 }
 
-// claimOpenb holds ffd against levels on the first list, and against the best
-// that was published of each.
+// claimOpenb compares ffd with levels on the first list, and with the best
+// published result on each.
 func (r *Report) claimOpenb(lists []string, published []trace.Published) {
 	given := func(policy string) float64 { return r.mean(lineOf(lists[0], policy), "allocation_pct") }
 	r.Claims = []Claim{

@@ -11,12 +11,12 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// ordersCard is the memory of a card in the experiment, which holds every
-// program of Lucid's table and of SchedTune's.
+// ordersCard is the memory of a GPU in the experiment, which holds every program of
+// Lucid's table and of SchedTune's.
 const ordersCard = 24 << 10
 
-// orderList is a list of jobs, the day from which on four weeks of it are
-// taken, and how busy the fleet is made for them.
+// orderList is a list of jobs, the day from which four weeks of it are taken, and
+// the load of the fleet.
 type orderList struct {
 	folder, mix string
 	from        int
@@ -32,14 +32,14 @@ func orderLists() []orderList {
 	}
 }
 
-// How long the windows are that are taken of the lists: all and quick.
+// The lengths of the windows taken from the lists: all and quick.
 const (
 	ordersSpan  = 28 * 24 * time.Hour
 	ordersQuick = 4 * 24 * time.Hour
 )
 
-// fleetAt returns nodes of 8 cards, so many that the mean demand of a list is
-// so large a part of them, and no fewer than its widest job asks for.
+// fleetAt returns nodes of 8 GPUs, so many that the mean demand of a list is such a
+// part of them, and no fewer than its widest job asks for.
 func fleetAt(w *workload.Workload, load float64) workload.Fleet {
 	n := int(math.Ceil(trace.Demand(w) / load / 8))
 	for i := range w.Jobs {
@@ -50,7 +50,7 @@ func fleetAt(w *workload.Workload, load float64) workload.Fleet {
 	return f
 }
 
-// cut leaves the jobs that arrive within a span, or all if none does.
+// cut keeps the jobs that arrive within a span, or all if none does.
 func cut(w *workload.Workload, from, until time.Duration) {
 	var in []workload.Job
 	for _, j := range w.Jobs {
@@ -64,7 +64,7 @@ func cut(w *workload.Workload, from, until time.Duration) {
 	}
 }
 
-// alone are orders on whole cards, one job to a card.
+// alone returns orders on whole GPUs, one job per GPU.
 func alone() []variant {
 	return []variant{
 		{name: "fifo", policy: "slot+fifo"}, {name: "sjf", policy: "slot+sjf"}, {name: "qssf", policy: "slot+qssf", durError: 0.5},
@@ -73,7 +73,7 @@ func alone() []variant {
 	}
 }
 
-// sharing are those that lay several jobs on a card.
+// sharing returns those that place several jobs on a GPU.
 func sharing(mix string) []variant {
 	return []variant{
 		{name: "berth, " + mix, policy: "ffd", durError: 0.5, shares: true}, {name: "lucid, " + mix, policy: "lucid", durError: 0.5, shares: true},
@@ -132,7 +132,7 @@ func orders(ctx context.Context, c Config) (*Report, error) {
 	return rep, nil
 }
 
-// runMixes runs those that share with both ways to assign programs to jobs.
+// runMixes runs the sharing variants with both ways to assign programs to jobs.
 func runMixes(ctx context.Context, c *Config, rep *Report, w *workload.Workload, f workload.Fleet) error {
 	pairs, err := trace.LoadPairs(c.Colocation, "lucid")
 	if err != nil {

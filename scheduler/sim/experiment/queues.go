@@ -20,20 +20,20 @@ type variant struct {
 	durError     float64
 	shares       bool // predictions of memory and utilization are given
 	declares     bool
-	// opt are options of the policy, none for those of production.
+	// opt are options of the policy, nil for those of production.
 	opt *policies.Options
-	// every and tick override the least time between two passes and the
-	// longest, while somebody waits.
+	// every and tick override the least and the longest time between two passes
+	// while a job waits.
 	every, tick time.Duration
-	// islands tells the machines of a pool apart; unknown tells nobody how long
-	// jobs run; told says how programs slow each other, learns finds it out.
+	// islands distinguishes the machines of a pool; unknown hides how long jobs
+	// run; told reveals how programs slow each other down, learns finds it out.
 	islands, unknown, told, learns bool
-	// limit is how many times longer, in thousandths, anybody on a card may be
-	// predicted to take, where programs are told of; 0 is the default's.
+	// limit is how many times longer, in thousandths, any job on a GPU may be
+	// predicted to take, if the effects of programs are known; 0 is the default's.
 	limit int64
 }
 
-// planner makes the variant's policy.
+// planner returns the variant's policy.
 func (v *variant) planner(f *workload.Fleet) (sim.Planner, error) {
 	if v.opt == nil {
 		p, err := planner(v.policy, 1, f.MaxShares)
@@ -54,7 +54,7 @@ func (v *variant) planner(f *workload.Fleet) (sim.Planner, error) {
 	return policies.New(v.policy, opt)
 }
 
-// classic are the orders that published simulators have, on whole cards.
+// classic returns the orders of published simulators, on whole GPUs.
 func classic() []variant {
 	return []variant{
 		{name: "fifo", policy: "slot+fifo"}, {name: "sjf", policy: "slot+sjf"}, {name: "qssf", policy: "slot+qssf", durError: 0.5},
@@ -63,7 +63,7 @@ func classic() []variant {
 	}
 }
 
-// queueColumns are what reports about queues show.
+// queueColumns returns the columns of reports about queues.
 func queueColumns() []string {
 	return []string{"mean_jct_s", "median_jct_s", "p99_jct_s", "mean_wait_s", "makespan_s", "allocation_pct", "mean_slowdown", "preemptions", "ooms", "lower_bound_alone_mean_jct_s"}
 }

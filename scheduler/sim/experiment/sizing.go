@@ -14,10 +14,10 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// widest is the most cards of an elastic job in the experiment: those of a node.
+// widest is the most GPUs of an elastic job in the experiment: those of a node.
 const widest = 8
 
-// sizing compares with how many cards jobs of elastic size run.
+// sizing compares ways to choose the number of GPUs of elastic jobs.
 func sizing(ctx context.Context, c Config) (*Report, error) {
 	rep := &Report{
 		Name: "sizing", Title: "Jobs of elastic size on 64 GPUs: fixed, least, marginal gain, AFS (NSDI 2021), Optimus (EuroSys 2018), Pollux (OSDI 2021)",
@@ -83,7 +83,7 @@ func compareSizings(ctx context.Context, c *Config, rep *Report, name string, se
 				NoZoom: true, PassEvery: 10 * time.Second, Tick: time.Minute, Clock: c.Clock,
 			}
 			p := sim.NewBerth("ffd", 1)
-			p.Policy.YieldAfter = 0 // nobody makes room for the sake of order
+			p.Policy.YieldAfter = 0 // no job is preempted for the sake of order
 			opt.Planner = p
 			if s != "" {
 				opt.Planner = sim.NewSized(p, elastic.Rules{Sizing: s})
@@ -100,13 +100,13 @@ func compareSizings(ctx context.Context, c *Config, rep *Report, name string, se
 	return nil
 }
 
-// exchangeOf is what the exchange of gradients costs a program.
+// exchangeOf returns what the exchange of gradients costs a program.
 func exchangeOf(program string) float64 {
 	return 0.02 + 0.28*workload.Chance(1, program, "exchange").Float64()
 }
 
-// inventElastic makes jobs that ask for so many GPU hours of 64 GPUs, relative to them,
-// while they arrive.
+// inventElastic invents jobs that ask for load times the GPU hours of 64 GPUs while
+// they arrive.
 func inventElastic(seed uint64, load float64, jobs int) *workload.Workload {
 	const cards = 64
 	w := &workload.Workload{Name: "synthetic"}

@@ -17,7 +17,7 @@ import (
 const (
 	yeungJobs     = 100
 	yeungGPUs     = 12
-	yeungMeanS    = 1869 // the mean completion time of the slot row, waiting left out
+	yeungMeanS    = 1869 // the mean completion time of the slot row, without waiting
 	yeungShortest = 120
 	yeungLongest  = 7200
 	yeungSigma    = 1.1   // of log durations: assumed
@@ -25,9 +25,9 @@ const (
 	yeungProfile  = time.Minute
 )
 
-// yeungWorkload draws the jobs of one seed: all there at the start, run times
-// log-normal between two minutes and two hours and scaled to the published
-// mean, utilization uniform between 20 and 82 %.
+// yeungWorkload draws the jobs of one seed: all present at the start, run times
+// log-normal between two minutes and two hours and scaled to the published mean,
+// utilization uniform between 20 and 82 %.
 func yeungWorkload(seed uint64, peaks []int64) *workload.Workload {
 	r := rand.New(rand.NewPCG(seed, 0x7965756e67))
 	w := &workload.Workload{Name: "yeung"}
