@@ -1,4 +1,5 @@
-// Package optimum says what no schedule can beat, by bounds and for few jobs exactly.
+// Package optimum computes what no schedule can beat, by bounds and for few jobs
+// exactly.
 package optimum
 
 import (
@@ -10,15 +11,15 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// Bounds are what no schedule can beat, in seconds: the makespan and the mean completion
-// time of one job to a card, and of jobs that share cards.
+// Bounds are what no schedule can beat, in seconds: the makespan and the mean
+// completion time of one job per GPU, and of jobs that share GPUs.
 type Bounds struct {
 	MakespanAlone, JCTAlone, Makespan, JCT float64
 }
 
-// Of works out the bounds of jobs in order of arrival; false where there are none
-// of them or no cards. Who sits on a card that is too full may get on for a moment before
-// somebody is ended: with overfull cards memory bounds nothing.
+// Of computes the bounds of jobs in order of arrival; false if there are no jobs or
+// no GPUs. Jobs on a GPU that is too full may progress briefly before one is ended:
+// with overfull GPUs memory bounds nothing.
 func Of(w *workload.Workload, f *workload.Fleet, world slowdown.Interference, overfull bool) (b Bounds, ok bool) {
 	cards := f.GPUs()
 	if cards == 0 || len(w.Jobs) == 0 {
@@ -45,9 +46,9 @@ func Of(w *workload.Workload, f *workload.Fleet, world slowdown.Interference, ov
 	return b, true
 }
 
-// pricesAlone are those of one job to a card, nil where declared shares let
-// several jobs have a card anyhow, and where all cards are alike, so that work
-// over cards is as good.
+// pricesAlone returns those of one job per GPU, nil if declared shares let several
+// jobs share a GPU anyhow, and if all GPUs are alike, so that work over GPUs is as
+// good.
 func pricesAlone(w *workload.Workload, f *workload.Fleet) []float64 {
 	if len(f.Types()) < 2 {
 		return nil
@@ -60,9 +61,9 @@ func pricesAlone(w *workload.Workload, f *workload.Fleet) []float64 {
 	return prices(w, f, slowdown.Free{}, true, 1)
 }
 
-// heaviest is how long each job takes all cards together at least: by a simple
-// rule or by prices, whichever makes more of all jobs. One of the two goes for
-// all jobs, as a mixture is no bound.
+// heaviest returns how long each job takes all GPUs together at least: by a simple
+// rule or by prices, whichever sums to more over all jobs. One of the two is used
+// for all jobs, as a mixture is no bound.
 func heaviest(w *workload.Workload, types []string, rule func(*workload.Job) float64, prices []float64) []float64 {
 	byRule, byPrice := make([]float64, len(w.Jobs)), make([]float64, len(w.Jobs))
 	for i := range w.Jobs {
@@ -86,8 +87,8 @@ func total(vs []float64) float64 {
 	return sum
 }
 
-// workOf is the least utilization-time of a job in card-seconds: what it asks
-// of cards that do no more than a card's worth at a time.
+// workOf returns the least utilization-time of a job in GPU-seconds: what it asks
+// of GPUs that do no more than a GPU's worth at a time.
 func workOf(j *workload.Job, types []string) float64 {
 	best := math.Inf(1)
 	for _, t := range types {
@@ -104,8 +105,8 @@ func workOf(j *workload.Job, types []string) float64 {
 	return best
 }
 
-// makespanBound is the largest of: the longest job after its arrival, and for
-// every arrival what comes from then on over all cards. Jobs are in order of
+// makespanBound returns the largest of: the longest job after its arrival, and for
+// every arrival what comes from then on over all GPUs. Jobs are in order of
 // arrival; the bound counts from the first of them.
 func makespanBound(w *workload.Workload, types []string, needs []float64) float64 {
 	first := w.Jobs[0].Submit
@@ -119,10 +120,10 @@ func makespanBound(w *workload.Workload, types []string, needs []float64) float6
 	return bound
 }
 
-// flowBound bounds the mean completion time. It is the larger of two
-// relaxations: every job runs at once as fast as alone, and one machine that
-// does the jobs in turn, shortest remaining first, each for as long as it
-// takes all cards together at least.
+// flowBound bounds the mean completion time. It is the larger of two relaxations:
+// every job runs at once as fast as alone, and one machine that does the jobs in
+// turn, shortest remaining first, each for as long as it takes all GPUs together at
+// least.
 func flowBound(w *workload.Workload, types []string, needs []float64) float64 {
 	alone := 0.0
 	var q remaining

@@ -12,27 +12,27 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// MaxExact is for how many jobs exact optima are searched.
+// MaxExact is up to how many jobs exact optima are searched.
 const MaxExact = 12
 
-// small is an instance that can be solved exactly: jobs of one card that are
-// all there, on cards of one type.
+// small is an instance that can be solved exactly: jobs of one GPU that are all
+// present, on GPUs of one type.
 type small struct {
 	jobs   []smallJob // longest first
 	cards  int
 	memMiB int64
-	milli  int64 // of compute that those on a card may use together, 0 for any
+	milli  int64 // of compute that jobs on a GPU may use together, 0 for any
 	shares int
 	world  slowdown.Interference
 	gpu    string
-	// price is the least part of a card's time that a second of a job takes.
+	// price is the least part of a GPU's time that a second of a job takes.
 	price []float64
-	memo  map[uint]float64 // shortest time of a set on one card
-	// together are the sets that may run on a card at once, larger ones first.
+	memo  map[uint]float64 // shortest time of a set on one GPU
+	// together are the sets that may run on a GPU at once, larger ones first.
 	together []company
 }
 
-// company is a set of jobs that run on one card at once, and the speed of each.
+// company is a set of jobs that run on one GPU at once, and the speed of each.
 type company struct {
 	set    uint
 	speeds [MaxExact]float64
@@ -75,10 +75,10 @@ func newSmall(w *workload.Workload, f *workload.Fleet, world slowdown.Interferen
 	return s, nil
 }
 
-// ShortestMakespan is the shortest time in which a schedule can end all jobs
-// that starts jobs at the beginning or when others end, never ends one before
-// its time, and keeps to the memory and the sharing limit of the cards: by
-// branch and bound over who goes to which card, and in which order there.
+// ShortestMakespan returns the shortest time in which a schedule can end all jobs
+// that starts jobs at the beginning or when others end, never ends one early, and
+// keeps to the memory and the sharing limit of the GPUs: by branch and bound over
+// which job goes to which GPU, and in which order there.
 func ShortestMakespan(w *workload.Workload, f *workload.Fleet, world slowdown.Interference) (time.Duration, error) {
 	s, err := newSmall(w, f, world)
 	if err != nil {
@@ -87,9 +87,9 @@ func ShortestMakespan(w *workload.Workload, f *workload.Fleet, world slowdown.In
 	return s.shortest(), nil
 }
 
-// ShortestMakespanWithin is ShortestMakespan among the schedules that lay no more
-// on a card than it has compute for: those that a ledger allows which sells
-// nothing twice.
+// ShortestMakespanWithin is ShortestMakespan among the schedules that place no more
+// on a GPU than it has compute for: those allowed by a ledger that does not
+// oversell.
 func ShortestMakespanWithin(w *workload.Workload, f *workload.Fleet, world slowdown.Interference) (time.Duration, error) {
 	s, err := newSmall(w, f, world)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *small) shortest() time.Duration {
 	return time.Duration(math.Round(best * float64(time.Second)))
 }
 
-// assign puts job i on each card in turn, cards with equal sets once.
+// assign puts job i on each GPU in turn, GPUs with equal sets once.
 func (s *small) assign(i int, sets []uint, best *float64) {
 	for _, set := range sets {
 		if s.bound(set) >= *best {
@@ -134,7 +134,7 @@ func (s *small) assign(i int, sets []uint, best *float64) {
 	}
 }
 
-// bound is the least time a set takes on one card.
+// bound returns the least time a set takes on one GPU.
 func (s *small) bound(set uint) float64 {
 	if v, ok := s.memo[set]; ok {
 		return v
@@ -148,7 +148,7 @@ func (s *small) bound(set uint) float64 {
 	return max(longest, sum)
 }
 
-// oneCard is the shortest time of a set on one card.
+// oneCard returns the shortest time of a set on one GPU.
 func (s *small) oneCard(set uint) float64 {
 	if v, ok := s.memo[set]; ok {
 		return v
@@ -163,8 +163,8 @@ func (s *small) oneCard(set uint) float64 {
 	return best
 }
 
-// search decides who starts now, and goes on to the next end. left is the
-// part of each job that is still to be done.
+// search decides which jobs start now, and continues at the next end. left is the
+// part of each job still to be done.
 func (s *small) search(now float64, running, waiting uint, left *[MaxExact]float64, best *float64) {
 	if running|waiting == 0 {
 		*best = min(*best, now)
@@ -205,8 +205,8 @@ func (s *small) step(now float64, c *company, waiting uint, left *[MaxExact]floa
 	s.search(now+dt, running, waiting, &next, best)
 }
 
-// companies lists who may run at once. Larger sets are first, since they lead to
-// short schedules early.
+// companies lists which jobs may run at once. Larger sets are first, since they
+// lead to short schedules early.
 func (s *small) companies() {
 	for set := uint(1)<<len(s.jobs) - 1; set != 0; set-- {
 		if !s.fits(set) {
@@ -245,7 +245,7 @@ func (s *small) fits(set uint) bool {
 	return n <= s.shares && mem <= s.memMiB && (n == 1 || s.milli == 0 || milli <= s.milli)
 }
 
-// FewestCards is the least number of cards that hold all jobs at once, each
+// FewestCards returns the least number of GPUs that hold all jobs at once, each
 // within its memory, its time and its sharing limit.
 func FewestCards(w *workload.Workload, f *workload.Fleet) (int, error) {
 	s, err := newSmall(w, f, slowdown.Free{})
@@ -278,7 +278,7 @@ func FewestCards(w *workload.Workload, f *workload.Fleet) (int, error) {
 	return best, nil
 }
 
-// holds reports whether a card holds a set at once without one waiting for time.
+// holds reports whether a GPU holds a set at once without one waiting for time.
 func (s *small) holds(set uint) bool {
 	milli := int64(0)
 	for i := range s.jobs {

@@ -9,10 +9,10 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// CardsBound bounds from below how many cards hold all jobs of one card at
-// once, each within the memory, the time and the sharing limit of its card: by
-// counting and the bound L2 of Martello and Toth (1990) in each dimension, and
-// by the linear program over patterns, rounded up; 0 when that is too large.
+// CardsBound bounds from below how many GPUs hold all jobs of one GPU at once, each
+// within the memory, the time and the sharing limit of its GPU: by counting and the
+// bound L2 of Martello and Toth (1990) in each dimension, and by the linear program
+// over patterns, rounded up; 0 if that is too large.
 func CardsBound(w *workload.Workload, f *workload.Fleet) (l2, pattern int) {
 	types := cardTypes(f, true, 0)
 	if len(types) != 1 {
@@ -30,9 +30,9 @@ func CardsBound(w *workload.Workload, f *workload.Fleet) (l2, pattern int) {
 	return l2, patternCards(mem, milli, t)
 }
 
-// martelloToth is L2: for every threshold k, items above size-k have a bin of
-// their own, those above half one each, and the room that these leave for
-// items of at least k is filled up.
+// martelloToth returns L2: for every threshold k, items above size-k have their own
+// bin, those above half one each, and the room that these leave for items of at
+// least k is filled up.
 func martelloToth(items []int64, size int64) int {
 	best := 0
 	thresholds := append(slices.Clone(items), 0)

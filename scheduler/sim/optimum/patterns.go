@@ -10,36 +10,36 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// Pattern bounds. A pattern is a set of jobs that lie on one card together;
+// Pattern bounds. A pattern is a set of jobs that share one GPU;
 // under a model of interference it gives each of them a speed. Any schedule,
-// preemptive or not, spends the time of its cards on patterns, so that the
+// preemptive or not, spends the time of its GPUs on patterns, so the
 // linear program
 //
 //	min C   with   sum over types t, patterns S of speed(c,S,t) y(S,t) >= work(c)   for each class of jobs c
 //	               sum over patterns S of y(S,t) <= cards(t) C                      for each type t
 //
 // is a lower bound of the makespan. Its dual prices p(c) say how much of the
-// time of all cards together a second of a job's work takes at least, and any
+// time of all GPUs together a second of a job's work takes at least, and any
 // prices with
 //
 //	sum over c in S of speed(c,S,t) p(c) <= s(t)   for all S, t   and   sum over t of cards(t) s(t) <= 1
 //
 // make a bound, whatever solved the program: prices are checked against every
 // pattern and scaled down until that is true, so that rounding cannot lift a
-// bound above the optimum. A gang counts as so many jobs of one card, which
+// bound above the optimum. A gang counts as so many jobs of one GPU, which
 // relaxes it.
 
-// class is jobs that are alike, or that are taken for alike in their favour.
+// class is jobs that are alike, or that are treated as alike in their favour.
 type class struct {
 	load  []slowdown.Load // by type, as the model of interference sees it
 	speed []float64       // by type, 1 on the best; 0 where it may not run
 	milli int64           // declared share, enforced; 0 is none
 	alone bool            // exclusive
-	work  float64         // seconds on the best type, for each card
-	count int             // jobs, a gang for each of its cards
+	work  float64         // seconds on the best type, for each GPU
+	count int             // jobs, a gang once for each of its GPUs
 }
 
-// cardType is cards that are alike.
+// cardType is GPUs that are alike.
 type cardType struct {
 	name   string
 	cards  int
@@ -47,12 +47,12 @@ type cardType struct {
 	shares int
 }
 
-// maxPatterns bounds how many patterns are looked at; jobs are made alike in
-// their favour until they have no more.
+// maxPatterns bounds how many patterns are considered; jobs are made alike in their
+// favour until they have no more.
 const maxPatterns = 20_000
 
-// prices are dual prices by job, in seconds of the whole fleet for a second of
-// the job's shortest run time on one card; nil when the patterns are too many.
+// prices returns dual prices by job, in seconds of the whole fleet for a second of
+// the job's shortest run time on one GPU; nil if there are too many patterns.
 func prices(w *workload.Workload, f *workload.Fleet, world slowdown.Interference, useMemory bool, shares int) []float64 {
 	types := cardTypes(f, useMemory, shares)
 	most := 0
@@ -81,8 +81,8 @@ func prices(w *workload.Workload, f *workload.Fleet, world slowdown.Interference
 	return out
 }
 
-// cardTypes merges the nodes of a fleet by type, in order of name. Of cards
-// that differ in memory or sharing the most generous stands for all.
+// cardTypes merges the nodes of a fleet by type, in order of name. Of GPUs that
+// differ in memory or sharing the most generous stands for all.
 func cardTypes(f *workload.Fleet, useMemory bool, shares int) []cardType {
 	var out []cardType
 	for _, name := range f.Types() {
@@ -106,11 +106,11 @@ func cardTypes(f *workload.Fleet, useMemory bool, shares int) []cardType {
 	return out
 }
 
-// classLimit is how many classes make at most maxPatterns sets of up to k.
+// classLimit returns how many classes make at most maxPatterns sets of up to k.
 func classLimit(k int) int {
 	n := 0
 	for ; n < 120; n++ {
-		sets := 1.0 // choose(n+1+k, k), the empty set included
+		sets := 1.0 // choose(n+1+k, k), including the empty set
 		for i := 1; i <= k; i++ {
 			sets *= float64(n+1+i) / float64(i)
 		}
@@ -121,7 +121,7 @@ func classLimit(k int) int {
 	return n
 }
 
-// traits is what of a job decides about its speed; equal traits are one class.
+// traits is what decides about a job's speed; equal traits are one class.
 type traits struct {
 	model  string
 	stages [3]int64
@@ -130,10 +130,10 @@ type traits struct {
 	key    string // of the figures by type
 }
 
-// classify groups the jobs that need cards. When they are too many to be told
-// apart, utilization and memory are rounded down and speeds up, ever coarser;
-// nil when that is not enough. The second result is the class of each job, -1
-// for those without cards.
+// classify groups the jobs that need GPUs. If there are too many to distinguish,
+// utilization and memory are rounded down and speeds up, ever coarser; nil if that
+// is not enough. The second result is the class of each job, -1 for those without
+// GPUs.
 func classify(w *workload.Workload, types []cardType, limit int, world slowdown.Interference) ([]class, []int) {
 	for _, step := range []struct {
 		milli, mem int64
@@ -168,7 +168,7 @@ func classify(w *workload.Workload, types []cardType, limit int, world slowdown.
 	return nil, nil
 }
 
-// best is the least run time of a job in seconds.
+// best returns the least run time of a job in seconds.
 func best(j *workload.Job, types []cardType) float64 {
 	names := make([]string, len(types))
 	for i, t := range types {
@@ -181,7 +181,7 @@ func classOf(j *workload.Job, types []cardType, milliStep, memStep int64, speedS
 	c := class{milli: j.Milli, alone: j.Milli == 1000}
 	tr := traits{milli: c.milli, alone: c.alone}
 	switch world.(type) {
-	case slowdown.Free, slowdown.Curve, slowdown.Linear: // they look at figures only
+	case slowdown.Free, slowdown.Curve, slowdown.Linear: // they depend only on figures
 	default:
 		tr.model, tr.stages = j.Model, j.Stages
 	}
@@ -218,7 +218,7 @@ type program struct {
 	cols    []column
 }
 
-// column is a pattern on a type: how fast each of its classes gets on.
+// column is a pattern on a type: how fast each of its classes progresses.
 type column struct {
 	t     int
 	entry []entry
@@ -229,7 +229,7 @@ type entry struct {
 	v float64
 }
 
-// enumerate makes the columns: all multisets of classes that a card may hold.
+// enumerate builds the columns: all multisets of classes that a GPU may hold.
 func (lp *program) enumerate() {
 	for t := range lp.types {
 		lp.extend(t, nil, 0, 0, 0)
@@ -245,7 +245,7 @@ func (lp *program) extend(t int, set []int, from int, mem, milli int64) {
 			continue
 		}
 		if n := len(set); n >= cl.count && set[n-cl.count] == c {
-			continue // there are no more of them
+			continue // none of them are left
 		}
 		next := append(slices.Clone(set), c)
 		lp.cols = append(lp.cols, lp.column(t, next))

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// Limits of the simplex: a program that needs more is given up with the prices
-// that it has, which are safe all the same once they are scaled.
+// Limits of the simplex: a program that needs more is given up with the prices that
+// it has, which are safe all the same once scaled.
 const (
 	maxPivots = 4000
 	refactor  = 64 // pivots between two fresh inverses of the basis
 	tolerance = 1e-9
 )
 
-// solve returns the prices of the classes, scaled so that every pattern obeys
-// them; nil when some class fits nowhere. It is a revised simplex: the rows
-// are classes, then types, and each pivot prices all columns. Solvers at hand
-// keep the dual to themselves, and the dual is the bound.
+// solve returns the prices of the classes, scaled so that every pattern obeys them;
+// nil if some class fits nowhere. It is a revised simplex: the rows are classes,
+// then types, and each pivot prices all columns. Available solvers do not expose
+// the dual, and the dual is the bound.
 func (lp *program) solve() []float64 {
 	lp.enumerate()
 	n, m := len(lp.classes), len(lp.classes)+len(lp.types)
@@ -77,8 +77,8 @@ func (lp *program) fill(k int, out []float64) {
 	}
 }
 
-// start is a basis that is feasible: each class alone on its fastest type, the
-// type with the most of that bounding C.
+// start returns a feasible basis: each class alone on its fastest type, the type
+// with the most of that bounding C.
 func (lp *program) start() ([]int, bool) {
 	basis := make([]int, len(lp.classes)+len(lp.types))
 	need := make([]float64, len(lp.types))
@@ -132,8 +132,8 @@ func square(m int) [][]float64 {
 	return rows
 }
 
-// inverse inverts a, which it destroys, by Gauss and Jordan with the largest
-// pivot of each column; false when a is singular.
+// inverse inverts a, which it destroys, by Gauss and Jordan with the largest pivot
+// of each column; false if a is singular.
 func inverse(a [][]float64) ([][]float64, bool) {
 	inv := square(len(a))
 	for i := range inv {
@@ -166,7 +166,7 @@ func inverse(a [][]float64) ([][]float64, bool) {
 	return inv, true
 }
 
-// subtract takes factor times other from row.
+// subtract subtracts factor times other from row.
 func subtract(row []float64, factor float64, other []float64) {
 	if factor == 0 {
 		return
@@ -184,7 +184,7 @@ func dot(a, b []float64) float64 {
 	return sum
 }
 
-// duals are the prices of the rows: only C has a cost.
+// duals returns the prices of the rows: only C has a cost.
 func (lp *program) duals(basis []int, inv [][]float64) []float64 {
 	if i := slices.Index(basis, lp.total()); i >= 0 {
 		return slices.Clone(inv[i])
@@ -217,7 +217,7 @@ func (lp *program) price(dual []float64) (enter int, gain float64) {
 	return enter, gain
 }
 
-// pivot takes a column into the basis; false when that is not possible.
+// pivot brings a column into the basis; false if that is not possible.
 func (lp *program) pivot(basis []int, inv [][]float64, b []float64, enter int) bool {
 	col, dir := make([]float64, len(basis)), make([]float64, len(basis))
 	lp.fill(enter, col)
@@ -251,8 +251,8 @@ func (lp *program) pivot(basis []int, inv [][]float64, b []float64, enter int) b
 // slightly is by how much prices are held below what the patterns allow.
 const slightly = 1e-9
 
-// safe makes prices of the dual that obey every pattern: types get what the
-// dual says, and the prices are divided by the worst breach.
+// safe turns the dual into prices that obey every pattern: types get what the dual
+// says, and the prices are divided by the worst violation.
 func (lp *program) safe(dual []float64) []float64 {
 	n := len(lp.classes)
 	if dual == nil {
@@ -275,7 +275,7 @@ func (lp *program) safe(dual []float64) []float64 {
 		if s := types[col.t]; s > 0 {
 			worst = max(worst, sum/s)
 		} else if sum > 0 {
-			// A type that costs nothing may not make anything of worth.
+			// A type that costs nothing may not produce anything of worth.
 			for i := range col.entry {
 				dual[col.entry[i].c] = 0
 			}
