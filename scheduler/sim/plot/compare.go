@@ -21,9 +21,8 @@ type Series struct {
 // maxSteps bounds the points of one curve.
 const maxSteps = 2000
 
-// CDF draws which part of the values is at most so much, on a logarithmic axis
-// where the values spread over more than two powers of ten. Values are in
-// seconds.
+// CDF draws which part of the values is at most so much, on a logarithmic axis if
+// the values spread over more than two powers of ten. Values are in seconds.
 func CDF(title string, all []Series) *Drawing {
 	d := newDrawing(title, narrow, tall)
 	d.p.X.Label.Text, d.p.Y.Label.Text = "seconds", "% of jobs"
@@ -45,7 +44,7 @@ func CDF(title string, all []Series) *Drawing {
 	return d
 }
 
-// cumulated makes at most maxSteps points of sorted values, none below lo.
+// cumulated returns at most maxSteps points of sorted values, none below lo.
 func cumulated(sorted []float64, lo float64) plotter.XYs {
 	var out plotter.XYs
 	n := len(sorted)
@@ -58,13 +57,13 @@ func cumulated(sorted []float64, lo float64) plotter.XYs {
 	return out
 }
 
-// Bar is a mean with half of its 95 % interval, 0 when there is none.
+// Bar is a mean with half of its 95 % interval, 0 if there is none.
 type Bar struct {
 	Name        string
 	Value, CI95 float64
 }
 
-// Bars draws one row a bar, with its interval and its value.
+// Bars draws one row per bar, with its interval and its value.
 func Bars(title, unit string, bars []Bar) *Drawing {
 	d := newDrawing(title, narrow, 80+22*float64(max(1, len(bars))))
 	d.p.X.Label.Text = clean(unit)

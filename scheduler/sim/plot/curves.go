@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 )
 
-// Curve is values over what a chart has along its foot; those that are not numbers are
+// Curve is values along a chart's horizontal axis; those that are not numbers are
 // unknown, and leave gaps.
 type Curve struct {
 	Name   string
@@ -18,16 +18,17 @@ type Curve struct {
 // Chart is curves of the same unit over times or steps.
 type Chart struct {
 	Title, Unit string
-	// At has seconds since 1970 where Zone is not nil, else steps. It rises.
+	// At has seconds since 1970 if Zone is not nil, otherwise steps. It rises.
 	At   []float64
 	Zone *time.Location
-	// From0 has the unit begin at 0, and end at Most where that is more than any value.
+	// From0 starts the vertical axis at 0, and ends it at Most if that is more than
+	// any value.
 	From0  bool
 	Most   float64
 	Curves []Curve
 }
 
-const lowly = 190 // points, of each chart that is above or below others
+const lowly = 190 // points, of each of several stacked charts
 
 // Charts draws one below the other. There is at least one.
 func Charts(all []Chart) *Drawing {
@@ -78,7 +79,7 @@ func (c *Chart) draw() *Drawing {
 	return d
 }
 
-// clock is how times are written that span so much.
+// clock returns the format for times that span so much.
 func clock(at []float64) string {
 	if n := len(at); n > 0 && at[n-1]-at[0] > 12*3600 {
 		return "02 Jan 15:04"

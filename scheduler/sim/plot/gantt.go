@@ -16,15 +16,15 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim"
 )
 
-// drawnCards bounds the rows of a Gantt chart, lanes the jobs that are told
-// apart on one card.
+// drawnCards bounds the rows of a Gantt chart, lanes the jobs distinguished on one
+// GPU.
 const (
 	drawnCards = 64
 	lanes      = 4
 )
 
-// Gantt draws the attempts of a run on the first 64 cards, one row for each.
-// Jobs that share a card lie above each other; dark is who did not complete.
+// Gantt draws the attempts of a run on the first 64 GPUs, one row for each. Jobs
+// that share a GPU are above each other; dark ones did not complete.
 func Gantt(title string, rec *sim.Recorder, cards int) *Drawing {
 	rows := max(1, min(cards, drawnCards))
 	bars, more := rec.Bars()
@@ -81,8 +81,8 @@ func (g *chart) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// freeLane finds the first lane of a card that is free for an attempt; when
-// all are taken it lies over the last.
+// freeLane finds the first lane of a GPU that is free for an attempt; if all are
+// taken it uses the last.
 func freeLane(l *[lanes]time.Duration, b sim.Bar) int {
 	for i := range l {
 		if l[i] <= b.From || i == lanes-1 {
@@ -102,8 +102,8 @@ func colourOf(b sim.Bar) color.Color {
 	return shade(int(h.Sum32() % 6)) // the seventh is grey
 }
 
-// Levels draws what of the fleet is given away, busy and filled with memory
-// over time, in per cent of cards and memory.
+// Levels draws what of the fleet is allocated, busy and filled with memory over
+// time, in per cent of GPUs and memory.
 func Levels(title string, rec *sim.Recorder, cards int, memMiB int64) *Drawing {
 	d := newDrawing(title, wide, tall)
 	d.p.X.Label.Text, d.p.Y.Label.Text = "hours", "% of all cards"

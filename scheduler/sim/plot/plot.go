@@ -1,7 +1,7 @@
-// Package plot draws simulations: a Gantt chart of the cards, the fleet over
-// time, the distribution of completion times, and bars that compare results.
-// The same figures give the same bytes. It stands apart so that the simulator
-// itself needs no library for drawing.
+// Package plot draws simulations: a Gantt chart of the GPUs, the fleet over time,
+// the distribution of completion times, and bars that compare results. The same
+// figures give the same bytes. It is separate so that the simulator itself needs no
+// drawing library.
 package plot
 
 import (
@@ -21,7 +21,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Format is how a drawing is written.
+// Format is the file format of a drawing.
 type Format string
 
 // The formats.
@@ -37,14 +37,14 @@ func Formats() []string { return []string{string(SVG), string(PNG)} }
 type Drawing struct {
 	p    *plot.Plot
 	w, h vg.Length
-	// lines are what stands beside it, for each of named lines.
+	// lines are the legend next to it, for each of named lines.
 	lines plot.Legend
 	named int
 	// below is drawn below it, nil for nothing.
 	below *Drawing
 }
 
-// size is how wide and high it is, with what is below it.
+// size returns its width and height, including what is below it.
 func (d *Drawing) size() (w, h vg.Length) {
 	for ; d != nil; d = d.below {
 		w, h = max(w, d.w), h+d.h
@@ -66,8 +66,8 @@ func (d *Drawing) draw(c draw.Canvas) {
 	}
 }
 
-// svg has a browser that shows dark pages show the drawing dark, and any other have fonts
-// that it knows.
+// svg makes browsers with a dark theme show the drawing dark, and gives all of them
+// fonts that they know.
 func svg(drawn []byte) []byte {
 	const style = `<style>svg{background:#fff}@media(prefers-color-scheme:dark){svg{background:#000}svg>g{filter:invert(1) hue-rotate(180deg)}}</style>`
 	drawn = bytes.ReplaceAll(drawn, []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Helvetica,Arial,sans-serif;"))
@@ -98,7 +98,7 @@ func (d *Drawing) Bytes(f Format) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// margin keeps labels at the edge whole.
+// margin keeps labels at the edge from being cut off.
 func margin(c draw.Canvas) draw.Canvas {
 	return draw.Crop(c, vg.Points(8), -vg.Points(14), vg.Points(4), -vg.Points(4))
 }
@@ -128,7 +128,7 @@ func newDrawing(title string, w, h float64) *Drawing {
 	return &Drawing{p: p, lines: lines, w: vg.Points(w), h: vg.Points(h)}
 }
 
-// clean makes a text of a trace safe to draw: one line, not endless.
+// clean makes a text of a trace safe to draw: one line of bounded length.
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -142,8 +142,8 @@ func clean(s string) string {
 	return s
 }
 
-// shade is the n-th of seven colours that also colour-blind readers tell apart
-// (Paul Tol's bright scheme).
+// shade returns the n-th of seven colours that colour-blind readers can also
+// distinguish (Paul Tol's bright scheme).
 func shade(n int) color.RGBA {
 	c := []color.RGBA{
 		{0x44, 0x77, 0xaa, 255}, {0xee, 0x66, 0x77, 255}, {0x22, 0x88, 0x33, 255}, {0xcc, 0xbb, 0x44, 255},
@@ -152,7 +152,8 @@ func shade(n int) color.RGBA {
 	return c[((n%len(c))+len(c))%len(c)]
 }
 
-// dashes are those of the n-th line, so that lines differ in print without colours, too.
+// dashes returns those of the n-th line, so that lines differ in print without
+// colours, too.
 func dashes(n int) []vg.Length {
 	return [][]vg.Length{nil, {vg.Points(6), vg.Points(2)}, {vg.Points(2), vg.Points(2)}, {vg.Points(8), vg.Points(2), vg.Points(2), vg.Points(2)}}[n%4]
 }
@@ -177,7 +178,7 @@ func (d *Drawing) steps(name string, points plotter.XYs, n int) {
 
 func bad(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 
-// from0 sets both axes to begin at 0 and end at what is given.
+// from0 sets both axes to begin at 0 and end at x and y.
 func (d *Drawing) from0(x, y float64) {
 	d.p.X.Min, d.p.X.Max, d.p.Y.Min, d.p.Y.Max = 0, max(x, 1e-9), 0, max(y, 1e-9)
 }
