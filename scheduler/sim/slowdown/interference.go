@@ -1,5 +1,5 @@
-// Package slowdown tells how much slower jobs run that share a card: models after papers,
-// tables of measurements, and what a learner would know of them.
+// Package slowdown says how much slower jobs run that share a GPU: models after
+// papers, tables of measurements, and what a learner would know of them.
 package slowdown
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// Load is what one job does to a card.
+// Load is one job's load on a GPU.
 type Load struct {
 	Milli  int64
 	MemMiB int64
@@ -23,14 +23,14 @@ type Load struct {
 	Iteration time.Duration
 }
 
-// Interference tells how fast jobs run beside each other.
+// Interference says how fast co-located jobs run.
 type Interference interface {
-	// Name says which model with which parameters, for reports.
+	// Name returns the model and its parameters, for reports.
 	Name() string
-	// Speeds fills out with the speed of each job of loads on one card of a
-	// type, 1 being as fast as alone. Both have the same length, at least 2.
+	// Speeds fills out with the speed of each job of loads on one GPU of a type, 1
+	// being as fast as alone. Both have the same length, at least 2.
 	Speeds(gpuType string, loads []Load, out []float64)
-	// CapsWork reports whether a card never does more than one card's worth of
+	// CapsWork reports whether a GPU never does more than one GPU's worth of
 	// utilization at a time, which makes summed utilization a bound.
 	CapsWork() bool
 }
@@ -51,12 +51,12 @@ func (Free) Speeds(_ string, _ []Load, out []float64) {
 // CapsWork implements Interference.
 func (Free) CapsWork() bool { return false }
 
-// Curve is the shape of Yeung et al. (HotCloud 2020, figure 5a): the slowdown
-// of each job on a card with k jobs is 1 + Beside*(k-1) + Over*max(0, sum of
+// Curve is the shape of Yeung et al. (HotCloud 2020, figure 5a): the slowdown of
+// each job on a GPU with k jobs is 1 + Beside*(k-1) + Over*max(0, sum of
 // utilizations - 1). The parameters are read from a figure, not fitted.
 type Curve struct{ Beside, Over float64 }
 
-// DefaultCurve has the middle of what the figure allows.
+// DefaultCurve returns the middle of what the figure allows.
 func DefaultCurve() Curve { return Curve{Beside: 0.06, Over: 1} }
 
 // Name implements Interference.
@@ -77,8 +77,8 @@ func (c Curve) Speeds(_ string, loads []Load, out []float64) {
 // CapsWork implements Interference.
 func (c Curve) CapsWork() bool { return c.Over >= 1 }
 
-// Linear makes each further job on a card cost the same, as SchedTune (CCGrid
-// 2022, figure 8) shows for two to four.
+// Linear makes each further job on a GPU cost the same, as SchedTune (CCGrid 2022,
+// figure 8) shows for two to four.
 type Linear struct{ Beside float64 }
 
 // Name implements Interference.
@@ -94,11 +94,11 @@ func (l Linear) Speeds(_ string, loads []Load, out []float64) {
 // CapsWork implements Interference.
 func (l Linear) CapsWork() bool { return false }
 
-// Stages is Muri's overlap (SIGCOMM 2022): jobs that share a card interleave
-// what they do on the card, on cores and disk, and on the network. Everybody's
-// iteration takes as long as the busiest of the three stages of all together,
-// relative to its own: optimistic, as no stage is ever waited for in vain.
-// Jobs without known stages take turns.
+// Stages is Muri's overlap (SIGCOMM 2022): jobs that share a GPU interleave their
+// work on the GPU, on cores and disk, and on the network. Each iteration takes as
+// long as the busiest of the three stages of all together, relative to its own:
+// optimistic, as no stage ever waits needlessly. Jobs without known stages take
+// turns.
 type Stages struct{}
 
 // Name implements Interference.
@@ -127,12 +127,12 @@ func (Stages) Speeds(_ string, loads []Load, out []float64) {
 // CapsWork implements Interference.
 func (Stages) CapsWork() bool { return false }
 
-// pairKey names an ordered pair of models on a type of card.
+// pairKey identifies an ordered pair of models on a type of GPU.
 type pairKey struct{ gpuType, a, b string }
 
-// Pairs takes the speed of a job beside another from a table of measurements.
-// Three on a card are not measured anywhere: there the slowdowns multiply.
-// What the table does not hold goes by Else.
+// Pairs takes the speed of a job next to another from a table of measurements.
+// Three on a GPU are not measured anywhere: there the slowdowns multiply. What the
+// table does not hold uses Else.
 type Pairs struct {
 	Source string
 	Else   Interference
@@ -144,8 +144,8 @@ func NewPairs(source string, other Interference) *Pairs {
 	return &Pairs{Source: source, Else: other, speed: map[pairKey]float64{}}
 }
 
-// Set records the speed of model a beside model b. An empty type stands for
-// every type.
+// Set records the speed of model a next to model b. An empty type stands for every
+// type.
 func (p *Pairs) Set(gpuType, a, b string, speed float64) {
 	p.speed[pairKey{strings.ToLower(gpuType), a, b}] = speed
 }
@@ -156,8 +156,8 @@ func (p *Pairs) Len() int { return len(p.speed) }
 // Name implements Interference.
 func (p *Pairs) Name() string { return fmt.Sprintf("pairs of %s, else %s", p.Source, p.Else.Name()) }
 
-// least keeps a pair that could not run in the table's world from standing
-// still for ever in ours.
+// least keeps a pair that could not run in the table's world from stalling forever
+// in ours.
 const least = 0.02
 
 // Speeds implements Interference.
@@ -186,12 +186,12 @@ func (p *Pairs) Speeds(gpuType string, loads []Load, out []float64) {
 // CapsWork implements Interference.
 func (p *Pairs) CapsWork() bool { return false }
 
-// Interleaved is the speed model of the published simulator of Muri (Zhao et
-// al., SIGCOMM 2022, section 4.1): jobs that share a card do one iteration each
-// in a common period, see place.Period and place.Contention. The speed of
-// each is its own iteration over that, so that a job with short iterations
-// pays dearly for a neighbour with long ones. Jobs whose stages or iterations
-// are not known take turns, and so do more than four.
+// Interleaved is the speed model of the published simulator of Muri (Zhao et al.,
+// SIGCOMM 2022, section 4.1): jobs that share a GPU do one iteration each in a
+// common period, see place.Period and place.Contention. The speed of each is its
+// own iteration over that, so a job with short iterations pays dearly for a
+// neighbour with long ones. Jobs of unknown stages or iterations take turns, and so
+// do more than four.
 type Interleaved struct{}
 
 // Name implements Interference.
@@ -220,7 +220,7 @@ func (Interleaved) Speeds(_ string, loads []Load, out []float64) {
 	}
 }
 
-// StagesOf is how long the stages of an iteration take.
+// StagesOf returns how long the stages of an iteration take.
 func StagesOf(parts [3]int64, iteration time.Duration) (s place.Stages) {
 	for k := range s {
 		s[k] = iteration * time.Duration(parts[k]) / 1000
@@ -228,7 +228,7 @@ func StagesOf(parts [3]int64, iteration time.Duration) (s place.Stages) {
 	return s
 }
 
-// LoadOf is what a job does to a card of a type.
+// LoadOf returns a job's load on a GPU of a type.
 func LoadOf(j *workload.Job, gpuType string) Load {
 	f := j.Figures(gpuType)
 	return Load{Milli: cmp.Or(f.UsedMilli, cmp.Or(j.Milli, 1000)), MemMiB: f.MemMiB, Model: j.Model, Stages: j.Stages, Iteration: j.Iteration}

@@ -8,13 +8,13 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// mostBend keeps slowdowns that are told by an offset below 39 times.
+// mostBend keeps slowdowns expressed by an offset below 39 times.
 const mostBend = 1.9
 
-// Learned is what a learner would know who had measured every pair of programs
-// of w once, on every type of card: exact for
-// two to a card, and sums of slowdowns for more. It is for planners in
-// Options.Know. A job without a model has no signature and is not known.
+// Learned returns what a learner would know that had measured every pair of
+// programs of w once, on every type of GPU: exact for two per GPU, and sums of
+// slowdowns for more. It is for planners in Options.Know. A job without a model has
+// no signature and is unknown.
 func Learned(w *workload.Workload, f *workload.Fleet, world Interference) *dispatch.Interference {
 	out := &dispatch.Interference{Jobs: map[string]dispatch.Temper{}, MaxBend: mostBend}
 	of := map[string]*workload.Job{}
@@ -47,7 +47,8 @@ func speedBeside(world Interference, gpuType string, a, b *workload.Job) float64
 	return out[0]
 }
 
-// offsetOf is the offset whose bend is the slowdown, see dispatch.Interference.
+// offsetOf returns the offset whose bend is the slowdown, see
+// dispatch.Interference.
 func offsetOf(speed float64) float64 {
 	slow := 1 / max(speed, 1e-3)
 	return math.Min(mostBend, 2*(slow-1)/(slow+1))

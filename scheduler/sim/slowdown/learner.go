@@ -8,18 +8,18 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// What a run must have been like to say something, as the coordinator's learner
-// has it: a neighbour counts from a tenth of the run on, and says how fast the run was
-// beside it from three tenths on.
+// What makes a run informative, as for the coordinator's learner: a neighbour
+// counts from a tenth of the run on, and shows how fast the run was next to it from
+// three tenths on.
 const (
 	briefly    = 0.1
 	longEnough = 0.3
 )
 
 // Learner learns how programs slow each other down from runs that end, as a cluster
-// does: a program whose speed alone is known, and which then shared its cards with one
-// other program, has told how fast it is beside that. What it learns is exact.
-// It is not safe for concurrent use.
+// does: a program whose speed alone is known, and which then shared its GPUs with
+// one other program, has shown how fast it is next to that. What it learns is
+// exact. It is not safe for concurrent use.
 type Learner struct {
 	world Interference
 	of    map[string]*workload.Job // a job of each program
@@ -31,15 +31,16 @@ type Learner struct {
 // meeting is a program on a type of GPU.
 type meeting struct{ model, gpuType string }
 
-// visit is a live attempt and who shares, or shared, cards with it.
+// visit is a live attempt and the jobs that share, or shared, GPUs with it.
 type visit struct {
 	meeting
 	since int64
 	mates map[int32]int64  // since when
-	past  map[string]int64 // microseconds beside each program, of mates that left
+	past  map[string]int64 // microseconds next to each program, of mates that left
 }
 
-// NewLearner knows nothing yet of the programs of w on the types of f.
+// NewLearner returns a learner that knows nothing yet of the programs of w on the
+// types of f.
 func NewLearner(w *workload.Workload, f *workload.Fleet, world Interference) *Learner {
 	l := &Learner{
 		world: world, of: map[string]*workload.Job{}, alone: map[meeting]bool{}, live: map[int32]*visit{},
@@ -65,11 +66,11 @@ func NewLearner(w *workload.Workload, f *workload.Fleet, world Interference) *Le
 	return l
 }
 
-// Know is what was learned up to now. It does not change any more.
+// Know returns what was learned so far. It is immutable.
 func (l *Learner) Know() *dispatch.Interference { return l.know }
 
-// Begin notes that a job began at a time in microseconds, beside those who lie on its
-// cards; all are numbers by which End names them.
+// Begin records that a job began at a time in microseconds, next to the residents
+// of its GPUs; all are numbers by which End names them.
 func (l *Learner) Begin(id int32, now int64, j *workload.Job, gpuType string, mates []int32) {
 	v := &visit{meeting: meeting{j.Model, gpuType}, since: now, mates: map[int32]int64{}, past: map[string]int64{}}
 	l.live[id] = v
@@ -80,8 +81,8 @@ func (l *Learner) Begin(id int32, now int64, j *workload.Job, gpuType string, ma
 	}
 }
 
-// End notes that it ended; what was not completed says nothing. It reports whether
-// Know has changed.
+// End records that it ended; what was not completed shows nothing. It reports
+// whether Know has changed.
 func (l *Learner) End(id int32, now int64, completed bool) bool {
 	v := l.live[id]
 	delete(l.live, id)
@@ -101,7 +102,7 @@ func (l *Learner) End(id int32, now int64, completed bool) bool {
 		case p < briefly:
 			continue
 		case beside != "" || p > 1+briefly || model == "":
-			return false // who of them slowed it down cannot be told
+			return false // which of them slowed it down is unknown
 		}
 		beside, part = model, p
 	}
@@ -114,7 +115,7 @@ func (l *Learner) End(id int32, now int64, completed bool) bool {
 	return false
 }
 
-// learn adds how fast a program is beside another one, if that is new.
+// learn adds how fast a program is next to another one, if that is new.
 func (l *Learner) learn(v *visit, beside string) bool {
 	a, b := l.of[v.model], l.of[beside]
 	pair := [2]uint64{l.know.Jobs[a.Signature()].Self, l.know.Jobs[b.Signature()].Self}
@@ -122,7 +123,7 @@ func (l *Learner) learn(v *visit, beside string) bool {
 	if _, known := l.know.Cards[at].Histories[pair]; known {
 		return false
 	}
-	next := *l.know // those who plan may hold what was known
+	next := *l.know // planners may hold what was known
 	next.Cards = slices.Clone(next.Cards)
 	s := &next.Cards[at]
 	if s.Histories = maps.Clone(s.Histories); s.Histories == nil {
