@@ -8,9 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// readOpenb reads the pods of FGD's trace (ATC 2023). A pod that has no
-// times, as in the resampled lists, has none here either and is good only for
-// filling a cluster.
+// readOpenb reads the pods of FGD's trace (ATC 2023). A pod without times, as in
+// the resampled lists, has none here either and is useful only for filling a
+// cluster.
 func readOpenb(t *table, _ *Options) (workload.Job, error) {
 	j := workload.Job{ID: t.text("name"), Group: t.text("qos")}
 	milli, err := t.between(0, 1000, "gpu_milli")
@@ -52,8 +52,8 @@ func readOpenb(t *table, _ *Options) (workload.Job, error) {
 	return j, nil
 }
 
-// traceEnd is the end of the trace of serving instances, 31 days: instances
-// that were not deleted in it run until then.
+// traceEnd is the end of the trace of serving instances, 31 days: instances not
+// deleted in it run until then.
 const traceEnd = 31 * 24 * time.Hour
 
 // readInstance reads the serving instances of the trace of 2025.

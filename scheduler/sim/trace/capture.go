@@ -15,11 +15,11 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// CaptureFormat is the format that is written; others are refused.
+// CaptureFormat is the format written; others are refused.
 const CaptureFormat = "berth-capture/1"
 
-// Capture is what a cluster was at a moment: its nodes, and the jobs that it
-// kept, with what was predicted and measured of them.
+// Capture is a cluster at one time: its nodes, and the jobs that it kept, with
+// their predictions and measurements.
 type Capture struct {
 	Format  string        `json:"format"`
 	Cluster string        `json:"cluster"`
@@ -29,7 +29,7 @@ type Capture struct {
 	Jobs    []CaptureJob  `json:"jobs"`
 }
 
-// CapturePolicy is how the cluster decides; empty when it did not say.
+// CapturePolicy is the cluster's policy; empty if unknown.
 type CapturePolicy struct {
 	Mode      string `json:"mode,omitempty"`
 	MaxShares int    `json:"max_shares,omitempty"`
@@ -44,7 +44,7 @@ type CaptureNode struct {
 	GPUs     []CaptureGPU `json:"gpus"`
 }
 
-// CaptureGPU is a card.
+// CaptureGPU is a GPU.
 type CaptureGPU struct {
 	Type        string `json:"type"`
 	MemMiB      int64  `json:"mem_mib"`
@@ -52,7 +52,7 @@ type CaptureGPU struct {
 	MaxShares   int    `json:"max_shares"`
 }
 
-// CaptureJob is a job. Times that are nil did not come yet.
+// CaptureJob is a job. Nil times have not come yet.
 type CaptureJob struct {
 	ID          uint64     `json:"id"`
 	Name        string     `json:"name,omitempty"`
@@ -77,15 +77,15 @@ type CaptureJob struct {
 	Held        *Held      `json:"held,omitempty"`
 }
 
-// Held is what the attempts of a job held over their time: compute in seconds of a whole
-// card, the part of it that was busy, and memory in MiB times seconds.
+// Held is what the attempts of a job held over their time: compute in seconds of a
+// whole GPU, the part of it that was busy, and memory in MiB times seconds.
 type Held struct {
 	GPUSeconds  float64 `json:"gpu_s"`
 	BusySeconds float64 `json:"busy_s"`
 	MiBSeconds  float64 `json:"mib_s"`
 }
 
-// Forecast is what the cluster's predictor said of a job on one type of card.
+// Forecast is the cluster's prediction for a job on one type of GPU.
 type Forecast struct {
 	GPUType         string  `json:"gpu_type"`
 	GPUMemMiB       int64   `json:"gpu_mem_mib"`
@@ -97,7 +97,7 @@ type Forecast struct {
 	PowerW          int64   `json:"power_w,omitempty"`
 	ConfidenceMilli int64   `json:"confidence_milli"`
 	Source          string  `json:"source"`
-	// TimeConfidenceMilli is 0 where the time is as sure as the rest.
+	// TimeConfidenceMilli is 0 if the time is as certain as the rest.
 	TimeConfidenceMilli int64 `json:"time_confidence_milli,omitempty"`
 }
 
@@ -157,8 +157,8 @@ func (c *Capture) check() error {
 	return nil
 }
 
-// Fleet is the cluster of a capture: nodes that were drained or away count,
-// as policies are compared and not an outage repeated.
+// Fleet returns the cluster of a capture: nodes that were drained or away count,
+// since policies are compared rather than an outage repeated.
 func (c *Capture) Fleet() workload.Fleet {
 	f := workload.Fleet{Name: c.Cluster}
 	for i := range c.Nodes {
@@ -182,25 +182,25 @@ func (c *Capture) Fleet() workload.Fleet {
 	return f
 }
 
-// Actual is when a job of a capture really began for the first time and ended,
-// since the first submission, and what it held, nil where the capture does not say.
+// Actual is when a job of a capture really first began and ended, since the first
+// submission, and what it held, nil if the capture does not say.
 type Actual struct {
 	Submit, Start, End time.Duration
 	Held               *Held
 }
 
-// CaptureOptions say which jobs of a capture are taken.
+// CaptureOptions select the jobs of a capture.
 type CaptureOptions struct {
-	// Last takes only jobs that ended in so long a time before the capture was
-	// taken; 0 takes all jobs, also those that wait and run.
+	// Last takes only jobs that ended in so long a time before the capture; 0 takes
+	// all jobs, also waiting and running ones.
 	Last   time.Duration
 	Strict bool
 }
 
-// Workload makes jobs of a capture. Those that ended take as long as they
-// did, those that run or wait as long as predicted, or as they ran already.
-// The second result has what really happened to those that ended well; the
-// order is that of the jobs' ids.
+// Workload makes jobs from a capture. Those that ended take as long as they did,
+// those that run or wait as long as predicted, or as they already ran. The second
+// result has what really happened to those that ended well, in the order of the
+// jobs' ids.
 func (c *Capture) Workload(o CaptureOptions) (*workload.Workload, []Actual, Report, error) {
 	w := &workload.Workload{Name: "capture", Form: "capture", Notes: captureNotes()}
 	var rep Report
@@ -245,12 +245,12 @@ func captureNotes() []string {
 	}
 }
 
-// taken reports whether a job is in the time asked for.
+// taken reports whether a job is in the selected time.
 func (c *Capture) taken(j *CaptureJob, o CaptureOptions) bool {
 	return o.Last == 0 || j.Finished && j.Ended != nil && c.Taken.Sub(*j.Ended) <= o.Last
 }
 
-// first is the first submission of those that are taken.
+// first returns the first submission of the selected jobs.
 func (c *Capture) first(o CaptureOptions) (time.Time, error) {
 	var first time.Time
 	for i := range c.Jobs {
@@ -303,8 +303,7 @@ func (c *Capture) job(j *CaptureJob, o CaptureOptions, first time.Time) (workloa
 	return out, nil
 }
 
-// truth fills in what is true of a job: measured where it ended, predicted
-// where it did not.
+// truth fills in what is true of a job: measured if it ended, predicted if not.
 func (c *Capture) truth(j *CaptureJob, out *workload.Job) error {
 	for _, p := range j.Predictions {
 		if out.Duration < seconds(p.Seconds) && (j.RanOn == "" || j.RanOn == p.GPUType) {

@@ -28,8 +28,8 @@ func find(dir, sub, name string) (string, error) {
 	return "", fmt.Errorf("%s: holds no %s.csv.gz: %w", dir, name, os.ErrNotExist)
 }
 
-// each calls row for every row of a table; a bad row is an error, since a
-// table with holes would slow nobody down where it should.
+// each calls row for every row of a table; a bad row is an error, since a table
+// with holes would omit slowdowns.
 func each(path string, must []string, row func(*table) error) error {
 	r, c, err := open(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func each(path string, must []string, row func(*table) error) error {
 	}
 }
 
-// LoadSteps reads Gavel's table of training steps a second of jobs alone.
+// LoadSteps reads Gavel's table of training steps per second of jobs alone.
 func LoadSteps(dir string) (map[StepKey]float64, error) {
 	path, err := find(dir, "gavel", "gavel_isolated")
 	if err != nil {
@@ -72,9 +72,9 @@ func LoadSteps(dir string) (map[StepKey]float64, error) {
 	})
 }
 
-// LoadPairs reads a table of measured pairs: "gavel" and "gavel-physical" by
-// type of card, "lucid" for one type that stands for all. Pairs that are not
-// in it go by the default curve.
+// LoadPairs reads a table of measured pairs: "gavel" and "gavel-physical" by type
+// of GPU, "lucid" for one type that stands for all. Pairs that are not in it use
+// the default curve.
 func LoadPairs(dir, name string) (*slowdown.Pairs, error) {
 	if name == "lucid" {
 		return loadLucidPairs(dir)
@@ -98,7 +98,7 @@ func LoadPairs(dir, name string) (*slowdown.Pairs, error) {
 	})
 }
 
-// lucidName is how a configuration of Lucid's tables is called here.
+// lucidName returns the name used here for a configuration in Lucid's tables.
 func lucidName(model, dataset, batch, amp string) string {
 	return model + "/" + dataset + "/" + batch + "/" + amp
 }
@@ -126,15 +126,16 @@ type profile struct {
 	mem, milli int64
 }
 
-// dice draws for one job: what it gets depends on the seed and its id alone.
+// dice returns random numbers for one job: they depend on the seed and its id
+// alone.
 func dice(seed uint64, id string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte("profile\x00" + id))
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// AssignLucid gives each job that says nothing of memory one of the measured
-// programs of Lucid's table, all equally likely.
+// AssignLucid gives each job without memory figures one of the measured programs of
+// Lucid's table, all equally likely.
 func AssignLucid(w *workload.Workload, dir string, seed uint64) (*workload.Workload, error) {
 	path, err := find(dir, "lucid", "lucid_single")
 	if err != nil {
@@ -159,9 +160,9 @@ func AssignLucid(w *workload.Workload, dir string, seed uint64) (*workload.Workl
 	}), nil
 }
 
-// AssignUniform gives each job that says nothing of memory a utilization of
-// 20 to 82 % and a memory of 1 to 7.6 GiB, each uniform: what Yeung et al.
-// (HotCloud 2020) show of the one, and what fits an 8 GB card of the other.
+// AssignUniform gives each job without memory figures a utilization of 20 to 82 %
+// and a memory of 1 to 7.6 GiB, each uniform: the first as Yeung et al. (HotCloud
+// 2020) show, the second what fits an 8 GB GPU.
 func AssignUniform(w *workload.Workload, seed uint64) *workload.Workload {
 	return assign(w, "memory and utilization are uniform, 1 to 7.6 GiB and 20 to 82 %, drawn for each job", func(j *workload.Job) {
 		r := dice(seed, j.ID)

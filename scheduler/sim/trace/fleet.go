@@ -12,13 +12,12 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// load is how busy a fleet is made that has to be invented.
+// load is the target load of an invented fleet.
 const load = 0.8
 
-// FleetFor returns the cluster on which a trace is to be replayed, and how it
-// was chosen: the nodes that the trace describes, those of the evaluation that
-// it comes from, or nodes of eight cards, so many that the jobs ask for 80 %
-// of them on the average.
+// FleetFor returns the cluster on which to replay a trace, and how it was chosen:
+// the nodes that the trace describes, those of the evaluation that it comes from,
+// or enough nodes of eight GPUs that the jobs ask for 80 % of them on average.
 func FleetFor(w *workload.Workload) (workload.Fleet, string) {
 	if len(w.Nodes) > 0 {
 		f := workload.Fleet{Name: "of the trace", Nodes: w.Nodes}
@@ -46,7 +45,7 @@ func FleetFor(w *workload.Workload) (workload.Fleet, string) {
 	return workload.Homogeneous(n, 8, "gpu", mem), fmt.Sprintf("%d GPUs of %d GiB in nodes of 8: the mean demand is %.0f %% of that or less", 8*n, mem>>10, 100*load)
 }
 
-// cardFor is the memory of the smallest usual card that holds every job.
+// cardFor returns the memory of the smallest usual GPU that holds every job.
 func cardFor(w *workload.Workload) int64 {
 	most := int64(0)
 	for i := range w.Jobs {
@@ -60,8 +59,8 @@ func cardFor(w *workload.Workload) int64 {
 	return most
 }
 
-// Demand is the mean number of cards that are asked for over the time in which
-// jobs arrive, were each to start at once.
+// Demand returns the mean number of requested GPUs over the time in which jobs
+// arrive, if each started at once.
 func Demand(w *workload.Workload) float64 {
 	if len(w.Jobs) == 0 {
 		return 0
@@ -79,8 +78,8 @@ func Demand(w *workload.Workload) float64 {
 	return work / span
 }
 
-// SchedTuneFleet is the cluster of SchedTune's evaluation: 56,178 MiB on five
-// cards of three types, one to a node.
+// SchedTuneFleet returns the cluster of SchedTune's evaluation: 56,178 MiB on five
+// GPUs of three types, one per node.
 func SchedTuneFleet() workload.Fleet {
 	return workload.Fleet{Name: "schedtune", Nodes: []workload.NodeSpec{
 		{Count: 2, GPUs: 1, GPUType: "RTX 2070 SUPER", MemMiB: 7982, IdleW: 15, MaxW: 215, MaxShares: 2},
@@ -89,8 +88,8 @@ func SchedTuneFleet() workload.Fleet {
 	}}
 }
 
-// Squeeze changes the times between arrivals, so that the mean demand becomes
-// so many times the cards of a fleet.
+// Squeeze scales the times between arrivals, so that the mean demand becomes so
+// many times the GPUs of a fleet.
 func Squeeze(w *workload.Workload, cards int, demand float64) {
 	have := Demand(w) / float64(max(1, cards))
 	if have <= 0 || demand <= 0 {
@@ -107,7 +106,7 @@ func Squeeze(w *workload.Workload, cards int, demand float64) {
 }
 
 // ParseFleet reads a cluster written as NODESxGPUS or NODESxGPUS:TYPE, such as
-// "8x8:V100"; false when s is not of that form.
+// "8x8:V100"; false if s is not of that form.
 func ParseFleet(s string) (workload.Fleet, bool) {
 	size, gpuType, _ := strings.Cut(s, ":")
 	a, b, ok := strings.Cut(size, "x")
@@ -121,16 +120,16 @@ func ParseFleet(s string) (workload.Fleet, bool) {
 	return f, true
 }
 
-// What a card draws of which neither the cluster nor the table of types says
-// it: idle and busy, in watts.
+// What a GPU draws if neither the cluster nor the table of types says it: idle and
+// busy, in watts.
 const (
 	assumedIdleW = 40
 	assumedMaxW  = 250
 )
 
-// Complete fills in memory and power of cards where the cluster does not say
-// them: by the table of published types, and 40 to 250 W for others. It returns
-// what it assumed, sorted; the fleet's own list is not changed.
+// Complete fills in memory and power of GPUs if the cluster does not say them: by
+// the table of published types, and 40 to 250 W for others. It returns what it
+// assumed, sorted; it does not modify the fleet's own list.
 func Complete(f *workload.Fleet) []string {
 	var notes []string
 	f.Nodes = slices.Clone(f.Nodes)

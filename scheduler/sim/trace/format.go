@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// format is a form of job list, told by the columns that it must have.
+// format is a form of job list, identified by its required columns.
 type format struct {
 	name string
 	must []string
@@ -34,10 +34,10 @@ func formats() []format {
 	}
 }
 
-// errSkip is a row that is right and yet no job of the replay.
+// errSkip marks a valid row that is no job of the replay.
 var errSkip = errors.New("not a job that ran")
 
-// must is one of several names for the same thing.
+// oneOf requires one of several names for the same thing.
 func oneOf(t *table, names ...string) error {
 	if _, _, ok := t.first(names...); !ok {
 		return fmt.Errorf("%s: has no column %s; its columns say of no known form of trace", t.file, names[0])
@@ -57,8 +57,8 @@ func known(t *table) error {
 	return errors.Join(oneOf(t, arrivalNames...), oneOf(t, durationNames...), oneOf(t, gpuNames...))
 }
 
-// lacks says which columns a head would need to be a list of jobs: those of
-// the form that it is nearest to.
+// lacks says which columns a head would need to be a list of jobs: those of the
+// nearest form.
 func lacks(t *table) string {
 	var missing []string
 	for _, names := range [][]string{arrivalNames, durationNames, gpuNames} {
@@ -81,8 +81,8 @@ func lacks(t *table) string {
 	return fmt.Sprintf("row 1: lacks the columns %s of a list of %s", strings.Join(missing, ", "), near)
 }
 
-// readPlain reads what most traces have: an arrival, a duration and a number
-// of GPUs. Philly, Helios, ITP and the windows of Lucid are of this form.
+// readPlain reads what most traces have: an arrival, a duration and a number of
+// GPUs. Philly, Helios, ITP and the windows of Lucid have this form.
 func readPlain(t *table, o *Options) (workload.Job, error) {
 	j := workload.Job{
 		ID: t.text(idNames...), User: t.text("user", "user_id", "username"), Group: t.text("vc", "cluster", "queue", "partition", "group"),
@@ -186,7 +186,7 @@ func readElasticFlow(t *table, _ *Options) (workload.Job, error) {
 	return j, readGPUs(t, &j)
 }
 
-// readSteps reads what a predictor goes by, where it is there.
+// readSteps reads the inputs of a predictor, if present.
 func readSteps(t *table, j *workload.Job, steps string) error {
 	n, err := t.between(0, 1e15, steps)
 	if err != nil {
@@ -199,7 +199,7 @@ func readSteps(t *table, j *workload.Job, steps string) error {
 
 // readSia reads the workloads of Pollux and Sia. They hold no durations; each
 // application stands for a class of GPU time in the papers, and the geometric
-// middle of its class is taken.
+// middle of its class is used.
 func readSia(t *table, _ *Options) (workload.Job, error) {
 	j := workload.Job{ID: t.text("workload") + "/" + t.text("name"), Group: t.text("workload"), Model: t.text("application")}
 	var err error

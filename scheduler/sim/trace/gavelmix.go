@@ -9,11 +9,11 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// AssignGavel gives each job that says nothing of memory one of the programs of
-// Gavel's table for V100, all equally likely, whose neighbours its table of
-// pairs tells. The table holds neither memory nor utilization: memory is a peak
-// that SchedTune measured, up to a card of so many MiB, utilization is uniform
-// in the 20 to 82 % of Yeung et al. (HotCloud 2020).
+// AssignGavel gives each job without memory figures one of the programs of Gavel's
+// table for V100, all equally likely, whose neighbours' effects are in its table of
+// pairs. The table holds neither memory nor utilization: memory is a peak that
+// SchedTune measured, up to a GPU of so many MiB, utilization is uniform in the 20
+// to 82 % of Yeung et al. (HotCloud 2020).
 func AssignGavel(w *workload.Workload, colocation, schedtune string, cardMiB int64, seed uint64) (*workload.Workload, error) {
 	path, err := find(colocation, "gavel", "gavel_isolated")
 	if err != nil {
@@ -44,9 +44,8 @@ func AssignGavel(w *workload.Workload, colocation, schedtune string, cardMiB int
 	}), nil
 }
 
-// GavelPairs is Gavel's table of pairs without those that could not run beside
-// each other on its cards: who has room for both by its own account goes by the
-// default curve.
+// GavelPairs returns Gavel's table of pairs without those that could not share its
+// GPUs: where both have room by their own account the default curve applies.
 func GavelPairs(dir string) (*slowdown.Pairs, error) {
 	path, err := find(dir, "gavel", "gavel_pairs")
 	if err != nil {

@@ -16,19 +16,19 @@ var (
 	nodeTypes = []string{"gpu_model", "gpu_type", "model"}
 )
 
-// isNodeList tells a list of machines from one of jobs.
+// isNodeList reports whether a table lists machines rather than jobs.
 func isNodeList(t *table) bool {
 	_, _, gpus := t.first(nodeGPUs...)
 	_, _, cpu := t.first("cpu_milli", "cpu_num", "cap_cpu")
 	return gpus && cpu || t.has("vc", "num_nodes")
 }
 
-// perVC is how many cards a node of a list of virtual clusters has: Helios'.
+// perVC is how many GPUs a node of a list of virtual clusters has: Helios'.
 const perVC = 8
 
-// ReadNodes reads a list of machines: openb's, GFS's, PAI's, or Helios'
-// virtual clusters. Equal neighbours become one entry. A bad row is an error:
-// a cluster that lacks nodes would make every figure wrong.
+// ReadNodes reads a list of machines: openb's, GFS's, PAI's, or Helios' virtual
+// clusters. Equal neighbours become one entry. A bad row is an error: a cluster
+// with missing nodes would make every figure wrong.
 func ReadNodes(path string) ([]workload.NodeSpec, error) {
 	r, c, err := open(path)
 	if err != nil {
@@ -38,8 +38,8 @@ func ReadNodes(path string) ([]workload.NodeSpec, error) {
 	return readNodes(filepath.Base(path), r)
 }
 
-// LoadNodes reads the list of machines in a file, or the one that a folder
-// holds beside its jobs.
+// LoadNodes reads the list of machines in a file, or the one in a folder next to
+// its jobs.
 func LoadNodes(path string) ([]workload.NodeSpec, error) {
 	info, err := os.Stat(path)
 	if err != nil {

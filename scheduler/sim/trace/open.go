@@ -13,17 +13,17 @@ import (
 // Limits on what is read, against files that are small only until unpacked.
 const (
 	maxBytes   = 4 << 30  // of one file, unpacked
-	freeBytes  = 64 << 20 // may be unpacked from however little
+	freeBytes  = 64 << 20 // always allowed, however little is packed
 	maxRatio   = 200      // beyond that: unpacked to packed
 	maxLine    = 1 << 20
 	maxRows    = 50_000_000
 	maxColumns = 1024
 )
 
-// errBomb is what a file gets that unpacks to too much.
+// errBomb is the error for a file that unpacks to too much.
 var errBomb = errors.New("unpacks to far more than a trace would")
 
-// open returns the text of a file, unpacked when it is gzip.
+// open returns the text of a file, unpacked if it is gzip.
 func open(path string) (io.Reader, io.Closer, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -14,11 +14,10 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// Predict lets the predictor that is shipped with Berth say what each job
-// needs on each type of card, by the name of its model, its batch and its
-// steps. Jobs whose model it does not know are predicted as a cluster would:
-// nothing is known, and they have their cards alone. It is an error when it
-// knows none.
+// Predict lets the predictor shipped with Berth say what each job needs on each
+// type of GPU, by the name of its model, its batch and its steps. Jobs with models
+// it does not know are predicted as in a cluster: nothing is known, and they run
+// alone. It is an error if it knows none.
 func Predict(w *workload.Workload, f *workload.Fleet) (*workload.Workload, error) {
 	p, err := model.NewPredictor(model.DefaultWeights(), nil)
 	if err != nil {
@@ -61,7 +60,7 @@ func Predict(w *workload.Workload, f *workload.Fleet) (*workload.Workload, error
 
 var batchIn = regexp.MustCompile(`^(.*\S) \(batch size (\d+)\)$`)
 
-// featuresOf is what is known of a job's model; false when it is nothing.
+// featuresOf returns what is known of a job's model; false if nothing is.
 func featuresOf(j *workload.Job) (model.Features, bool) {
 	name, batch := j.Model, j.Batch
 	if m := batchIn.FindStringSubmatch(name); m != nil { // Gavel's "ResNet-18 (batch size 64)"

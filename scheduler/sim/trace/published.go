@@ -22,7 +22,7 @@ func Lists(folder string) ([]string, error) {
 	return out, nil
 }
 
-// Published is a figure that authors gave, the mean of so many runs.
+// Published is a published figure, the mean of so many runs.
 type Published struct {
 	List, Policy string
 	Mean         float64
@@ -30,8 +30,8 @@ type Published struct {
 }
 
 // ReadPublished reads what the authors of FGD (ATC 2023) measured, if a folder
-// holds it: the percentage of GPUs that was given away when demand% of them had
-// been asked for. It tells that table from others of its form by "allo" in the
+// holds it: the percentage of GPUs that was allocated when demand% of them had been
+// requested. It recognises that table among others of its form by "allo" in the
 // file's name. The order is that of the file.
 func ReadPublished(folder string, demand int) ([]Published, error) {
 	entries, err := os.ReadDir(folder)

@@ -15,21 +15,21 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// StepKey names a speed: type of card in lower case, job type, cards.
+// StepKey identifies a speed: type of GPU in lower case, job type, GPUs.
 type StepKey struct {
 	GPUType, JobType string
 	GPUs             int
 }
 
-// Options say what of a trace is read.
+// Options select what is read of a trace.
 type Options struct {
-	// Mix names one of several lists in a folder by its file name or the end of
-	// it, or one group of a list (a virtual cluster, a sample), or both as
+	// Mix names one of several lists in a folder by its file name or the end of it,
+	// or one group of a list (a virtual cluster, a sample), or both as
 	// "FILE:GROUP". Empty takes the default list, or else the largest.
 	Mix string
 	// Strict stops at the first bad row.
 	Strict bool
-	// StepsPerSecond is needed for lists that hold steps and no durations.
+	// StepsPerSecond is needed for lists with steps but no durations.
 	StepsPerSecond map[StepKey]float64
 	// Since and Until bound the arrivals, from the first; 0 does not.
 	Since, Until time.Duration
@@ -103,7 +103,7 @@ func stem(name string) string {
 	return name
 }
 
-// survey looks at the heads of all files.
+// survey reads the heads of all files.
 func survey(path string, o *Options) ([]list, []workload.NodeSpec, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -154,7 +154,7 @@ func survey(path string, o *Options) ([]list, []workload.NodeSpec, error) {
 	return lists, nodes, nil
 }
 
-// whyNot says why a file is no list of jobs.
+// whyNot says why a file is not a list of jobs.
 func whyNot(path string) error {
 	r, c, err := open(path)
 	if err != nil {
@@ -177,7 +177,7 @@ const (
 	isPeaks
 )
 
-// inspect tells from its head what a file holds.
+// inspect determines from its head what a file holds.
 func inspect(path string) (fileKind, list, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -337,11 +337,11 @@ func (o *Options) readRows(name string, r io.Reader, form format, pods bool, w *
 // maxJobsKept bounds the memory that a list may take: about 1.5 GiB.
 const maxJobsKept = 5_000_000
 
-// longestRun is the longest run time that is believed. What is longer is
-// likely in another unit.
+// longestRun is the longest credible run time. Anything longer is likely in another
+// unit.
 const longestRun = 366 * 24 * time.Hour
 
-// keep takes a job over if it is one.
+// keep accepts a row if it is a job.
 func (o *Options) keep(j workload.Job, w *workload.Workload, seen *seen) error {
 	switch {
 	case len(w.Jobs) >= maxJobsKept:
@@ -365,7 +365,7 @@ func (o *Options) keep(j workload.Job, w *workload.Workload, seen *seen) error {
 	return nil
 }
 
-// seen finds rows that are there twice, and counts those out of order.
+// seen finds duplicate rows, and counts those out of order.
 type seen struct {
 	at       map[string]int
 	unsorted int
@@ -373,9 +373,9 @@ type seen struct {
 
 func newSeen() *seen { return &seen{at: map[string]int{}} }
 
-// twice returns the row of a job that has the same id and the same figures, 0
-// when there is none. Rows without an id may well be alike. An id that comes
-// again with other figures is another run of that job, as Slurm lists them.
+// twice returns the row of a job that has the same id and the same figures, 0 if
+// there is none. Rows without an id may well be alike. A repeated id with other
+// figures is another run of that job, as Slurm lists them.
 func (s *seen) twice(j *workload.Job, next int, w *workload.Workload) int {
 	if j.ID == "" {
 		return 0
@@ -393,7 +393,7 @@ func (s *seen) twice(j *workload.Job, next int, w *workload.Workload) int {
 	return 0
 }
 
-// settle names jobs, cuts the window out, and lets time begin at 0.
+// settle names jobs, applies the window, and starts time at 0.
 func (o *Options) settle(w *workload.Workload, l list) {
 	if l.form.name == "sia" && o.group == "" {
 		w.Jobs = firstGroup(w.Jobs)
@@ -448,8 +448,8 @@ func firstGroup(jobs []workload.Job) []workload.Job {
 	return slices.DeleteFunc(jobs, func(j workload.Job) bool { return j.Group != least })
 }
 
-// nameJobs sorts and makes ids unique. Rows without a name are named by what
-// is in them, so that their order in the file plays no part.
+// nameJobs sorts and makes ids unique. Rows without a name are named by their
+// contents, so that their order in the file does not matter.
 func nameJobs(w *workload.Workload) {
 	for i := range w.Jobs {
 		j := &w.Jobs[i]

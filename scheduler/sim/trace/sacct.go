@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// slurmTime is how sacct writes times; it names no zone.
+// slurmTime is sacct's time format; it has no zone.
 const slurmTime = "2006-01-02T15:04:05"
 
 // readSacct reads `sacct -P` with JobID, Submit, and Start and End or Elapsed
@@ -48,7 +48,7 @@ func notRun(name string, ok bool) error {
 	return fmt.Errorf("%s is unknown: %w", name, errSkip)
 }
 
-// slurmMoment reads a time; false when Slurm does not know it.
+// slurmMoment reads a time; false if Slurm does not know it.
 func slurmMoment(t *table, name string) (time.Time, bool, error) {
 	v := t.text(name)
 	if v == "" || v == "Unknown" || v == "None" {
@@ -61,7 +61,7 @@ func slurmMoment(t *table, name string) (time.Time, bool, error) {
 	return x, true, nil
 }
 
-// slurmRun is how long a job ran: from start to end, or what Elapsed says.
+// slurmRun returns how long a job ran: from start to end, or by Elapsed.
 func slurmRun(t *table) (time.Duration, error) {
 	if t.has("start", "end") {
 		start, began, err := slurmMoment(t, "start")
@@ -109,7 +109,7 @@ func slurmSpan(s string) (time.Duration, error) {
 	}
 	total := 0
 	for i, p := range parts {
-		p, _, _ = strings.Cut(p, ".") // parts of a second
+		p, _, _ = strings.Cut(p, ".") // fractions of a second
 		n, err := strconv.Atoi(p)
 		if err != nil || n < 0 || n > 10_000_000 || i > 2 {
 			return 0, fmt.Errorf("%.40q is no span of the form 1-02:03:04", s)
@@ -119,7 +119,7 @@ func slurmSpan(s string) (time.Duration, error) {
 	return time.Duration(days)*24*time.Hour + time.Duration(total)*time.Second, nil
 }
 
-// slurmResources reads what a job was given, or else asked for.
+// slurmResources reads what a job was given, otherwise what it asked for.
 func slurmResources(t *table, j *workload.Job) error {
 	tres := t.text("alloctres")
 	if tres == "" {
@@ -170,7 +170,7 @@ func readGres(s string, j *workload.Job) error {
 	return nil
 }
 
-// slurmEpoch makes times of submit spans.
+// slurmEpoch is the origin of submit times.
 func slurmEpoch() time.Time { return time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // readTRES reads "billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G".

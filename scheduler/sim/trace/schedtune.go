@@ -47,10 +47,10 @@ func readPeaks(path string) (map[peakKey]int64, error) {
 	}
 }
 
-// schedTuneCards are the types of the evaluated cluster with what they reach:
-// 17 % of the peak of the data sheets. That share follows from the paper's
-// figures for one epoch of ResNet-152 with batch 32, 2,513 s on the slowest
-// card and 280 s on the fastest, and is taken for all.
+// schedTuneCards returns the types of the evaluated cluster with what they reach:
+// 17 % of the peak of the data sheets. That share follows from the paper's figures
+// for one epoch of ResNet-152 with batch 32, 2,513 s on the slowest GPU and 280 s
+// on the fastest, and is used for all.
 func schedTuneCards() []struct {
 	name   string
 	tflops float64
@@ -62,7 +62,8 @@ func schedTuneCards() []struct {
 	}{{"RTX 2070 SUPER", reached * 9.1}, {"RTX 3070", reached * 20.3}, {"RTX 3090", reached * 35.6}}
 }
 
-// gflops is one image of 224 by 224 forward, from the models' papers.
+// gflops returns the cost of one image of 224 by 224 forward, from the models'
+// papers.
 func gflops(model string) float64 {
 	return map[string]float64{
 		"resnet18": 1.8, "resnet34": 3.7, "resnet50": 4.1, "resnet101": 7.8, "resnet152": 11.5,
@@ -72,9 +73,9 @@ func gflops(model string) float64 {
 	}[model]
 }
 
-// What an inference of one image takes: the start of its process, since the
-// image itself is done in about a second; memory by the context and the
-// weights; and how much of a card each kind keeps busy. All are assumed.
+// The cost of an inference of one image: the start of its process, since the image
+// itself is done in about a second; memory by the context and the weights; and how
+// much of a GPU each kind keeps busy. All are assumed.
 const (
 	inferTime                = 8 * time.Second
 	inferBaseMiB             = 500
@@ -84,8 +85,8 @@ const (
 )
 
 // readSchedTune reads the arrivals of SchedTune's evaluation (CCGrid 2022).
-// Training takes one epoch of CIFAR-10 at the card's speed, and the measured
-// memory where the folder has it.
+// Training takes one epoch of CIFAR-10 at the GPU's speed, and the measured memory
+// if the folder has it.
 func readSchedTune(t *table, o *Options) (workload.Job, error) {
 	j := workload.Job{ID: t.text("job"), Model: t.text("model"), Group: t.text("kind"), GPUs: 1}
 	var err error
@@ -118,8 +119,8 @@ func readSchedTune(t *table, o *Options) (workload.Job, error) {
 	return j, nil
 }
 
-// Peaks returns the measured peaks of training on one type of card, those
-// above a limit left out, in ascending order.
+// Peaks returns the measured peaks of training on one type of GPU, without those
+// above a limit, in ascending order.
 func Peaks(dir, gpu string, most int64) ([]int64, error) {
 	path, err := find(dir, "", "train_peak_mem")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// BadRow is a row that makes no job.
+// BadRow is a row that is not a job.
 type BadRow struct {
 	File string `json:"file"`
 	// Row counts from 1, the head being row 1.
@@ -20,16 +20,16 @@ type BadRow struct {
 	Err string `json:"error"`
 }
 
-// Report tells what was read.
+// Report describes what was read.
 type Report struct {
 	Rows int `json:"rows"`
 	Jobs int `json:"jobs"`
-	// Skipped counts the rows that made no job; Bad names the first of them.
+	// Skipped counts the rows that were not jobs; Bad names the first of them.
 	Skipped int      `json:"skipped"`
 	Bad     []BadRow `json:"bad,omitempty"`
 }
 
-// Skip counts a row that makes no job after all, because of what is known only
+// Skip counts a row that turns out not to be a job because of what is known only
 // when all are read.
 func (r *Report) Skip(file string, row int, why string) {
 	r.Skipped++
@@ -41,7 +41,7 @@ func (r *Report) Skip(file string, row int, why string) {
 // maxBad bounds how many bad rows are remembered.
 const maxBad = 100
 
-// maxName bounds what is kept of a text in a row.
+// maxName bounds the length kept of a text in a row.
 const maxName = 256
 
 // table is a file with a head.
@@ -54,8 +54,8 @@ type table struct {
 	want int // fields of a row
 }
 
-// newTable reads the head. Fields are parted by bars when the head has any,
-// as sacct -P writes them, and else by commas.
+// newTable reads the head. Fields are separated by bars if the head has any, as
+// sacct -P writes them, otherwise by commas.
 func newTable(file string, r io.Reader) (*table, error) {
 	head, rest, err := firstLine(r)
 	if err != nil {
@@ -138,8 +138,8 @@ func (t *table) next() (bad error, fatal error) {
 	}
 }
 
-// first is the value of the first of names that the head has; ok is false
-// when it has none.
+// first returns the value of the first of names that the head has; ok is false if
+// it has none.
 func (t *table) first(names ...string) (val, name string, ok bool) {
 	for _, n := range names {
 		if i, in := t.cols[n]; in {
@@ -152,7 +152,7 @@ func (t *table) first(names ...string) (val, name string, ok bool) {
 	return "", "", false
 }
 
-// text is a bounded copy of a value, "" when there is none.
+// text returns a bounded copy of a value, "" if there is none.
 func (t *table) text(names ...string) string {
 	v, _, _ := t.first(names...)
 	if len(v) > maxName {
@@ -161,7 +161,7 @@ func (t *table) text(names ...string) string {
 	return strings.ToValidUTF8(strings.Clone(v), "?")
 }
 
-// filled returns an error when a value that a job cannot be without is empty.
+// filled returns an error if a value that a job requires is empty.
 func (t *table) filled(names ...string) error {
 	if v, name, _ := t.first(names...); v == "" {
 		return fmt.Errorf("%s: is empty", name)
@@ -195,7 +195,7 @@ func (t *table) between(lo, hi float64, names ...string) (float64, error) {
 	return x, nil
 }
 
-// maxSpan is the longest time that is read: a century.
+// maxSpan is the longest accepted time: a century.
 const maxSpan = 100 * 365 * 24 * 3600
 
 // span reads a time in units; negative ones are allowed down to a century.
