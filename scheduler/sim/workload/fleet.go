@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// NodeSpec is Count machines that are alike.
+// NodeSpec is Count identical machines.
 type NodeSpec struct {
 	Count    int    `yaml:"count"`
 	GPUs     int    `yaml:"gpus"`
@@ -18,7 +18,7 @@ type NodeSpec struct {
 	CPUMilli int64  `yaml:"cpu_milli"`
 	// HostMemMiB is the host's memory.
 	HostMemMiB int64 `yaml:"host_mem_mib"`
-	// IdleW and MaxW are what a card draws idle and busy; 0 is unknown.
+	// IdleW and MaxW are what a GPU draws idle and busy; 0 is unknown.
 	IdleW int64 `yaml:"idle_w"`
 	MaxW  int64 `yaml:"max_w"`
 	// MaxShares overrides the fleet's for these nodes; 0 does not.
@@ -29,19 +29,18 @@ type NodeSpec struct {
 type Fleet struct {
 	Name  string     `yaml:"name"`
 	Nodes []NodeSpec `yaml:"nodes"`
-	// MaxShares bounds how many jobs may lie on a card; 0 means 3.
+	// MaxShares bounds how many jobs may share a GPU; 0 means 3.
 	MaxShares int `yaml:"max_shares"`
-	// ReservedMiB of each card are not given away.
+	// ReservedMiB of each GPU are not allocated.
 	ReservedMiB int64 `yaml:"reserved_mib"`
-	// Pool lays all cards of a type into one node, so that a job may take more
-	// cards than a node has. Each machine is a NUMA group of it if Islands is
-	// set, for policies that place by those; else who sits where is not told
-	// apart.
+	// Pool puts all GPUs of a type into one node, so that a job may take more GPUs
+	// than a node has. Each machine is a NUMA group of it if Islands is set, for
+	// policies that place by those; otherwise machines are not distinguished.
 	Pool    bool `yaml:"pool"`
 	Islands bool `yaml:"islands"`
 }
 
-// What is taken where a description says nothing; what is plenty is counted nowhere.
+// Defaults for what a description omits; what is plentiful is not counted.
 const (
 	defaultShares  = 3
 	DefaultMemMiB  = 16 << 10
@@ -51,7 +50,7 @@ const (
 	PlentyMemMiB   = 1 << 40
 )
 
-// Check tells what is wrong with the description of a fleet.
+// Check returns an error for an invalid description of a fleet.
 func (f *Fleet) Check() error {
 	if len(f.Nodes) == 0 {
 		return fmt.Errorf("nodes: there are none; give at least one entry with count and gpus")
@@ -85,7 +84,7 @@ func (f *Fleet) Check() error {
 	return nil
 }
 
-// Homogeneous is a fleet of equal nodes.
+// Homogeneous returns a fleet of equal nodes.
 func Homogeneous(nodes, gpus int, gpuType string, memMiB int64) Fleet {
 	return Fleet{
 		Name:  fmt.Sprintf("%dx%d", nodes, gpus),
@@ -93,7 +92,7 @@ func Homogeneous(nodes, gpus int, gpuType string, memMiB int64) Fleet {
 	}
 }
 
-// GPUs counts the cards.
+// GPUs returns the number of GPUs.
 func (f *Fleet) GPUs() int {
 	n := 0
 	for _, s := range f.Nodes {
@@ -102,7 +101,7 @@ func (f *Fleet) GPUs() int {
 	return n
 }
 
-// Widest is the largest number of cards in one node.
+// Widest returns the largest number of GPUs in one node.
 func (f *Fleet) Widest() int {
 	w := 0
 	for _, s := range f.Nodes {
@@ -111,7 +110,7 @@ func (f *Fleet) Widest() int {
 	return w
 }
 
-// Holds is the largest number of cards that one job can have.
+// Holds returns the largest number of GPUs that one job can have.
 func (f *Fleet) Holds() int {
 	specs, most := f.Nodes, 0
 	if f.Pool {
@@ -123,10 +122,10 @@ func (f *Fleet) Holds() int {
 	return most
 }
 
-// Shares is how many jobs may lie on a card that says nothing itself.
+// Shares returns how many jobs may share a GPU without its own limit.
 func (f *Fleet) Shares() int { return cmp.Or(f.MaxShares, defaultShares) }
 
-// Types lists the types of card, sorted.
+// Types lists the types of GPU, sorted.
 func (f *Fleet) Types() []string {
 	var out []string
 	for _, s := range f.Nodes {
@@ -138,19 +137,19 @@ func (f *Fleet) Types() []string {
 	return out
 }
 
-// Type is the type of its cards, "gpu" where none is named.
+// Type returns the type of its GPUs, "gpu" if none is named.
 func (s *NodeSpec) Type() string {
 	return cmp.Or(s.GPUType, "gpu")
 }
 
-// island is where the machines of a pool begin, by the index of their first
-// card; none of a node that is one machine.
+// island is where the machines of a pool begin, by the index of their first GPU;
+// empty for a node that is one machine.
 type island []int
 
-// of returns the number of the machine that a card is in.
+// of returns the number of the machine that a GPU is in.
 func (x island) of(card int) int { return max(0, sort.SearchInts(x, card+1)-1) }
 
-// add appends count machines of so many cards.
+// add appends count machines of so many GPUs.
 func (x island) add(first, count, gpus int) island {
 	for k := range count {
 		x = append(x, first+k*gpus)
@@ -158,8 +157,8 @@ func (x island) add(first, count, gpus int) island {
 	return x
 }
 
-// pooled merges the entries of each type into one node, and says where its
-// machines begin if they are told apart.
+// pooled merges the entries of each type into one node, and returns where its
+// machines begin if they are distinguished.
 func (f *Fleet) pooled() ([]NodeSpec, []island) {
 	var out []NodeSpec
 	var islands []island
@@ -187,7 +186,7 @@ func (f *Fleet) pooled() ([]NodeSpec, []island) {
 	return out, islands
 }
 
-// Build makes the nodes as agents would report them, sorted by id.
+// Build returns the nodes as agents would report them, sorted by id.
 func (f *Fleet) Build() []*cluster.Node {
 	specs, islands := f.Nodes, make([]island, len(f.Nodes))
 	if f.Pool {
@@ -213,7 +212,7 @@ func (f *Fleet) Build() []*cluster.Node {
 	return out
 }
 
-// Power returns the idle and busy draw of each type, nil when unknown.
+// Power returns the idle and busy draw of each type, nil if unknown.
 func (f *Fleet) Power() map[string][2]int64 {
 	out := map[string][2]int64{}
 	for _, s := range f.Nodes {

@@ -1,4 +1,5 @@
-// Package workload is what is true of a simulation: jobs, and the machines that they run on.
+// Package workload describes a simulation's truth: jobs, and the machines that they
+// run on.
 package workload
 
 import (
@@ -14,32 +15,32 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Job is one job of a workload: what it asks for and what is true of it. What
-// is zero is not known.
+// Job is one job of a workload: what it asks for and what is true of it. Zero is
+// unknown.
 type Job struct {
 	// ID is unique in the workload; rows without one are named by their values.
 	ID string
-	// Submit is the time since the workload began, Duration the run time alone
-	// on a card of the reference type.
+	// Submit is the time since the workload began, Duration the run time alone on a
+	// GPU of the reference type.
 	Submit, Duration time.Duration
-	// GPUs is how many cards it needs, each for itself as far as Milli says:
-	// Milli is the declared share of each card in thousandths, 0 when the trace
-	// does not declare one.
+	// GPUs is how many GPUs it needs, each as far as Milli says: Milli is the
+	// declared share of each GPU in thousandths, 0 if the trace does not declare
+	// one.
 	GPUs  int
 	Milli int64
-	// Least and Most are between how many cards it may run with, 0 for always as many as
-	// GPUs, with which it takes Duration. Exchange says how it speeds up: n cards are
-	// n/(1+Exchange*(n-1)) times as fast as one.
+	// Least and Most bound how many GPUs it may run with, 0 for always as many as
+	// GPUs, with which it takes Duration. Exchange says how it speeds up: n GPUs
+	// are n/(1+Exchange*(n-1)) times as fast as one.
 	Least, Most int
 	Exchange    float64
 	// CPUMilli and HostMemMiB are what it takes of its node.
 	CPUMilli, HostMemMiB int64
-	// MemMiB and UsedMilli are the true peak memory on each card and the true
+	// MemMiB and UsedMilli are the true peak memory on each GPU and the true
 	// utilization of each in thousandths.
 	MemMiB, UsedMilli int64
-	// On overrides the figures above for types of card; empty means all alike.
+	// On overrides the figures above for types of GPU; empty means all alike.
 	On []OnType
-	// Types are the cards it may run on, empty for any.
+	// Types are the GPUs it may run on, empty for any.
 	Types []string
 	// Model names its program for tables of pairs, User and Group its owner.
 	Model, User, Group string
@@ -47,35 +48,36 @@ type Job struct {
 	Deadline time.Duration
 	// Priority is larger for more urgent jobs.
 	Priority int
-	// Stages are the shares of an iteration, in thousandths, that a job spends
-	// on the card, on cores and disk, and on the network; all 0 is unknown. They
-	// may add up to more than 1000, when stages of one iteration overlap those of
-	// the next. Iteration is how long one takes alone, 0 is unknown.
+	// Stages are the shares of an iteration, in thousandths, that a job spends on
+	// the GPU, on cores and disk, and on the network; all 0 is unknown. They may
+	// add up to more than 1000, if stages of one iteration overlap those of the
+	// next. Iteration is how long one takes alone, 0 is unknown.
 	Stages    [3]int64
 	Iteration time.Duration
-	// Batch is the samples of a step on one card, Steps how many steps it takes,
-	// for a predictor; Inference says that it does not train.
+	// Batch is the samples of a step on one GPU, Steps how many steps it takes, for
+	// a predictor; Inference means that it does not train.
 	Batch, Steps int64
 	Inference    bool
-	// Predicted is what a predictor said of it for types of card; empty is the
-	// truth, off by the errors of the run.
+	// Predicted is what a predictor said of it for types of GPU; empty is the
+	// truth, with the errors of the run.
 	Predicted []cluster.Estimate
-	// Row is where its file says so, the head being row 1; 0 is nowhere.
+	// Row is its row in the file, the head being row 1; 0 is none.
 	Row int
-	// Partition is where it goes in a fleet that has partitions. Serves tells that it is a
-	// replica of a service: nobody knows how long it runs, and nobody preempts it.
+	// Partition is where it goes in a fleet that has partitions. Serves means that
+	// it is a replica of a service: its run time is unknown, and it is never
+	// preempted.
 	Partition string
 	Serves    bool
 }
 
-// OnType is what is true of a job on one type of card.
+// OnType is what is true of a job on one type of GPU.
 type OnType struct {
 	Type              string
 	Duration          time.Duration
 	MemMiB, UsedMilli int64
 }
 
-// Figures returns the figures for a type of card.
+// Figures returns the figures for a type of GPU.
 func (j *Job) Figures(gpuType string) OnType {
 	out := OnType{Type: gpuType, Duration: j.Duration, MemMiB: j.MemMiB, UsedMilli: j.UsedMilli}
 	for _, o := range j.On {
@@ -95,10 +97,10 @@ func (j *Job) Figures(gpuType string) OnType {
 	return out
 }
 
-// Elastic reports whether it may run with several numbers of cards.
+// Elastic reports whether it may run with several numbers of GPUs.
 func (j *Job) Elastic() bool { return 0 < j.Least && j.Least < j.Most }
 
-// Slower is how many times as long it takes with n cards as with GPUs.
+// Slower returns how many times as long it takes with n GPUs as with GPUs.
 func (j *Job) Slower(n int) float64 {
 	if n == j.GPUs || n < 1 {
 		return 1
@@ -107,7 +109,7 @@ func (j *Job) Slower(n int) float64 {
 	return speed(j.GPUs) / speed(n)
 }
 
-// Shortest is the least run time over the types of a fleet.
+// Shortest returns the least run time over the types of a fleet.
 func (j *Job) Shortest(types []string) time.Duration {
 	best := time.Duration(math.MaxInt64)
 	for _, t := range types {
@@ -121,7 +123,7 @@ func (j *Job) Shortest(types []string) time.Duration {
 	return best
 }
 
-// Workload is a list of jobs with the name of where they come from.
+// Workload is a list of jobs with the name of its source.
 type Workload struct {
 	Name string
 	Jobs []Job
@@ -129,12 +131,12 @@ type Workload struct {
 	Form string
 	// Nodes is the cluster that the trace describes, if it does.
 	Nodes []NodeSpec
-	// Notes say what had to be assumed to make jobs of the rows.
+	// Notes say what had to be assumed to make jobs from the rows.
 	Notes []string
 }
 
-// Sort orders the jobs by arrival. Ties go by id and then by what the job
-// asks for, so that the order of a file's rows plays no part.
+// Sort orders the jobs by arrival. Ties go by id and then by what the job asks for,
+// so that the order of a file's rows does not matter.
 func (w *Workload) Sort() {
 	slices.SortFunc(w.Jobs, func(a, b Job) int {
 		return cmp.Or(cmp.Compare(a.Submit, b.Submit), compareIDs(a.ID, b.ID), cmp.Compare(a.GPUs, b.GPUs),
@@ -151,7 +153,7 @@ func compareIDs(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// Check returns the first job that no simulation can run, as an error.
+// Check returns an error for the first job that no simulation can run.
 func (w *Workload) Check() error {
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
@@ -171,8 +173,8 @@ func (w *Workload) Check() error {
 
 const maxGPUs = 1 << 16
 
-// Chance returns the random numbers of one job for one purpose. They depend on
-// the seed and the job's id alone, not on who else is in the workload.
+// Chance returns the random numbers of one job for one purpose. They depend on the
+// seed and the job's id alone, not on the other jobs in the workload.
 func Chance(seed uint64, id, purpose string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(id))
@@ -181,16 +183,16 @@ func Chance(seed uint64, id, purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// Signature names the program of a job to those who learn how programs slow
-// each other down.
+// Signature identifies the program of a job to learners of how programs slow each
+// other down.
 func (j *Job) Signature() string { return fmt.Sprintf("%s/%d", j.Model, j.GPUs) }
 
-// MayUse reports whether a job may run on cards of a type.
+// MayUse reports whether a job may run on GPUs of a type.
 func (j *Job) MayUse(t string) bool {
 	return len(j.Types) == 0 || slices.Contains(j.Types, t)
 }
 
-// Fraction is the declared share of a card; a job that declares none has one.
+// Fraction returns the declared share of a GPU; a job that declares none has one.
 func (j *Job) Fraction() float64 {
 	if j.Milli > 0 {
 		return float64(j.Milli) / 1000
