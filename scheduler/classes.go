@@ -129,9 +129,9 @@ func (m *maker) lossOf(j *cluster.Job) int64 {
 }
 
 // onNode returns the jobs to preempt on a node so that the job fits there, none if
-// it would not fit even then. It first removes all candidates in thought, then puts
-// back, the most expensive first, each without which the job still fits: those left
-// are the ones needed.
+// it would not fit even then. It first tentatively removes all candidates, then
+// puts back, the most expensive first, each without which the job still fits: those
+// left are the ones needed.
 func (m *maker) onNode(it *item, h *fleet.Host, may []*cluster.Job) []*cluster.Job {
 	slices.SortFunc(may, func(a, b *cluster.Job) int {
 		return cmp.Or(cmp.Compare(m.lossOf(b), m.lossOf(a)), cmp.Compare(a.ID, b.ID))

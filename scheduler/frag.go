@@ -158,8 +158,8 @@ func (ft *fitter) makeFrag() *frag {
 	return w
 }
 
-// learn takes over what the pass has learned. It reports false if cores and host
-// memory constrain no job.
+// learn adopts what the pass has learned. It reports false if cores and host memory
+// constrain no job.
 func (w *frag) learn(ft *fitter) (tight bool) {
 	l := ft.learned()
 	w.age++

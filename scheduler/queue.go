@@ -263,7 +263,7 @@ func (ls *lines) queueHolds(it *item) bool {
 		(it.node == "" || it.node == h.Node.ID)
 }
 
-// join puts a job into the queue of a card.
+// join puts a job into the queue of a GPU.
 func (ls *lines) join(it *item, to int32, wait int64) {
 	if it.queue >= 0 {
 		ls.addQueued(it, -1)

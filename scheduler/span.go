@@ -403,8 +403,8 @@ func SpanWaits(waiting []*cluster.Job, now cluster.Time, pol Policy) bool {
 	})
 }
 
-// spanGroups are the nodes with GPUs like those of class c on which a job may run,
-// wherever they are, each once.
+// spanGroups returns the nodes with GPUs like those of class c on which a job may
+// run, wherever they are, each once.
 func (ft *fitter) spanGroups(it *item, c int) iter.Seq2[*fleet.Class, *fleet.Group] {
 	return func(yield func(*fleet.Class, *fleet.Group) bool) {
 		lo, hi := ft.f.Family(c)

@@ -66,7 +66,7 @@ func (c *yielding) open(p *pass) {
 	}
 }
 
-// lift removes a job from a node in thought or, with sign 1, puts it back.
+// lift tentatively removes a job from a node or, with sign 1, puts it back.
 func (c *yielding) lift(g *giver, p *pass, sign int64) {
 	b := g.berth(c.host)
 	c.cpu -= sign * b.CPUMilli

@@ -88,8 +88,8 @@ func (l *Learner) Again(ctx context.Context) error {
 // growth counts the runs of users, in all and since their jobs were last checked.
 type growth map[cluster.UID]*struct{ all, fresh int }
 
-// due takes over runs, and returns the users with so many more that their jobs
-// should be checked: a quarter, and four at least.
+// due adds runs, and returns the users with so many more that their jobs should be
+// checked: a quarter, and four at least.
 func (g growth) due(fresh []fsm.Sample) map[cluster.UID]struct{} {
 	for i := range fresh {
 		n := g[fresh[i].UID]

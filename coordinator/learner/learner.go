@@ -249,8 +249,8 @@ func (l *Learner) predict(who cluster.Owner, spec *cluster.Spec, types []model.T
 	return l.predictor(of).Predict(req), of, nil
 }
 
-// identity is what makes two runs the same job beyond their model: who runs what,
-// in which image, on how many GPUs.
+// identity returns what makes two runs the same job beyond their model: who runs
+// what, in which image, on how many GPUs.
 func identity(who cluster.Owner, spec *cluster.Spec, command ...string) string {
 	return strings.Join(append([]string{
 		strconv.FormatUint(uint64(who.UID), 10), spec.Image, strconv.Itoa(spec.GPUs),

@@ -97,7 +97,7 @@ type session struct {
 	sent map[cluster.AttemptID]ending
 	// late is the newest hello, if it says what not every coordinator stores yet.
 	late *nodev1.Hello
-	// resumed is the newest index of a card's resumption that the agent was told.
+	// resumed is the newest index of a GPU's resumption that the agent was told.
 	resumed uint64
 	// fence is the node's when it registered; a node that was given up since must
 	// register again.

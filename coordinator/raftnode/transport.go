@@ -97,7 +97,7 @@ func (p *pipeline) Close() error {
 	return p.AppendPipeline.Close()
 }
 
-// LocalAddr is the advertised address, not the one listened on.
+// LocalAddr returns the advertised address, not the one listened on.
 func (t *transport) LocalAddr() raft.ServerAddress { return t.advertise }
 
 // Close stops serving and closes every connection, including those that others

@@ -323,7 +323,7 @@ func (f *Fleet) indexHosts() {
 	f.FillPlain()
 }
 
-// ComparePlain is the order of nodes for jobs without GPUs; see indexHosts.
+// ComparePlain compares nodes in the order for jobs without GPUs; see indexHosts.
 func (f *Fleet) ComparePlain(a, b int32) int {
 	x, y := &f.Hosts[a], &f.Hosts[b]
 	return cmp.Or(rules.CompareBool(x.Lo != x.Hi, y.Lo != y.Hi), cmp.Compare(x.Idle, y.Idle), cmp.Compare(y.full(), x.full()), cmp.Compare(a, b))

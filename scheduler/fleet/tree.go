@@ -14,7 +14,7 @@ type Room struct {
 	Until int64
 }
 
-// Nowhere is the room of a place that takes no job.
+// Nowhere returns the room of a place that takes no job.
 func Nowhere() Room { return Room{-1, -1, -1, -1, -1, -1} }
 
 // Holds reports whether everything that want asks for is there.

@@ -190,7 +190,8 @@ func (r *replica) preempt(now cluster.Time, x *dispatch.Preemption) (bool, error
 	return err == nil && results[0].Err == nil, err
 }
 
-// resize is refused by the rules of the state machine if others have the room.
+// resize is subject to the rules of the state machine, which refuses it if others
+// have the room.
 func (r *replica) resize(now cluster.Time, id cluster.AttemptID, to []cluster.GPUShare) (bool, error) {
 	results, err := r.offer(now, conv.Resize(id, to))
 	return err == nil && results[0].Err == nil, err

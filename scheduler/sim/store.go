@@ -169,7 +169,7 @@ func (p *plain) apply(now cluster.Time, plan *dispatch.Plan) ([]cluster.AttemptI
 	return started, nil
 }
 
-// mayStart is the check of the state machine.
+// mayStart makes the state machine's check.
 func (p *plain) mayStart(j *cluster.Job, st *dispatch.Start) bool {
 	if !j.State.Waiting() || st.Attempt != uint32(len(j.Attempts))+1 || !j.Spec.Takes(len(st.Berth.GPUs)) {
 		return false

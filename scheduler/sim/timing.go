@@ -26,7 +26,7 @@ func (d *durations) add(v time.Duration) {
 	d.n++
 }
 
-// quantile is the nearest rank, to within 2 %.
+// quantile returns the nearest rank, to within 2 %.
 func (d *durations) quantile(q float64) time.Duration {
 	rank := int(math.Ceil(q * float64(d.n)))
 	for i, n := range d.count {
@@ -76,7 +76,7 @@ func MeanCI(vs []float64) (mean, half float64) {
 	return mean, student(len(vs)-1) * math.Sqrt(sq/(n-1)/n)
 }
 
-// student is the 97.5 % quantile of Student's t by degrees of freedom, from 20
+// student returns the 97.5 % quantile of Student's t by degrees of freedom, from 20
 // on by the first terms of its expansion around the normal's, to within 0.001.
 func student(df int) float64 {
 	t := []float64{0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093}

@@ -104,9 +104,9 @@ func WhyLoans(snap *dispatch.Snapshot, j *cluster.Job) (lines []string) {
 }
 
 // lend starts jobs that could not start in their own partitions on GPUs lent by
-// others: GPUs where no job of the lender runs or waits. A partition for whose jobs
-// something is to be given back lends nothing meanwhile, or that would be lent
-// again.
+// others: GPUs where no job of the lender runs or waits. A partition whose jobs
+// wait for loans to be returned lends nothing meanwhile, or those GPUs would be
+// lent again.
 func (d *division) lend() {
 	for _, l := range d.snap.Partitions {
 		if !l.Lend.On() || l.Down || d.returns[l.Name] {

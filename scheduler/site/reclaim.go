@@ -123,14 +123,14 @@ func lift(led *dispatch.Ledger, j *cluster.Job) {
 	}
 }
 
-// lay puts it back.
+// lay puts a lifted job back.
 func lay(led *dispatch.Ledger, j *cluster.Job) {
 	for _, b := range j.Live().Held() {
 		led.Take(b)
 	}
 }
 
-// begin starts a job in thought, where the fewest give back, and records which.
+// begin tentatively starts a job where the fewest give back, and records which.
 func (r *reclaimer) begin(j *cluster.Job, st dispatch.Start) bool {
 	who, ok := r.fewest(&st)
 	if !ok {

@@ -115,8 +115,8 @@ func (c *Chosen) SpanReason(j *cluster.Job) cluster.Reason {
 		"GPUs are guaranteed to tenants here (policy %s), and nodes are nobody's alone; ask for GPUs of each node instead", c.Name())}
 }
 
-// WhyWaits is what a pass of a policy other than the scheduler's own says of a
-// waiting job: of one over several nodes always, of any other that a job comes
+// WhyWaits returns what a pass of a policy other than the scheduler's own says of a
+// waiting job: always for one over several nodes, for any other if some job comes
 // before it; ok is false if it says nothing. snap is what the job may use, with
 // everything that passes need.
 func (c *Chosen) WhyWaits(snap *dispatch.Snapshot, j *cluster.Job) (r cluster.Reason, ok bool) {

@@ -44,7 +44,7 @@ func noReservation(name string) error {
 	return cluster.Errorf(cluster.CodeNotFound, "reservation %q is not known; see: berth reservation list", name)
 }
 
-// nowTime is the leader's clock, never behind the log.
+// nowTime returns the leader's clock, never behind the log.
 func (c *Admin) nowTime() cluster.Time { return cluster.TimeOf(c.clock()) }
 
 // reservationView returns a reservation with what is there of it now.

@@ -90,8 +90,8 @@ func (a *Admission) tryRoom(e *Entry, n some) (left <-chan struct{}, err error) 
 	return nil, nil
 }
 
-// roomBeside is room for jobs and services if so many of the user's, and of all,
-// are about to be there.
+// roomBeside checks the room for jobs and services if so many of the user's, and of
+// all, are about to be there.
 func (a *Admission) roomBeside(e *Entry, n, user some, all int) error {
 	if err := a.room(e.Who, n.jobs, user.jobs, all); err != nil || n.services == 0 {
 		return err

@@ -72,7 +72,7 @@ func (c *Jobs) newestOf(owner cluster.UID, name string) (out fsm.Revision, ok bo
 	}))
 }
 
-// newest is the last of several revisions, if there is one.
+// newest returns the last of several revisions, if there is one.
 func newest(all []fsm.Revision) (out fsm.Revision, ok bool) {
 	if len(all) == 0 {
 		return out, false

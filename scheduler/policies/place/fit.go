@@ -97,7 +97,7 @@ func (r byChance) Plain(p *scene.Scene, t *scene.Task, hi int32) int64 {
 	return int64(r.draw(t, string(p.Fleet.Hosts[hi].Node.ID)) >> 1)
 }
 
-// draw is FNV-1a of the names, mixed with the seed and the job by the
+// draw returns FNV-1a of the names, mixed with the seed and the job by the
 // finalizer of MurmurHash3.
 func (r byChance) draw(t *scene.Task, names ...string) uint64 {
 	h := uint64(14695981039346656037)

@@ -127,7 +127,7 @@ func cesWorkload(ctx context.Context, c *Config, span, past time.Duration) (*ces
 
 func cesPlanner() sim.Planner { return sim.NewBerth(scheduler.ModeSlot, 1) }
 
-// cesVariants are the compared rules.
+// cesVariants returns the compared rules.
 func cesVariants() []struct {
 	name string
 	rule power.Rule
@@ -263,12 +263,12 @@ func (r *cesRun) run(ctx context.Context, c *Config, rule power.Rule) (*sim.Resu
 	return res, h.spans, err
 }
 
-// cesPublished is the rule of the artifact of Helios' authors (CES_Helios.py), with
-// its settings for Venus, on the demand of slots, with the actual demand instead of
-// its forecast: needed nodes are up at once, with five more; all but five of the
-// unneeded ones go if fewer were needed of late and fewer will be. It returns how
-// many were off on average, how often per day some were woken, and which part of
-// those that were up was in use.
+// cesPublished simulates the rule of the artifact of Helios' authors
+// (CES_Helios.py), with its settings for Venus, on the demand of slots, with the
+// actual demand instead of its forecast: needed nodes are up at once, with five
+// more; all but five of the unneeded ones go if fewer were needed of late and fewer
+// will be. It returns how many were off on average, how often per day some were
+// woken, and which part of those that were up was in use.
 func cesPublished(y []float64) (off, calls, busy float64) {
 	const history, future, hour, before, after, least, buffer, keep = 3, 18, 6, 0.5, 1, 2, 5, 12
 	active, stable, n, used, up := 0.0, 0, 0.0, 0.0, 0.0

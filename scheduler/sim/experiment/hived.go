@@ -134,7 +134,7 @@ func NodesOf(w *workload.Workload, nodes int) map[string]int {
 	return out
 }
 
-// packing is the policy inside every way of sharing.
+// packing returns the policy inside every way of sharing.
 func packing(place string, ten *policies.Tenancy) (sim.Planner, error) {
 	base := scheduler.Default()
 	base.MaxReasons, base.MaxShares = 0, 1

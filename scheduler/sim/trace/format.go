@@ -17,7 +17,8 @@ type format struct {
 	read func(*table, *Options) (workload.Job, error)
 }
 
-// formats are tried in order: those that need more come first.
+// formats returns the forms in the order in which they are tried: those that need
+// more come first.
 func formats() []format {
 	return []format{
 		{"sacct", []string{"jobid", "submit", "start", "end"}, readSacct},

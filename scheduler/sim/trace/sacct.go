@@ -170,7 +170,7 @@ func readGres(s string, j *workload.Job) error {
 	return nil
 }
 
-// slurmEpoch is the origin of submit times.
+// slurmEpoch returns the origin of submit times.
 func slurmEpoch() time.Time { return time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // readTRES reads "billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G".
