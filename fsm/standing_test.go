@@ -265,7 +265,7 @@ func TestRulesGoTogether(t *testing.T) {
 		{"has children", cluster.CodeConflict, unsetCmd(&accounting.Account{Name: "site", Shares: 1}), "has account bio below it"},
 		{"is allowed", cluster.CodeConflict, unsetCmd(&accounting.QOS{Name: "low"}), "qos high preempts qos low"},
 		{"not below", cluster.CodeInvalid, setCmd(&accounting.QOS{Name: "low", Priority: 10}, m.f.Standing(0).QOS["low"].Revision), "stay below it"},
-		{"preempts its like", cluster.CodeInvalid, setCmd(&accounting.QOS{Name: "x", Preempts: []string{"low"}}, 0), "only those below 0 make room"},
+		{"preempts its like", cluster.CodeInvalid, setCmd(&accounting.QOS{Name: "x", Preempts: []string{"low"}}, 0), "only those below 0 can be preempted"},
 		{"nobody", cluster.CodeNotFound, unsetCmd(&accounting.Member{Account: "bio", UID: 5, Shares: 1}), "is not known"},
 		{"member of nothing", cluster.CodeNotFound, setCmd(&accounting.Member{Account: "x", UID: 5, Shares: 1}, 0), "is not known"},
 		{"quota of nothing", cluster.CodeNotFound, setCmd(quota(accounting.Subject{Account: "x"}, accounting.Limits{Jobs: 1}), 0), "is not known"},
