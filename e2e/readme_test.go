@@ -91,7 +91,7 @@ func asItStands(t *testing.T, text string, least int) {
 		if !sc.Scan() {
 			t.Fatalf("%s ended before it was up\n%s", first, said)
 		}
-		if strings.HasPrefix(sc.Text(), "Ctrl-C") {
+		if strings.Contains(sc.Text(), "Ctrl-C") {
 			break
 		}
 	}
