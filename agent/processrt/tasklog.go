@@ -25,12 +25,16 @@ type taskLog struct {
 	path       string
 	mu         sync.Mutex
 	f          *os.File
-	lines      map[cluster.AttemptID][]string // of tasks not deleted
-	size, kept int                            // bytes in the file, and in the lines to keep
-	torn       bool                           // a line was not written completely
+	lines      map[cluster.AttemptID][]span // of tasks not deleted
+	size, kept int                          // bytes in the file, and in the lines to keep
+	torn       bool                         // a line was not written completely
 	waiting    []chan error
 	syncing    bool
 }
+
+// span is where a line is in the file, without its newline: requests to create tasks are
+// too large to keep them in memory as well.
+type span struct{ at, size int }
 
 // taskRecord is the content of a line: one of these. A line with a Launch is the original
 // request to create the task.
@@ -50,7 +54,7 @@ func openTaskLog(path string, damaged func(line int)) (*taskLog, map[cluster.Att
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &taskLog{path: path, f: f, lines: map[cluster.AttemptID][]string{}}
+	l := &taskLog{path: path, f: f, lines: map[cluster.AttemptID][]span{}}
 	tasks := map[cluster.AttemptID]*task{}
 	// A Reader, not a Scanner: a line left by a crash may have any length.
 	for r, n := bufio.NewReader(f), 1; ; n++ {
@@ -61,6 +65,7 @@ func openTaskLog(path string, damaged func(line int)) (*taskLog, map[cluster.Att
 		if err != nil && err != io.EOF {
 			return nil, nil, fmt.Errorf("read %s: %w", path, errors.Join(err, f.Close()))
 		}
+		at := l.size
 		l.size += len(line)
 		sum, body, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		var rec taskRecord
@@ -69,7 +74,7 @@ func openTaskLog(path string, damaged func(line int)) (*taskLog, map[cluster.Att
 		case !ok || sum != checksum([]byte(body)) || json.Unmarshal([]byte(body), &rec) != nil:
 			damaged(n)
 		default:
-			l.replay(tasks, rec, strings.TrimSuffix(line, "\n")+"\n")
+			l.replay(tasks, rec, span{at, len(strings.TrimSuffix(line, "\n"))})
 		}
 	}
 	l.torn = true // the last line may be torn: it must not swallow the next one
@@ -78,7 +83,7 @@ func openTaskLog(path string, damaged func(line int)) (*taskLog, map[cluster.Att
 
 // replay applies a line to the tasks read so far. What was running when its keeper died is
 // lost: its exit code went with its parent.
-func (l *taskLog) replay(tasks map[cluster.AttemptID]*task, rec taskRecord, line string) {
+func (l *taskLog) replay(tasks map[cluster.AttemptID]*task, rec taskRecord, line span) {
 	var id cluster.AttemptID
 	switch {
 	case rec.Launch != nil: // also after a start that was undone
@@ -102,14 +107,14 @@ func (l *taskLog) replay(tasks map[cluster.AttemptID]*task, rec taskRecord, line
 	}
 }
 
-func (l *taskLog) keep(id cluster.AttemptID, line string) {
+func (l *taskLog) keep(id cluster.AttemptID, line span) {
 	l.lines[id] = append(l.lines[id], line)
-	l.kept += len(line)
+	l.kept += line.size + 1
 }
 
 func (l *taskLog) drop(id cluster.AttemptID) {
 	for _, line := range l.lines[id] {
-		l.kept -= len(line)
+		l.kept -= line.size + 1
 	}
 	delete(l.lines, id)
 }
@@ -125,14 +130,22 @@ func (r taskRecord) line() (string, error) {
 }
 
 // write appends a line. The caller holds the lock.
-func (l *taskLog) write(line string) error {
+func (l *taskLog) write(line string) (span, error) {
 	if l.torn {
 		line = "\n" + line
 	}
 	n, err := l.f.WriteString(line)
 	l.size += n
 	l.torn = err != nil
-	return err
+	text := len(strings.Trim(line, "\n"))
+	return span{l.size - text - 1, text}, err
+}
+
+// read returns a line with its newline. The lock is held.
+func (l *taskLog) read(line span) (string, error) {
+	text := make([]byte, line.size)
+	_, err := l.f.ReadAt(text, int64(line.at))
+	return string(text) + "\n", err
 }
 
 // create records the request to create a task.
@@ -143,11 +156,12 @@ func (l *taskLog) create(id cluster.AttemptID, request []byte) error {
 	line := lineOf(request)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.write(line); err != nil {
+	at, err := l.write(line)
+	if err != nil {
 		return fmt.Errorf("record task: %w", err)
 	}
 	l.drop(id)
-	l.keep(id, line)
+	l.keep(id, at)
 	return nil
 }
 
@@ -159,19 +173,27 @@ func (l *taskLog) start(id cluster.AttemptID) (undo func() error, err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.write(line); err != nil {
+	at, err := l.write(line)
+	if err != nil {
 		return nil, fmt.Errorf("record start: %w", err)
 	}
-	created := l.lines[id]
-	l.keep(id, line)
+	l.keep(id, at)
 	return func() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if err := l.write(created[0]); err != nil {
+		if len(l.lines[id]) == 0 {
+			return nil // it was deleted
+		}
+		created, err := l.read(l.lines[id][0])
+		if err != nil {
+			return fmt.Errorf("take back the record of a start: %w", err)
+		}
+		again, err := l.write(created)
+		if err != nil {
 			return fmt.Errorf("take back the record of a start: %w", err)
 		}
 		l.drop(id)
-		l.keep(id, created[0])
+		l.keep(id, again)
 		return nil
 	}, nil
 }
@@ -185,10 +207,11 @@ func (l *taskLog) put(t runtime.Task) error {
 	done := make(chan error, 1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.write(line); err != nil {
+	at, err := l.write(line)
+	if err != nil {
 		return err
 	}
-	l.keep(t.ID, line)
+	l.keep(t.ID, at)
 	l.waiting = append(l.waiting, done)
 	if !l.syncing {
 		l.sync()
@@ -227,28 +250,37 @@ func (l *taskLog) forget(id cluster.AttemptID) error {
 	defer l.mu.Unlock()
 	l.drop(id)
 	if l.size < compactSlack+4*l.kept || l.syncing {
-		return l.write(line)
+		_, err = l.write(line)
+		return err
 	}
 	return l.compact()
 }
 
 // compact writes the valid lines to a new file that replaces the old one.
 func (l *taskLog) compact() error {
-	f, err := os.OpenFile(l.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(l.path+".new", os.O_CREATE|os.O_TRUNC|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("compact tasks: %w", err)
 	}
-	w := bufio.NewWriter(f)
-	for _, lines := range l.lines {
+	w, size := bufio.NewWriter(f), 0
+	moved := make(map[cluster.AttemptID][]span, len(l.lines))
+	for id, lines := range l.lines {
 		for _, line := range lines {
-			_, _ = w.WriteString(line) // Flush returns any error
+			text, rerr := l.read(line)
+			err = errors.Join(err, rerr)
+			_, _ = w.WriteString(text) // Flush returns any error
+			moved[id] = append(moved[id], span{size, line.size})
+			size += len(text)
 		}
 	}
-	if err := errors.Join(w.Flush(), f.Sync(), os.Rename(l.path+".new", l.path)); err != nil {
+	if err := errors.Join(err, w.Flush(), f.Sync()); err != nil {
+		return fmt.Errorf("compact tasks: %w", errors.Join(err, f.Close()))
+	}
+	if err := os.Rename(l.path+".new", l.path); err != nil {
 		return fmt.Errorf("compact tasks: %w", errors.Join(err, f.Close()))
 	}
 	old := l.f
-	l.f, l.size, l.torn = f, l.kept, false
+	l.f, l.size, l.lines, l.torn = f, size, moved, false
 	return old.Close()
 }
 
