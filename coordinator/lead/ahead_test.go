@@ -58,12 +58,13 @@ func TestAheadOfTheMorning(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := &day{town: newTown(t), rate: func(at time.Duration) int {
 				if at >= 8*time.Hour && at < 18*time.Hour {
-					return 36
+					return 40
 				}
-				return 7
+				return 8
 			}}
+			d.l.cfg.ServicesEvery = 5 * time.Second
 			id := d.serve(1, 6, 1, func(s *service.Service) {
-				s.Scale, s.NoForecast, s.Every = service.Scale{On: service.Rate, Target: 10}, off, time.Second
+				s.Scale, s.NoForecast, s.Every = service.Scale{On: service.Rate, Target: 10}, off, 5*time.Second
 			})
 			d.lead()
 			defer func() { d.stop() }()
@@ -78,7 +79,7 @@ func TestAheadOfTheMorning(t *testing.T) {
 			d.want("1_0")
 			d.lead()
 			next := d.serve(1, 6, 1, func(s *service.Service) {
-				s.Scale, s.NoForecast, s.Every = service.Scale{On: service.Rate, Target: 10}, off, time.Second
+				s.Scale, s.NoForecast, s.Every = service.Scale{On: service.Rate, Target: 10}, off, 5*time.Second
 			})
 			d.until(20 * time.Hour)
 			if all := d.f.Services(); len(all) != 1 || all[0].ID != next || next == id {

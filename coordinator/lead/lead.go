@@ -38,6 +38,8 @@ type Config struct {
 	// for which the use of the jobs is known by then.
 	IdleEvery time.Duration
 	IdleSeen  func(knownMs int64)
+	// ServicesEvery is the interval of checks of services; 0 means one second.
+	ServicesEvery time.Duration
 	// Notices are sent by mail and to webhooks that Guard allows. Tries and
 	// FirstPause are those of notify.Config.
 	Mail       notify.Mailer

@@ -1,6 +1,7 @@
 package lead
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -72,7 +73,7 @@ const loadsAtOnce = 200
 func (l *servants) run(ctx context.Context) error {
 	known := map[serviceName]*served{}
 	l.demand.forget()
-	for wait.Sleep(ctx, servicesEvery) {
+	for wait.Sleep(ctx, cmp.Or(l.cfg.ServicesEvery, servicesEvery)) {
 		groups := map[serviceName][]fsm.Revision{}
 		for _, r := range l.fsm.Services() {
 			groups[named(&r)] = append(groups[named(&r)], r)
