@@ -179,7 +179,7 @@ func TestOneSessionANode(t *testing.T) {
 // it would have to refuse.
 func TestASessionEndsWithTheTermOfOffice(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	l := c.Leader()
 	a := c.Agent(l, "n1", "b1", coordtest.T4("GPU-1"))
 	awaitNode(t, c.Dial(l, "gate", "g"), "n1", "ready")
