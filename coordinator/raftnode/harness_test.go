@@ -202,6 +202,17 @@ func kill(t testing.TB, m *member) {
 	}
 }
 
+// stand makes a member stand for election now, as a leader does that hands over.
+func (c *testCluster) stand(m *member) {
+	c.t.Helper()
+	trans := raft.NewNetworkTransport(&tcpLayer{Listener: listen(c.t, "127.0.0.1:0")}, 1, time.Minute, io.Discard)
+	defer trans.Close()
+	now := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
+	if err := trans.TimeoutNow(raft.ServerID(m.id), raft.ServerAddress(m.addr), now, &raft.TimeoutNowResponse{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // running are the members that are not stopped.
 func (c *testCluster) running() []*member {
 	var ms []*member

@@ -185,7 +185,11 @@ func TestLaggingFollowerGetsSnapshot(t *testing.T) {
 // there at once, without waiting for a timeout.
 func TestCloseHandsOver(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3, func(cfg *Config) {
+		const long = 30 * time.Second // the leader stays however busy the machine is
+		cfg.Timing.HeartbeatTimeout, cfg.Timing.ElectionTimeout, cfg.Timing.LeaderLeaseTimeout = long, long, long
+	})
+	c.stand(c.members[0])
 	lead := c.leader()
 	propose(t, lead, "x")
 	c.agree([]string{"x"})
