@@ -106,7 +106,7 @@ func many(t *testing.T, c *coordtest.Cluster, n int) (first uint64) {
 
 // TestPagesWithManyJobs: what is drawn does not grow with the jobs that there are.
 func TestPagesWithManyJobs(t *testing.T) {
-	b, n := newBrowser(t), 10_000
+	b, n := newBrowser(t), 3_000
 	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true})
 	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
 	first := fmt.Sprint("job/", many(t, c, n))
