@@ -93,9 +93,9 @@ LONG   = ./agent/containerdrt ./coordinator
 LATE   = ./coordinator/raftnode ./coordinator/history ./coordinator/web/...
 RACED  = $(filter-out $(shell $(GO) list $(WAIT) $(LONG) $(LATE)),$(shell $(GO) list $(RACE)))
 PLAIN  = $(filter-out %/e2e $(shell $(GO) list $(WAIT) $(RACE)),$(shell $(GO) list ./...))
-# Linking takes as much processor as the tests: no tables for debuggers. All of
+# Linking takes as much processor as the tests: no tables of symbols. All of
 # vet is part of make check.
-LIGHT  = -ldflags=-w -vet=off
+LIGHT  = '-ldflags=-s -w' -vet=off
 # A third of their processor would be garbage collection, of small heaps.
 LARGE  = export GOGC=400 GOMEMLIMIT=4GiB
 
