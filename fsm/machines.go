@@ -245,7 +245,7 @@ func (f AccountsReader) EachUse(now cluster.Time, fn func(accounting.Assoc, clus
 	p := s.books.Policy()
 	for _, j := range s.roll.Running() {
 		if a := j.Live(); a != nil {
-			fn(accounting.Assoc{Account: j.Spec.Account, UID: j.Owner.UID}, accounting.LeftOf(a, now, p))
+			fn(accounting.Assoc{Account: j.Spec.Account, UID: j.Owner.UID}, accounting.LeftOf(a, j.Estimates, now, p))
 		}
 	}
 }

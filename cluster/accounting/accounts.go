@@ -157,6 +157,9 @@ type AccountPolicy struct {
 	// GPUWeights are the relative costs of GPU types, sorted by type; a missing
 	// type has weight one. It is not changed in place.
 	GPUWeights []GPUWeight
+	// BySpeed charges a job by what its own time on a GPU is worth, where that is
+	// predicted; see weight.
+	BySpeed bool
 }
 
 // GPUWeight is the cost of an hour of a whole GPU of a type, in thousandths of one

@@ -2,6 +2,7 @@ package accounting
 
 import (
 	"math"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -26,10 +27,46 @@ func (p *AccountPolicy) Cost(gpu cluster.GPUTime, core int64) cluster.GPUTime {
 	return gpu + cluster.GPUTime(core/1_000_000*p.CoreMicro+core%1_000_000*p.CoreMicro/1_000_000)
 }
 
-// weighted returns the GPU time of an attempt times the weight of the GPU type that
-// it was placed on.
-func (p *AccountPolicy) weighted(t cluster.GPUTime, a *cluster.Attempt) cluster.GPUTime {
-	w := p.WeightMilli(a.Estimate.GPUType)
+// surelyTimed is the least confidence, in thousandths, with which a duration must be
+// known to decide what a job is charged.
+const surelyTimed = 500
+
+// timed returns how long a job is predicted to run on a GPU type; false if that is a
+// guess, or what its user declared for all types alike.
+func timed(es []cluster.Estimate, gpuType string) (time.Duration, bool) {
+	e, ok := cluster.EstimateFor(es, gpuType)
+	return e.Duration, ok && e.Duration > 0 && e.TimeSure() >= surelyTimed && e.Source != "declared" && e.Source != "none"
+}
+
+// weight returns what an hour of a whole GPU of a type costs a job with these
+// estimates, in thousandths: the weight of the type, or by speed that of the dearest type
+// on which the job's time is predicted times how much of an hour there it is worth. That
+// is never more than the dearest type's nor less than the cheapest's.
+func (p *AccountPolicy) weight(gpuType string, es []cluster.Estimate) int64 {
+	own := p.WeightMilli(gpuType)
+	here, known := timed(es, gpuType)
+	if !p.BySpeed || !known {
+		return own
+	}
+	least, most, on := own, own, here
+	for i := range es {
+		w := p.WeightMilli(es[i].GPUType)
+		d, ok := timed(es[i:i+1], es[i].GPUType)
+		if !ok {
+			continue
+		}
+		least = min(least, w)
+		if w > most {
+			most, on = w, d
+		}
+	}
+	return min(max(most*on.Milliseconds()/max(here.Milliseconds(), 1), least), most)
+}
+
+// weighted returns the GPU time of an attempt of a job with these estimates times the
+// weight of the GPU type that it was placed on.
+func (p *AccountPolicy) weighted(t cluster.GPUTime, a *cluster.Attempt, es []cluster.Estimate) cluster.GPUTime {
+	w := p.weight(a.Estimate.GPUType, es)
 	if w == cluster.WholeGPU {
 		return t
 	}
@@ -70,36 +107,37 @@ func (s *Spent) Settled(now cluster.Time, p *AccountPolicy) *Spent {
 	return &c
 }
 
-// Add charges an attempt that ended. To the decayed cost it adds each moment of the
+// Add charges an attempt that ended of a job with these estimates. To the decayed cost it adds each moment of the
 // run decayed from then to now; to a period it adds the whole cost if the period
 // contains the attempt's end.
-func (s *Spent) Add(a *cluster.Attempt, now cluster.Time, p *AccountPolicy) *Spent {
+func (s *Spent) Add(a *cluster.Attempt, es []cluster.Estimate, now cluster.Time, p *AccountPolicy) *Spent {
 	c := s.Settled(now, p)
 	charge := a.Charge(now)
 	gpu, core := cluster.GPUTimeOf(charge.GPU), charge.Core.Microseconds()
 	c.GPU += gpu
 	c.Core += core
-	c.Decayed += LeftOf(a, now, p)
+	c.Decayed += LeftOf(a, es, now, p)
 	for i := range c.In {
-		c.In[i] += p.Cost(p.weighted(gpu, a), core)
+		c.In[i] += p.Cost(p.weighted(gpu, a, es), core)
 	}
 	return c
 }
 
-// LeftOf returns the decayed cost of an attempt at now, whether it runs or has
-// ended.
-func LeftOf(a *cluster.Attempt, now cluster.Time, p *AccountPolicy) cluster.GPUTime {
+// LeftOf returns the decayed cost at now of an attempt of a job with these estimates,
+// whether it runs or has ended.
+func LeftOf(a *cluster.Attempt, es []cluster.Estimate, now cluster.Time, p *AccountPolicy) cluster.GPUTime {
 	gpu, core := a.Rate()
 	acc := Accrued(a.Ran(now), p.HalfLife)
-	cost := p.Cost(p.weighted(cluster.GPUTimeOf(cluster.TimesMilli(acc, gpu)), a), cluster.TimesMilli(acc, core).Microseconds())
+	cost := p.Cost(p.weighted(cluster.GPUTimeOf(cluster.TimesMilli(acc, gpu)), a, es), cluster.TimesMilli(acc, core).Microseconds())
 	if a.Ended == 0 {
 		return cost
 	}
 	return cluster.GPUTime(Decay(int64(cost), now.Sub(a.Ended), p.HalfLife))
 }
 
-// CostOf returns the cost of an attempt as of now, without decay.
-func CostOf(a *cluster.Attempt, now cluster.Time, p *AccountPolicy) cluster.GPUTime {
+// CostOf returns the cost as of now of an attempt of a job with these estimates,
+// without decay.
+func CostOf(a *cluster.Attempt, es []cluster.Estimate, now cluster.Time, p *AccountPolicy) cluster.GPUTime {
 	c := a.Charge(now)
-	return p.Cost(p.weighted(cluster.GPUTimeOf(c.GPU), a), c.Core.Microseconds())
+	return p.Cost(p.weighted(cluster.GPUTimeOf(c.GPU), a, es), c.Core.Microseconds())
 }

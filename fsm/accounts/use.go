@@ -31,7 +31,7 @@ func (d *Books) Charge(j *cluster.Job, a *cluster.Attempt) {
 	if was == nil {
 		was = &accounting.Spent{Holder: h, At: d.rest.At().Now}
 	}
-	d.putSpent(was.Add(a, d.rest.At().Now, d.Policy()))
+	d.putSpent(was.Add(a, j.Estimates, d.rest.At().Now, d.Policy()))
 }
 
 // settleSpent brings all charges up to now before a change of the policy that
@@ -184,9 +184,9 @@ func (d *Books) budgets(l *accounting.Limiter, now cluster.Time) map[Budget]clus
 		}
 		l.Budgets(accounting.HolderOf(j), func(sub accounting.Subject, period accounting.Period) {
 			if period == accounting.Decaying {
-				out[Budget{sub, period}] += accounting.LeftOf(a, now, p)
+				out[Budget{sub, period}] += accounting.LeftOf(a, j.Estimates, now, p)
 			} else {
-				out[Budget{sub, period}] += accounting.CostOf(a, now, p)
+				out[Budget{sub, period}] += accounting.CostOf(a, j.Estimates, now, p)
 			}
 		})
 	}

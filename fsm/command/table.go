@@ -180,6 +180,7 @@ var table = []row{
 	{"Quota", 9, "account qos user each uid name gpu_milli running jobs gpu_time_us period max_time_us max_gpus"},
 	{"AccountPolicy", 9, "half_life_us core_micro require"},
 	{"AccountPolicy", 13, "gpu_weights"},
+	{"AccountPolicy", 15, "by_speed"},
 	{"GPUWeight", 13, "gpu_type milli"},
 
 	{"AddWebhook", 9, "webhook"},

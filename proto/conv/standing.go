@@ -44,7 +44,7 @@ func RulingToLog(r Ruling) *logv1.Standing {
 		}}}
 	case *accounting.AccountPolicy:
 		return &logv1.Standing{Revision: x.Revision, Kind: &logv1.Standing_Policy{Policy: &logv1.AccountPolicy{
-			HalfLifeUs: x.HalfLife.Microseconds(), CoreMicro: x.CoreMicro, Require: x.Require, GpuWeights: weightsToLog(x.GPUWeights),
+			HalfLifeUs: x.HalfLife.Microseconds(), CoreMicro: x.CoreMicro, Require: x.Require, GpuWeights: weightsToLog(x.GPUWeights), BySpeed: x.BySpeed,
 		}}}
 	}
 	return nil
@@ -74,7 +74,7 @@ func RulingFromLog(m *logv1.Standing) (Ruling, error) {
 		}
 	case *logv1.Standing_Policy:
 		x := k.Policy
-		r = &accounting.AccountPolicy{Revision: m.Revision, HalfLife: us(x.GetHalfLifeUs()), CoreMicro: x.GetCoreMicro(), Require: x.GetRequire(), GPUWeights: weightsFrom(x.GetGpuWeights())}
+		r = &accounting.AccountPolicy{Revision: m.Revision, HalfLife: us(x.GetHalfLifeUs()), CoreMicro: x.GetCoreMicro(), Require: x.GetRequire(), GPUWeights: weightsFrom(x.GetGpuWeights()), BySpeed: x.GetBySpeed()}
 	default:
 		return nil, errors.New("standing: is of no kind that is known here")
 	}
@@ -104,7 +104,7 @@ func RulingToAPI(r Ruling) *apiv1.Standing {
 		}}}
 	case *accounting.AccountPolicy:
 		return &apiv1.Standing{Revision: x.Revision, Kind: &apiv1.Standing_Policy{Policy: &apiv1.AccountPolicy{
-			HalfLife: durationpb.New(x.HalfLife), CoreMicro: x.CoreMicro, Require: x.Require, Revision: x.Revision, GpuWeights: weightsToAPI(x.GPUWeights),
+			HalfLife: durationpb.New(x.HalfLife), CoreMicro: x.CoreMicro, Require: x.Require, Revision: x.Revision, GpuWeights: weightsToAPI(x.GPUWeights), BySpeed: x.BySpeed,
 		}}}
 	}
 	return nil
@@ -135,7 +135,7 @@ func RulingFromAPI(m *apiv1.Standing) (Ruling, error) {
 		}
 	case *apiv1.Standing_Policy:
 		x := k.Policy
-		r = &accounting.AccountPolicy{Revision: m.Revision, HalfLife: x.GetHalfLife().AsDuration().Truncate(time.Microsecond), CoreMicro: x.GetCoreMicro(), Require: x.GetRequire(), GPUWeights: weightsFrom(x.GetGpuWeights())}
+		r = &accounting.AccountPolicy{Revision: m.Revision, HalfLife: x.GetHalfLife().AsDuration().Truncate(time.Microsecond), CoreMicro: x.GetCoreMicro(), Require: x.GetRequire(), GPUWeights: weightsFrom(x.GetGpuWeights()), BySpeed: x.GetBySpeed()}
 	default:
 		return nil, cluster.Errorf(cluster.CodeInvalid, "standing: what to set is missing")
 	}

@@ -125,7 +125,7 @@ func (v *standingView) use() *accounting.Fair {
 			continue
 		}
 		c := a.Charge(d.Now)
-		count(h, c.GPU.Microseconds(), c.Core.Microseconds(), accounting.LeftOf(a, d.Now, &d.Policy))
+		count(h, c.GPU.Microseconds(), c.Core.Microseconds(), accounting.LeftOf(a, j.Estimates, d.Now, &d.Policy))
 		milli, _ := a.Rate()
 		of(h).GpuMilli += milli
 		of(h).Running++

@@ -394,8 +394,22 @@ func gpuWeightWords(ws []*apiv1.GPUWeight) string {
 	return strings.Join(words, ", ") + "; 1 for the others"
 }
 
+func printAccountPolicy(e *console.Env, p *apiv1.AccountPolicy) {
+	life, asked, by := "usage does not decay", "no", "the table"
+	if d := p.GetHalfLife().AsDuration(); d > 0 {
+		life = units.FormatDuration(d)
+	}
+	if p.GetRequire() {
+		asked = "yes"
+	}
+	if p.GetBySpeed() {
+		by = "the job's predicted speed, where that is known"
+	}
+	console.KeyValues(e, "", "Half-life", life, "Core weight", fmt.Sprintf("%g of a GPU, for jobs without GPUs", float64(p.GetCoreMicro())/1e6), "GPU weights", gpuWeightWords(p.GetGpuWeights()), "Weighed by", by, "Account required", asked)
+}
+
 func newAccountPolicyCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var half, require, weights string
+	var half, require, weights, by string
 	var core float64
 	cmd := &cobra.Command{
 		Use: "policy [flags]", Short: "Show or change how usage is charged and decays", Args: cobra.NoArgs,
@@ -427,25 +441,25 @@ func newAccountPolicyCmd(e *console.Env, c *client.Client) *cobra.Command {
 					return err
 				}
 			}
-			if said("half-life") || said("core-weight") || said("require") || said("gpu-weight") {
+			if said("gpu-weight-by") {
+				if by != "table" && by != "speed" {
+					return console.Usagef("--gpu-weight-by %s: want table or speed", console.ShortQuote(by))
+				}
+				p.BySpeed = by == "speed"
+			}
+			if cmd.Flags().NFlag() > 0 {
 				if err := setStanding(cmd.Context(), c, &apiv1.Standing{Kind: &apiv1.Standing_Policy{Policy: p}, Revision: p.Revision}, false); err != nil {
 					return err
 				}
 			}
-			life, asked := "usage does not decay", "no"
-			if d := p.GetHalfLife().AsDuration(); d > 0 {
-				life = units.FormatDuration(d)
-			}
-			if p.GetRequire() {
-				asked = "yes"
-			}
-			console.KeyValues(e, "", "Half-life", life, "Core weight", fmt.Sprintf("%g of a GPU, for jobs without GPUs", float64(p.GetCoreMicro())/1e6), "GPU weights", gpuWeightWords(p.GetGpuWeights()), "Account required", asked)
+			printAccountPolicy(e, p)
 			return nil
 		},
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&half, "half-life", "", "`TIME` after which usage counts half; none for no decay (default 7 days)")
 	fs.StringVar(&weights, "gpu-weight", "", "charge per GPU-hour by type, a `LIST` such as A100-SXM4-80GB=1,T4=0.2; other types count 1; none for 1 each")
+	fs.StringVar(&by, "gpu-weight-by", "", "`table` charges an hour of a type alike to all; speed charges a job by how fast it runs there beside the dearest type")
 	fs.Float64Var(&core, "core-weight", 0.02, "charge per core relative to a GPU, a `PART`, for jobs without GPUs")
 	fs.StringVar(&require, "require", "", "`YES` refuses jobs from users without an account; no lets them run")
 	fs.SortFlags = false

@@ -918,7 +918,10 @@ type AccountPolicy struct {
 	Require   bool                   `protobuf:"varint,3,opt,name=require,proto3" json:"require,omitempty"`
 	Revision  uint64                 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	// By type, each once; types that are not there have weight one.
-	GpuWeights    []*GPUWeight `protobuf:"bytes,5,rep,name=gpu_weights,json=gpuWeights,proto3" json:"gpu_weights,omitempty"`
+	GpuWeights []*GPUWeight `protobuf:"bytes,5,rep,name=gpu_weights,json=gpuWeights,proto3" json:"gpu_weights,omitempty"`
+	// A job is charged by how fast it runs on a type beside the dearest one, where that is
+	// predicted, and by the table elsewhere.
+	BySpeed       bool `protobuf:"varint,6,opt,name=by_speed,json=bySpeed,proto3" json:"by_speed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -986,6 +989,13 @@ func (x *AccountPolicy) GetGpuWeights() []*GPUWeight {
 		return x.GpuWeights
 	}
 	return nil
+}
+
+func (x *AccountPolicy) GetBySpeed() bool {
+	if x != nil {
+		return x.BySpeed
+	}
+	return false
 }
 
 // GPUWeight is what an hour of a whole GPU of a type costs beside one of weight one.
@@ -1238,7 +1248,7 @@ const file_berth_api_v1_account_proto_rawDesc = "" +
 	"\arunning\x18\n" +
 	" \x01(\x03R\arunning\x12\x12\n" +
 	"\x04jobs\x18\v \x01(\x03R\x04jobs\x12\x1e\n" +
-	"\vgpu_time_us\x18\f \x01(\x03R\tgpuTimeUs\"\xd6\x01\n" +
+	"\vgpu_time_us\x18\f \x01(\x03R\tgpuTimeUs\"\xf1\x01\n" +
 	"\rAccountPolicy\x126\n" +
 	"\thalf_life\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bhalfLife\x12\x1d\n" +
 	"\n" +
@@ -1246,7 +1256,8 @@ const file_berth_api_v1_account_proto_rawDesc = "" +
 	"\arequire\x18\x03 \x01(\bR\arequire\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\x04R\brevision\x128\n" +
 	"\vgpu_weights\x18\x05 \x03(\v2\x17.berth.api.v1.GPUWeightR\n" +
-	"gpuWeights\"<\n" +
+	"gpuWeights\x12\x19\n" +
+	"\bby_speed\x18\x06 \x01(\bR\abySpeed\"<\n" +
 	"\tGPUWeight\x12\x19\n" +
 	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x14\n" +
 	"\x05milli\x18\x02 \x01(\x03R\x05milli\"\xff\x01\n" +

@@ -11652,7 +11652,9 @@ type AccountPolicy struct {
 	CoreMicro  int64                  `protobuf:"varint,2,opt,name=core_micro,json=coreMicro,proto3" json:"core_micro,omitempty"`
 	Require    bool                   `protobuf:"varint,3,opt,name=require,proto3" json:"require,omitempty"`
 	// By type, each once.
-	GpuWeights    []*GPUWeight `protobuf:"bytes,4,rep,name=gpu_weights,json=gpuWeights,proto3" json:"gpu_weights,omitempty"`
+	GpuWeights []*GPUWeight `protobuf:"bytes,4,rep,name=gpu_weights,json=gpuWeights,proto3" json:"gpu_weights,omitempty"`
+	// Jobs are charged by how fast they run, where that is predicted.
+	BySpeed       bool `protobuf:"varint,5,opt,name=by_speed,json=bySpeed,proto3" json:"by_speed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -11713,6 +11715,13 @@ func (x *AccountPolicy) GetGpuWeights() []*GPUWeight {
 		return x.GpuWeights
 	}
 	return nil
+}
+
+func (x *AccountPolicy) GetBySpeed() bool {
+	if x != nil {
+		return x.BySpeed
+	}
+	return false
 }
 
 // GPUWeight is what an hour of a whole GPU of a type costs beside one of weight one.
@@ -12877,7 +12886,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	" \x01(\x03R\tgpuTimeUs\x12\x16\n" +
 	"\x06period\x18\v \x01(\tR\x06period\x12\x1e\n" +
 	"\vmax_time_us\x18\f \x01(\x03R\tmaxTimeUs\x12\x19\n" +
-	"\bmax_gpus\x18\r \x01(\x03R\amaxGpus\"\xa4\x01\n" +
+	"\bmax_gpus\x18\r \x01(\x03R\amaxGpus\"\xbf\x01\n" +
 	"\rAccountPolicy\x12 \n" +
 	"\fhalf_life_us\x18\x01 \x01(\x03R\n" +
 	"halfLifeUs\x12\x1d\n" +
@@ -12885,7 +12894,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"core_micro\x18\x02 \x01(\x03R\tcoreMicro\x12\x18\n" +
 	"\arequire\x18\x03 \x01(\bR\arequire\x128\n" +
 	"\vgpu_weights\x18\x04 \x03(\v2\x17.berth.log.v1.GPUWeightR\n" +
-	"gpuWeights\"<\n" +
+	"gpuWeights\x12\x19\n" +
+	"\bby_speed\x18\x05 \x01(\bR\abySpeed\"<\n" +
 	"\tGPUWeight\x12\x19\n" +
 	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x14\n" +
 	"\x05milli\x18\x02 \x01(\x03R\x05milli\"\xbe\x01\n" +
