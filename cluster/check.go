@@ -283,7 +283,7 @@ func (s *Spec) checkElastic() error {
 		bad  bool
 		name string
 	}{
-		{s.NodeCount() > 1, "nodes"}, {s.Array != nil, "array"}, {s.OrCPU, "or_cpu"}, {s.Deadline > 0 || s.DeadlineIn > 0, "deadline"},
+		{s.NodeCount() > 1, "nodes"}, {s.Array != nil, "array"}, {s.OrCPU, "or_cpu"},
 		{s.WholeNodes(), "exclusive"}, {s.MaxPowerW > 0, "max_power"}, {s.MaxCostMilli > 0, "max_cost"},
 	} {
 		if no.bad {

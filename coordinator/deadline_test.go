@@ -56,6 +56,50 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
+// TestDeadlinesSizeJobs: a job of one to four GPUs starts with the two that its deadline
+// needs, is told so, and is refused a deadline that not even those keep that it may claim.
+func TestDeadlinesSizeJobs(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1, Lease: 1000 * time.Hour})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"), coordtest.T4("GPU-3"), coordtest.T4("GPU-4"))
+	ranged := func(by time.Duration) *apiv1.JobSpec {
+		s := spec(0)
+		s.Gpus, s.LeastGpus, s.MostGpus, s.Exclusive = 1, 1, 4, true
+		s.Expected, s.DeadlineIn = durationpb.New(time.Hour), durationpb.New(by) // a guess, which takes three hours at most
+		return s
+	}
+	other := spec(2000)
+	other.Exclusive, other.Gpus = true, 2
+	if _, err := submit(t, cc, alice, reqID(1), other); err != nil {
+		t.Fatal(err)
+	}
+	a.Report(next(t, a), running, 0)
+	jobs := apirpc.NewJobServiceClient(cc)
+	_, err := jobs.SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(3), Jobs: []*apiv1.JobSpec{ranged(time.Hour)}})
+	if err == nil || !strings.Contains(err.Error(), "it takes up to ~99 min with 2 GPUs on T4, with which it ends first, and would end at") || !strings.Contains(err.Error(), "a range with more GPUs") {
+		t.Errorf("got %v, want a refusal in numbers", err)
+	}
+	said, err := jobs.Predict(as(t, alice), &apiv1.PredictRequest{Spec: ranged(time.Hour)})
+	if err != nil || !strings.Contains(said.CannotSay, "cannot be met") {
+		t.Errorf("predicted %v, %v, want the same", said, err)
+	}
+	resp, err := jobs.SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(4), Jobs: []*apiv1.JobSpec{ranged(2 * time.Hour)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(resp.Warnings) != 1 || !strings.HasPrefix(resp.Warnings[0], "deadline: it needs 2 GPUs, which it has by ") {
+		t.Errorf("told %v", resp.Warnings)
+	}
+	if got := next(t, a); got.Job != resp.Ids[0] {
+		t.Fatalf("job %d starts, want %d", got.Job, resp.Ids[0])
+	}
+	j := job(t, cc, alice, resp.Ids[0])
+	if n := len(j.Attempts[0].Gpus); n != 2 || !strings.HasSuffix(j.Attempts[0].Why, "its deadline needs 2 GPUs") {
+		t.Errorf("it runs on %d GPUs: %s", n, j.Attempts[0].Why)
+	}
+}
+
 // TestDeadlinesMakeRoom: the GPU is held for days by a job with a checkpoint hook. A
 // deadline is promised where the policy ends that job for it, which it does at once, and
 // refused where it does not.

@@ -58,7 +58,7 @@ func TestAdmit(t *testing.T) {
 					running(w, Job(cluster.JobID(50+i), Limit(c.busyFor)), GPU("n1", i), whole(80000))
 				}
 			}
-			err := deadline.Admit(w.Snapshot(), c.asks, scheduler.Default())
+			_, err := deadline.Admit(w.Snapshot(), c.asks, scheduler.Default())
 			switch {
 			case c.refuses == "" && err != nil:
 				t.Errorf("refused: %s", err.Msg)
@@ -83,7 +83,7 @@ func TestDeadlinesAreLaidAnew(t *testing.T) {
 	} {
 		s := scene{nodes: one(a100, a100), runs: []lies{held(0, "n2-00", half, Limit(half))},
 			waits: []*cluster.Job{Job(1, Exclusive, Limit(2*h), dueIn(5*half), queued("n2-00", half))}}
-		err := deadline.Admit(s.world(t).Snapshot(), []*cluster.Job{Job(2, Exclusive, Limit(h), dueIn(due), On("n2"))}, pol)
+		_, err := deadline.Admit(s.world(t).Snapshot(), []*cluster.Job{Job(2, Exclusive, Limit(h), dueIn(due), On("n2"))}, pol)
 		if admitted != (err == nil) {
 			t.Errorf("due in %s: got %v, want admitted %t", due, err, admitted)
 		}
@@ -152,17 +152,17 @@ func TestDeadlinesMakeRoom(t *testing.T) {
 		j := Job(99, Exclusive, Limit(2*time.Minute), GPUs(n), dueIn(6*time.Minute))
 		return j
 	}
-	if err := deadline.Admit(withTerms(held(false, 1)), []*cluster.Job{asks(1)}, pol); err == nil || !strings.Contains(err.Msg, "what runs and cannot make room") {
+	if _, err := deadline.Admit(withTerms(held(false, 1)), []*cluster.Job{asks(1)}, pol); err == nil || !strings.Contains(err.Msg, "what runs and cannot make room") {
 		t.Errorf("no hook: got %v, want a refusal", err)
 	}
 	tight := asks(1)
 	tight.Spec.Deadline = Now.Add(4 * time.Minute)
-	if err := deadline.Admit(withTerms(held(true, 1)), []*cluster.Job{tight}, pol); err == nil {
+	if _, err := deadline.Admit(withTerms(held(true, 1)), []*cluster.Job{tight}, pol); err == nil {
 		t.Error("a deadline that leaves no time for the grace was admitted")
 	}
 	for _, c := range []struct{ gangs, asks, ends int }{{1, 1, 1}, {1, 2, 2}, {2, 1, 1}, {2, 2, 1}, {4, 1, 1}} {
 		w, j := held(true, c.gangs), asks(c.asks)
-		if err := deadline.Admit(withTerms(w), []*cluster.Job{j}, pol); err != nil {
+		if _, err := deadline.Admit(withTerms(w), []*cluster.Job{j}, pol); err != nil {
 			t.Errorf("%+v: refused: %s", c, err.Msg)
 			continue
 		}
@@ -209,7 +209,7 @@ func TestAdmittedDeadlinesAreMet(t *testing.T) {
 				j.Eligible = w.Clock
 				if rapid.Bool().Draw(t, "due") {
 					j.Spec.Deadline = w.Clock.Add(l + time.Duration(rapid.IntRange(0, 24).Draw(t, "slack"))*tick)
-					if deadline.Admit(withTerms(w), []*cluster.Job{j}, pol) != nil {
+					if _, err := deadline.Admit(withTerms(w), []*cluster.Job{j}, pol); err != nil {
 						continue
 					}
 					promised[id] = j.Spec.Deadline
@@ -259,7 +259,8 @@ func TestAdmitIsAFunction(t *testing.T) {
 		r.Nodes = slices.Clone(r.Nodes)
 		rnd.Shuffle(len(r.Nodes), func(a, b int) { r.Nodes[a], r.Nodes[b] = r.Nodes[b], r.Nodes[a] })
 		rnd.Shuffle(len(r.Waiting), func(a, b int) { r.Waiting[a], r.Waiting[b] = r.Waiting[b], r.Waiting[a] })
-		a, b := deadline.Admit(s, []*cluster.Job{j}, pol), deadline.Admit(r, []*cluster.Job{j}, pol)
+		_, a := deadline.Admit(s, []*cluster.Job{j}, pol)
+		_, b := deadline.Admit(r, []*cluster.Job{j}, pol)
 		if (a == nil) != (b == nil) || a != nil && a.Msg != b.Msg {
 			t.Fatalf("%v, shuffled %v", a, b)
 		}

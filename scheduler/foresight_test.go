@@ -79,7 +79,7 @@ func TestAdmitLooksAtWhatIsThere(t *testing.T) {
 			if c.snap != nil {
 				c.snap(s)
 			}
-			err := deadline.Admit(s, []*cluster.Job{c.asks}, pol)
+			_, err := deadline.Admit(s, []*cluster.Job{c.asks}, pol)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Msg, c.want)) {
 				t.Errorf("%v, want %q", err, c.want)
 			}

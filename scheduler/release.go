@@ -168,6 +168,9 @@ func (r *release) queue(id cluster.GPUID) {
 // try starts j on c, and on others of its node if it wants several. passed is the
 // job ahead of it that does not fit.
 func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *cluster.Job) bool {
+	if due := j.Spec.Deadline > 0 && j.Spec.Elastic(); due { // a pass knows how many units it needs
+		return false
+	}
 	if j.Spec.GPUs < 1 || !j.Spec.Allows(n) || j.Spec.WholeNodes() || r.reserved.Outside(j, cluster.Time(r.now)).Code != "" {
 		return false
 	}

@@ -134,6 +134,9 @@ type Snapshot struct {
 	// Terms hold what some policies know of a job besides its spec; a job without
 	// an entry has none. They are not part of the replicated state.
 	Terms map[cluster.JobID]Terms
+	// Shares maps a job of elastic size with a deadline to the fewest of its units,
+	// see cluster.Spec.Sizes, with which it should start, or may continue.
+	Shares map[cluster.JobID]int
 	// Images maps each image that waiting jobs ask for to the nodes that hold it,
 	// sorted; an image held nowhere has no entry. It is not part of the replicated
 	// state.
@@ -158,6 +161,9 @@ type Terms struct {
 	// Preemptible jobs have a checkpoint hook: they can be ended and later resume
 	// where they were.
 	Preemptible bool
+	// Shrinks means that a job with a deadline may restart with fewer of its units,
+	// as many as the deadline needs.
+	Shrinks bool
 	// Stages is how long an iteration spends on the GPUs, on cores and disk, and on
 	// the network, as a profiler measured it, and Iteration how long it takes
 	// alone, which is less if stages of one overlap those of the next. Zero is

@@ -22,6 +22,9 @@ type Check struct {
 	// it.
 	GPUType string
 	Before  int
+	// Units is how many of its units a job of elastic size has there; see
+	// cluster.Spec.Sizes.
+	Units int
 
 	Start int64
 	lost  int64
@@ -40,27 +43,29 @@ type Check struct {
 // GPUs, those that become free first by the time limits of the jobs there. Each
 // counts as alone on its GPUs, for as long as nine in ten such predictions stay
 // below, at most its time limit. A job that would miss its deadline behind jobs
-// that snap.Terms call preemptible is placed where they make room; see yields.
-func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, pol rules.Policy) *cluster.Error {
+// that snap.Terms call preemptible is placed where they make room; see yields. A job
+// of elastic size has the fewest units that are sufficient; see sizes.
+func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, pol rules.Policy) (map[*cluster.Job]Check, *cluster.Error) {
 	if !slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
-		return nil
+		return nil, nil
 	}
 	d := NewDemand(snap, &pol, admitMargin)
-	old := d.Plan(due(snap.Waiting))
-	all := append(due(snap.Waiting), due(jobs)...)
-	now := d.Plan(all)
+	d.sizing = snap
+	held := append(due(snap.Waiting), returning(snap.Running)...)
+	old := d.Plan(slices.Clone(held))
+	now := d.Plan(append(slices.Clone(held), due(jobs)...))
 	for _, j := range due(jobs) {
 		if c := now[j]; c.End == 0 || c.End > j.Spec.Deadline {
-			return d.refusal(j, c)
+			return nil, d.refusal(j, c)
 		}
 	}
-	for _, j := range due(snap.Waiting) {
+	for _, j := range held {
 		if was := old[j]; was.End > 0 && was.End <= j.Spec.Deadline && now[j].End > j.Spec.Deadline {
-			return cluster.Errorf(cluster.CodeInvalid, "deadline: job %d, which was promised its end by %s, would then end at %s; ask for a later deadline or fewer GPUs",
+			return nil, cluster.Errorf(cluster.CodeInvalid, "deadline: job %d, which was promised its end by %s, would then end at %s; ask for a later deadline or fewer GPUs",
 				j.ID, say.Clock(j.Spec.Deadline), say.Clock(now[j].End))
 		}
 	}
-	return nil
+	return now, nil
 }
 
 // due returns the jobs with deadlines, the earliest first.
@@ -93,6 +98,9 @@ type demand struct {
 	nodeOf map[cluster.GPUID]cluster.NodeID
 	node   map[cluster.NodeID]*cluster.Node
 	rs     dispatch.Reservations
+	// sizing is what jobs of elastic size are sized by; without it, they have the
+	// size that their specs say.
+	sizing *dispatch.Snapshot
 }
 
 type slot struct {
@@ -104,6 +112,9 @@ type slot struct {
 	// lost is what those lose, and by holds them.
 	cleared, lost int64
 	by            []*cluster.Job
+	// kept is when it is free if its job of elastic size restarts with fewer, but
+	// this one.
+	kept int64
 }
 
 // NewDemand reads the running jobs. margin is how much longer a preemption may take
@@ -181,37 +192,15 @@ func (d *demand) lay(jobs []*cluster.Job, stay, clear bool) map[*cluster.Job]Che
 	slots := map[string][]slot{}
 	for t, s := range d.slots {
 		slots[t] = slices.Clone(s)
+		for i := range slots[t] {
+			if s := &slots[t][i]; clear {
+				s.free, s.cleared = max(s.free, s.kept), max(s.cleared, s.kept)
+			}
+		}
 	}
 	out := make(map[*cluster.Job]Check, len(jobs))
 	for i, j := range jobs {
-		best, on := Check{}, []int(nil)
-		if j.Spec.GPUs == 0 { // cores are not rationed by deadline
-			best.End, best.Start = cluster.Time(d.now+d.length(j, cluster.CPUType)), d.now
-		}
-		node, claims := j.Spec.Node, true
-		may := d.may(j)
-		if n := d.nodeOf[j.Queue]; stay && n != "" {
-			node, claims = n, false
-		}
-		able := rules.SparingOf(d.places, j, d.pol)
-		for _, t := range d.types {
-			if j.Spec.GPUs == 0 {
-				break
-			}
-			e, _ := cluster.EstimateFor(j.Estimates, t)
-			nd := rules.NeedOn(j, d.reps[t], &e, d.pol)
-			if nd.Way == rules.WayNone || able.Veto(d.reps[t], &nd) != rules.VetoNone {
-				continue
-			}
-			length, c := d.length(j, t), Check{}
-			at, start := earliest(slots[t], d.among(t, node), j.Spec.GPUs, claims, may)
-			if c.Start = start; clear && (at == nil || start+length > int64(j.Spec.Deadline)) {
-				c, at = d.cleared(slots[t], d.among(t, node), j.Spec.GPUs, int64(j.Spec.Deadline)-length, claims, may)
-			}
-			if c.End, c.GPUType = cluster.Time(c.Start+length), t; at != nil && (best.End == 0 || c.serves(j, &best)) {
-				best, on = c, at
-			}
-		}
+		best, on := d.best(slots, j, stay, clear)
 		best.Before = i
 		for _, k := range on {
 			s := &slots[best.GPUType][k]
@@ -221,6 +210,44 @@ func (d *demand) lay(jobs []*cluster.Job, stay, clear bool) map[*cluster.Job]Che
 		out[j] = best
 	}
 	return out
+}
+
+// best returns where and with how many units a job is served best, on is its slots.
+func (d *demand) best(slots map[string][]slot, j *cluster.Job, stay, clear bool) (best Check, on []int) {
+	if j.Spec.GPUs == 0 { // cores are not rationed by deadline
+		return Check{End: cluster.Time(d.now + d.length(j, cluster.CPUType, 0)), Start: d.now}, nil
+	}
+	node, claims := j.Spec.Node, true
+	may := d.may(j)
+	if n := d.nodeOf[j.Queue]; stay && n != "" {
+		node, claims = n, false
+	}
+	able := rules.SparingOf(d.places, j, d.pol)
+	for _, t := range d.types {
+		e, _ := cluster.EstimateFor(j.Estimates, t)
+		nd := rules.NeedOn(j, d.reps[t], &e, d.pol)
+		if nd.Way == rules.WayNone || able.Veto(d.reps[t], &nd) != rules.VetoNone {
+			continue
+		}
+		for n, gpus := range d.sizes(j) {
+			length, c := d.length(j, t, n), Check{}
+			at, start := earliest(slots[t], d.among(t, node), gpus, claims, may)
+			if c.Start = start; clear && (at == nil || start+length > int64(j.Spec.Deadline)) {
+				c, at = d.cleared(slots[t], d.among(t, node), gpus, int64(j.Spec.Deadline)-length, claims, may)
+			}
+			if at == nil {
+				break // nor for more
+			}
+			c.End, c.GPUType, c.Units = cluster.Time(c.Start+length), t, n
+			if best.End == 0 || c.serves(j, &best) {
+				best, on = c, at
+			}
+			if c.End <= j.Spec.Deadline && c.lost == 0 {
+				break // more are not better
+			}
+		}
+	}
+	return best, on
 }
 
 // may returns on which GPUs a job can be promised its deadline: those of nodes that
@@ -254,12 +281,6 @@ func (d *demand) among(gpuType string, node cluster.NodeID) []slotNode {
 		return nil
 	}
 	return d.nodes[gpuType][k : k+1]
-}
-
-// length returns how long a job takes on a type at most, in nine of ten cases.
-func (d *demand) length(j *cluster.Job, gpuType string) int64 {
-	e, _ := cluster.EstimateFor(j.Estimates, gpuType)
-	return rules.Stretched(rules.DurationOf(j, &e, d.pol), rules.Tail, &e, j.Spec.TimeLimit)
 }
 
 // slotNode is the slots of one type on one node.
@@ -315,12 +336,18 @@ func (d *demand) refusal(j *cluster.Job, c Check) *cluster.Error {
 		return cluster.Errorf(cluster.CodeInvalid, "deadline: no node has %s among the %s of each type that deadlines may claim; ask for fewer, or submit without a deadline",
 			say.GPUs(j.Spec.GPUs), say.Percent(d.pol.DeadlineShareMilli))
 	}
-	where := ""
+	where, would := "", "fewer GPUs"
 	if c.GPUType != "" {
 		where = " on " + c.GPUType
 	}
-	return cluster.Errorf(cluster.CodeInvalid, "deadline %s cannot be met: it takes up to %s%s and would end at %s, behind %s with earlier deadlines and what runs and cannot make room; ask for that time or later, fewer GPUs, or a shorter --time",
-		say.Clock(j.Spec.Deadline), say.About(d.length(j, c.GPUType)), where, say.Clock(c.End), say.Jobs(c.Before))
+	if _, most, _ := j.Spec.Sizes(); j.Spec.Elastic() {
+		if where = " with " + Units(j, c.Units) + where; c.Units < most {
+			where += ", with which it ends first,"
+		}
+		would = "a range with more GPUs"
+	}
+	return cluster.Errorf(cluster.CodeInvalid, "deadline %s cannot be met: it takes up to %s%s and would end at %s, behind %s with earlier deadlines and what runs and cannot make room; ask for that time or later, %s, or a shorter --time",
+		say.Clock(j.Spec.Deadline), say.About(d.length(j, c.GPUType, c.Units)), where, say.Clock(c.End), say.Jobs(c.Before), would)
 }
 
 // Slack returns how much later than expected a job may end and still meet its

@@ -171,7 +171,7 @@ func TestAdmitAsEDF(t *testing.T) {
 		for _, j := range snap.Waiting[:len(snap.Waiting)-1] {
 			want = want && (late(j, old[j.ID]) || !late(j, ends[j.ID]))
 		}
-		if err := Admit(snap, fresh, pol); (err == nil) != want {
+		if _, err := Admit(snap, fresh, pol); (err == nil) != want {
 			t.Fatalf("refused with %v, by EDF all would be in time: %t (%v)", err, want, ends)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/scheduler/elastic"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
@@ -17,8 +18,8 @@ const admitMargin = 15 * time.Second
 
 // holding is what holds a GPU.
 type holding struct {
-	free, cleared, lost int64
-	by                  []*cluster.Job
+	free, cleared, lost, kept int64
+	by                        []*cluster.Job
 }
 
 // holders returns what holds each GPU and until when, and until when if preemptible
@@ -34,13 +35,22 @@ func (d *demand) holders(snap *dispatch.Snapshot, margin time.Duration) map[clus
 		clear, may := clearsAt(j, snap, margin)
 		may = may && clear < end
 		d.clears = d.clears || may
-		for _, gs := range a.HeldGPUs() {
+		keeps, kept := d.keeps(j, snap, margin)
+		for i, gs := range a.HeldGPUs() {
 			h := out[gs.GPU]
 			if h == nil {
 				h = &holding{}
 				out[gs.GPU] = h
 			}
 			h.free = max(h.free, end)
+			if i < keeps {
+				h.kept = max(h.kept, kept)
+			} else if kept > 0 {
+				d.clears = true
+				h.cleared, h.by = max(h.cleared, int64(snap.Now.Add(j.Spec.Checkpoint.Grace+margin))), append(h.by, j)
+				h.lost += elastic.Restart.Microseconds() * int64(len(a.HeldGPUs()))
+				continue
+			}
 			if !may {
 				h.cleared = max(h.cleared, end)
 				continue
@@ -74,7 +84,7 @@ func (h *holding) slot(node cluster.NodeID, gpu cluster.GPUID, now int64) slot {
 		return slot{node: node, gpu: gpu, free: now, cleared: now}
 	}
 	free := max(now, h.free)
-	return slot{node: node, gpu: gpu, free: free, cleared: min(free, max(now, h.cleared)), lost: h.lost, by: h.by}
+	return slot{node: node, gpu: gpu, free: free, cleared: min(free, max(now, h.cleared)), lost: h.lost, by: h.by, kept: h.kept}
 }
 
 // due returns when a slot is available: when it is free, or when it is cleared if
@@ -140,10 +150,10 @@ func (c *Check) better(o *Check, latest int64) bool {
 }
 
 // serves reports whether a check serves a job more than another: in time, then
-// with less lost, then sooner.
+// with less lost, then with fewer units, then sooner.
 func (c *Check) serves(j *cluster.Job, o *Check) bool {
 	in := max(c.End, j.Spec.Deadline)
-	return cmp.Or(cmp.Compare(in, max(o.End, j.Spec.Deadline)), cmp.Compare(c.lost, o.lost), cmp.Compare(c.End, o.End)) < 0
+	return cmp.Or(cmp.Compare(in, max(o.End, j.Spec.Deadline)), cmp.Compare(c.lost, o.lost), cmp.Compare(c.Units, o.Units), cmp.Compare(c.End, o.End)) < 0
 }
 
 // YieldsFor preempts the jobs that must make room for a job with a deadline, each

@@ -151,13 +151,26 @@ type claim struct {
 }
 
 func claimOf(snap *dispatch.Snapshot, j *cluster.Job) *claim {
-	c := &claim{job: j, curve: CurveOf(j), n: j.Spec.Size()}
-	c.least, c.most, c.unit = j.Spec.Sizes()
-	if n := mostGPUs(snap, j); n > 0 {
-		c.most = max(c.least, min(c.most, int(n)/c.unit))
+	c := &claim{job: j, curve: CurveOf(j)}
+	c.least, c.most, c.unit = Bounds(snap, j)
+	if n, ok := snap.Shares[j.ID]; ok {
+		c.least = min(max(c.least, n), c.most)
+	}
+	if c.n = j.Spec.Size(); j.State.Waiting() {
+		c.n = c.least
 	}
 	c.left = leftOf(j, c.curve, snap.Now)
 	return c
+}
+
+// Bounds returns the least and most units that a job of elastic size may have, with
+// its partition and quotas, and the GPUs of each; see cluster.Spec.Sizes.
+func Bounds(snap *dispatch.Snapshot, j *cluster.Job) (least, most, unit int) {
+	least, most, unit = j.Spec.Sizes()
+	if n := mostGPUs(snap, j); n > 0 {
+		most = max(least, min(most, int(n)/unit))
+	}
+	return least, most, unit
 }
 
 // mostGPUs returns how many GPUs a job may have at most by its partition and by
@@ -247,7 +260,13 @@ func leftOf(j *cluster.Job, curve Curve, now cluster.Time) float64 {
 		all = unknownLeft.Seconds()
 	}
 	fewest, _, _ := j.Spec.Sizes()
-	all *= curve.Speedup(fewest * unit)
+	return max(least, all*curve.Speedup(fewest*unit)-doneOf(j, curve, now))
+}
+
+// doneOf returns how long one GPU would have taken for what the attempts of a job
+// did and saved, in seconds.
+func doneOf(j *cluster.Job, curve Curve, now cluster.Time) (done float64) {
+	_, _, unit := j.Spec.Sizes()
 	for i := range j.Attempts {
 		a := &j.Attempts[i]
 		end := a.Ended
@@ -257,8 +276,24 @@ func leftOf(j *cluster.Job, curve Curve, now cluster.Time) float64 {
 			continue // what it did is lost
 		}
 		if a.Started > 0 && end > a.Started {
-			all -= end.Sub(a.Started).Seconds() * curve.Speedup(max(1, a.Size(j.Spec))*unit)
+			done += end.Sub(a.Started).Seconds() * curve.Speedup(max(1, a.Size(j.Spec))*unit)
 		}
 	}
-	return max(least, all)
+	return done
 }
+
+// Rest returns how long a job of elastic size takes with n units to do what is left
+// of it, if all of it takes so long with its least.
+func Rest(j *cluster.Job, now cluster.Time, all time.Duration, n int) time.Duration {
+	curve := CurveOf(j)
+	least, _, unit := j.Spec.Sizes()
+	left := 1 - doneOf(j, curve, now)/max(1, all.Seconds()*curve.Speedup(least*unit))
+	if a := j.Last(); a != nil && a.Progress != nil && a.Progress.Step > 0 && a.Progress.Total > a.Progress.Step {
+		left = float64(a.Progress.Total-a.Progress.Step) / float64(a.Progress.Total)
+	}
+	return time.Duration(float64(all) * max(leastLeft, left) * curve.Speedup(least*unit) / curve.Speedup(n*unit))
+}
+
+// leastLeft is the least part of a job that counts as left: one that outlives its
+// prediction still has something to do.
+const leastLeft = 0.02

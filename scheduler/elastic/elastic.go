@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 const (
@@ -46,22 +47,33 @@ func (r Rules) patience() time.Duration { return cmp.Or(r.Patience, patience) }
 func (r Rules) Pace() time.Duration { return r.patience() }
 
 // Sizes returns with how many units waiting jobs should start, see Spec.Sizes, for
-// those that should have more than their least number. GPUs that others wait for
-// are left to them.
+// those that should have more than their least number, or have a share that their
+// deadlines need. GPUs that others wait for are left to them.
 func (r Rules) Sizes(snap *dispatch.Snapshot) map[cluster.JobID]int {
-	if r.Sizing == None || !slices.ContainsFunc(snap.Waiting, func(j *cluster.Job) bool { return j.Spec.Elastic() }) {
+	if !slices.ContainsFunc(snap.Waiting, func(j *cluster.Job) bool { return j.Spec.Elastic() }) {
 		return nil
+	}
+	out := map[cluster.JobID]int{}
+	for _, j := range snap.Waiting {
+		if n, ok := snap.Shares[j.ID]; ok {
+			out[j.ID] = n
+		}
 	}
 	free := blocksOf(snap, snap.Ledger)
 	spare := free.idle()
+	if r.Sizing == None {
+		return out
+	}
+	for _, j := range snap.Waiting {
+		least, _, gpus := j.Spec.Sizes()
+		if spare -= max(least, out[j.ID]) * gpus * (1 + snap.More[j.ID]); spare < 1 {
+			return out
+		}
+	}
 	var all []*claim
 	for _, j := range snap.Waiting {
-		spare -= j.Spec.GPUs * j.Spec.NodeCount() * (1 + snap.More[j.ID])
 		if j.Spec.Elastic() {
 			all = append(all, claimOf(snap, j))
-		}
-		if spare < 1 {
-			return nil
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *claim) int { return cmp.Compare(a.job.Eligible, b.job.Eligible) })
@@ -76,7 +88,6 @@ func (r Rules) Sizes(snap *dispatch.Snapshot) map[cluster.JobID]int {
 		all = append(all, r.running(snap, &dispatch.Plan{}, free)...)
 	}
 	r.share(all, free, spare)
-	out := map[cluster.JobID]int{}
 	for _, c := range all[:waiting] {
 		if c.n > c.least {
 			out[c.job.ID] = c.n
@@ -108,44 +119,64 @@ func (r Rules) share(all []*claim, free blocks, spare int) {
 
 // Sized returns the snapshot in which jobs wait for as many units as sizes says.
 // Their needs in time and, if the units are of one node, in cores and host memory
-// are of that many. It has its own ledger and queues.
+// are of that many; those with a share for their deadline take as long as for what
+// is left of them. It has its own ledger and queues.
 func Sized(snap *dispatch.Snapshot, sizes map[cluster.JobID]int) *dispatch.Snapshot {
 	out := *snap
 	out.Ledger, out.Waiting = snap.Ledger.Clone(), slices.Clone(snap.Waiting)
 	out.Queues = make(map[cluster.GPUID][]dispatch.Waiter, len(snap.Queues))
 	maps.Copy(out.Queues, snap.Queues)
 	for i, j := range out.Waiting {
-		n, ok := sizes[j.ID]
-		if !ok {
-			continue
+		if n, ok := sizes[j.ID]; ok {
+			_, due := snap.Shares[j.ID]
+			out.Waiting[i] = jobSized(j, n, snap.Now, due)
 		}
-		sized := j.Clone()
-		least, curve := j.Spec.Size(), CurveOf(j)
-		_, _, unit := j.Spec.Sizes()
-		sized.Spec, sized.Estimates = j.Spec.Sized(n), slices.Clone(j.Estimates)
-		for k := range sized.Estimates {
-			e := &sized.Estimates[k]
-			e.Duration = time.Duration(float64(e.Duration) * curve.Speedup(least*unit) / curve.Speedup(n*unit))
-			if j.Spec.GPURange.Max > 0 {
-				e.HostMemMiB, e.CPUMilli = e.HostMemMiB*int64(n)/int64(least), e.CPUMilli*int64(n)/int64(least)
-			}
-		}
-		out.Waiting[i] = sized
 	}
 	return &out
 }
 
-// Less lowers the sizes of jobs that a plan does not start, halfway to their least,
-// and reports whether there were any.
+// jobSized returns a waiting job as one that wants n of its units; due means that
+// what it did before counts.
+func jobSized(j *cluster.Job, n int, now cluster.Time, due bool) *cluster.Job {
+	sized := j.Clone()
+	least, curve := j.Spec.Size(), CurveOf(j)
+	_, _, unit := j.Spec.Sizes()
+	takes := func(d time.Duration, e *cluster.Estimate) time.Duration {
+		if due { // as long at most as the rest of what it may take at most
+			tail := time.Duration(rules.Stretched(int64(d), rules.Tail, e, 0))
+			return time.Duration(float64(d) * float64(Rest(j, now, tail, n)) / float64(tail))
+		}
+		return time.Duration(float64(d) * curve.Speedup(least*unit) / curve.Speedup(n*unit))
+	}
+	sized.Spec, sized.Estimates = j.Spec.Sized(n), slices.Clone(j.Estimates)
+	if d := j.Spec.Duration; d > 0 {
+		spec := *sized.Spec
+		spec.Duration = takes(d, &cluster.Estimate{})
+		sized.Spec = &spec
+	}
+	for k := range sized.Estimates {
+		e := &sized.Estimates[k]
+		e.Duration = takes(e.Duration, e)
+		if j.Spec.GPURange.Max > 0 {
+			e.HostMemMiB, e.CPUMilli = e.HostMemMiB*int64(n)/int64(least), e.CPUMilli*int64(n)/int64(least)
+		}
+	}
+	return sized
+}
+
+// Less lowers the sizes of jobs that a plan does not start, halfway to their least
+// or to their share, and reports whether there were any.
 func Less(snap *dispatch.Snapshot, sizes map[cluster.JobID]int, plan *dispatch.Plan) (lowered bool) {
 	for _, j := range snap.Waiting {
 		n, ok := sizes[j.ID]
-		if !ok || slices.ContainsFunc(plan.Starts, func(s dispatch.Start) bool { return s.Job == j.ID }) {
+		share, due := snap.Shares[j.ID]
+		if !ok || due && n <= share || slices.ContainsFunc(plan.Starts, func(s dispatch.Start) bool { return s.Job == j.ID }) {
 			continue
 		}
 		lowered = true
 		least, _, _ := j.Spec.Sizes()
-		if sizes[j.ID] = (n + least) / 2; sizes[j.ID] == least {
+		least = max(least, share)
+		if sizes[j.ID] = (n + least) / 2; sizes[j.ID] == least && !due {
 			delete(sizes, j.ID)
 		}
 	}

@@ -20,9 +20,9 @@ func (c *claim) inPlace() bool {
 // so far, otherwise a save and a start.
 func (c *claim) restart() time.Duration {
 	if !c.job.Spec.InPlace {
-		return restart
+		return Restart
 	}
-	return cmp.Or(c.job.InPlaceCost(), restart)
+	return cmp.Or(c.job.InPlaceCost(), Restart)
 }
 
 // again returns the restart of the job.

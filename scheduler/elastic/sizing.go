@@ -56,8 +56,8 @@ func ParseSizing(text string) (Sizing, error) {
 	return s, nil
 }
 
-// restart is the assumed cost of a save and a start.
-const restart = time.Minute
+// Restart is the assumed cost of a save and a start.
+const Restart = time.Minute
 
 // moves reports whether it weighs running jobs against each other and against those
 // that start.

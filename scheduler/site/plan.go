@@ -88,7 +88,7 @@ func Plan(snap *dispatch.Snapshot, s *Site, p Pass) dispatch.Plan {
 	}
 	before := snap.Ledger.Clone()
 	out := plan()
-	for _, p := range s.Elastic.Restarts(snap, before, &out) {
+	for _, p := range s.Elastic.Restarts(s.shared(snap), before, &out) {
 		if len(p.Gets) > 0 && s.guarantees(snap, p.Job) {
 			continue // passes alone decide which job may have what
 		}

@@ -246,7 +246,7 @@ func TestDeadlinesOfPartitions(t *testing.T) {
 				}
 				jobs = append(jobs, j)
 			}
-			if err := Admit(snap, jobs, s); (err == nil) != (n <= c.most) {
+			if _, err := Admit(snap, jobs, s); (err == nil) != (n <= c.most) {
 				t.Errorf("%d partitions, %d jobs, at most %d: %v", len(c.parts), n, c.most, err)
 			}
 		}

@@ -56,8 +56,10 @@ func (c *Chosen) pass(snap *dispatch.Snapshot) dispatch.Plan {
 // passElastic runs a pass in which elastic jobs want as many GPUs as they can start
 // with.
 func (c *Chosen) passElastic(snap *dispatch.Snapshot) dispatch.Plan {
+	snap = c.shared(snap)
 	for sizes := c.Elastic.Sizes(snap); len(sizes) > 0; {
 		if plan := c.passSized(elastic.Sized(snap, sizes)); !elastic.Less(snap, sizes, &plan) {
+			tellShares(&plan, snap)
 			return plan
 		}
 	}

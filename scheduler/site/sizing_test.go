@@ -22,6 +22,7 @@ type sizingWorld struct {
 	ends    map[cluster.JobID]cluster.Time
 	resized map[cluster.JobID]cluster.Time // when each was last asked to begin again
 	fail    func(format string, args ...any)
+	due     bool // jobs have deadlines, which others make room for
 }
 
 func newSizingWorld(nodes int, fail func(string, ...any)) *sizingWorld {
@@ -104,7 +105,7 @@ func (w *sizingWorld) minute(s *site.Site) {
 				seen[b.Node] = true
 				w.snap.Ledger.Take(b)
 			}
-			second = second || n > least
+			second = second || n > least && j.Spec.Deadline == 0
 			j.Attempts = append(j.Attempts, a)
 			j.State, j.Started = cluster.JobRunning, w.snap.Now
 			if j.Spec.Elastic() {
@@ -119,7 +120,7 @@ func (w *sizingWorld) minute(s *site.Site) {
 	}
 	w.snap.Waiting = slices.DeleteFunc(w.snap.Waiting, func(j *cluster.Job) bool { return j.State == cluster.JobRunning })
 	slices.SortFunc(w.snap.Running, func(a, b *cluster.Job) int { return int(a.ID) - int(b.ID) })
-	if len(plan.Preempt) > 1 || len(plan.Preempt) > running {
+	if len(plan.Preempt) > 1 && !w.due || len(plan.Preempt) > running {
 		w.fail("%d jobs begin again at once", len(plan.Preempt))
 	}
 	for i := range plan.Preempt {
@@ -134,7 +135,7 @@ func (w *sizingWorld) asked(p *dispatch.Preemption) {
 		return
 	}
 	j := w.snap.Running[i]
-	if last, ok := w.resized[j.ID]; !j.Spec.Elastic() || !j.Spec.Checkpoint.Set() || ok && w.snap.Now.Sub(last) < elastic.Every || w.snap.Now.Sub(j.Last().Started) < elastic.Every {
+	if last, ok := w.resized[j.ID]; !w.due && (!j.Spec.Elastic() || !j.Spec.Checkpoint.Set() || ok && w.snap.Now.Sub(last) < elastic.Every || w.snap.Now.Sub(j.Last().Started) < elastic.Every) {
 		w.fail("job %d begins again after %s, it was asked at %v", j.ID, w.snap.Now.Sub(j.Last().Started), last)
 	}
 	for _, other := range w.snap.Waiting {

@@ -29,7 +29,7 @@ func termsOf(waiting, running []*cluster.Job) (out map[cluster.JobID]dispatch.Te
 		set(j.ID, dispatch.Terms{Deadline: j.Spec.Deadline, Preemptible: MayMakeRoom(j)})
 	}
 	for _, j := range running {
-		set(j.ID, dispatch.Terms{Preemptible: MayMakeRoom(j)})
+		set(j.ID, dispatch.Terms{Preemptible: MayMakeRoom(j), Shrinks: j.Spec.Checkpoint.Set() && j.Spec.Deadline > 0 && j.Spec.Elastic()})
 	}
 	return out
 }
@@ -56,7 +56,8 @@ func (c *Chosen) makesRoom() bool {
 // Admit refuses jobs, which have ids in order and are not in snap, if their
 // deadlines cannot be met along with those already promised. Preemptible jobs count
 // as such if the policy preempts.
-func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, s *Site) error {
+func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, s *Site) (promises map[*cluster.Job]deadline.Check, err error) {
+	promises = map[*cluster.Job]deadline.Check{}
 	byPart := map[string][]*cluster.Job{}
 	for _, j := range jobs {
 		byPart[j.Spec.Partition] = append(byPart[j.Spec.Partition], j)
@@ -69,9 +70,11 @@ func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, s *Site) error {
 		if seen.Terms = nil; s.Of(name).makesRoom() {
 			seen.Terms = termsOf(seen.Waiting, seen.Running)
 		}
-		if err := deadline.Admit(&seen, byPart[name], pol); err != nil {
-			return err
+		checks, err := deadline.Admit(&seen, byPart[name], pol)
+		if err != nil {
+			return nil, err
 		}
+		maps.Copy(promises, checks)
 	}
-	return nil
+	return promises, nil
 }

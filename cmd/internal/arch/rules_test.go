@@ -67,7 +67,8 @@ var rooms = map[string][]string{
 	"scheduler/rules":    {"scheduler/say"},
 	"scheduler/company":  {"scheduler/rules", "scheduler/say"},
 	"scheduler/fragment": {"scheduler/rules"},
-	"scheduler/deadline": {"scheduler/rules", "scheduler/say"},
+	"scheduler/elastic":  {"scheduler/rules"},
+	"scheduler/deadline": {"scheduler/elastic", "scheduler/rules", "scheduler/say"},
 	"scheduler/fleet":    {"scheduler/fragment", "scheduler/rules", "scheduler/say"},
 	"scheduler/explain":  {"scheduler/company", "scheduler/rules", "scheduler/say"},
 	// What the policies' pass stands on, likewise: the mirror of nodes and runs, what a
@@ -79,9 +80,8 @@ var rooms = map[string][]string{
 		"scheduler/company", "scheduler/fleet", "scheduler/fragment", "scheduler/policies/mirror", "scheduler/policies/order", "scheduler/policies/scene", "scheduler/rules",
 	},
 	// So do both with what running jobs hold.
-	"scheduler/resize":  {},
-	"scheduler/elastic": {},
-	"scheduler/power":   {},
+	"scheduler/resize": {},
+	"scheduler/power":  {},
 	// What is true of a simulation, how jobs slow each other down, and what no schedule can
 	// beat: they know of no run, as readers of traces do not.
 	"scheduler/sim/workload": {},

@@ -35,8 +35,9 @@ func (a *Admission) energy(e *Entry) error {
 
 // admitted proposes cmd, which submits jobs, if their deadlines can be met along
 // with those already promised. Promises are made one at a time: each is checked,
-// and in the state, before the next one is.
-func (a *Admission) admitted(ctx context.Context, jobs []*cluster.Job, now cluster.Time, cmd *logv1.SubmitJob) (fsm.Result, error) {
+// and in the state, before the next one is. What jobs of elastic size are promised
+// is told with the request's warnings.
+func (a *Admission) admitted(ctx context.Context, e *Entry, jobs []*cluster.Job, cmd *logv1.SubmitJob) (fsm.Result, error) {
 	if slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
 		select {
 		case a.promising <- struct{}{}:
@@ -44,15 +45,18 @@ func (a *Admission) admitted(ctx context.Context, jobs []*cluster.Job, now clust
 		case <-ctx.Done():
 			return fsm.Result{}, ctx.Err()
 		}
-		if err := a.admit(jobs, now); err != nil {
+		words, err := a.Promise(jobs, e.Now)
+		if err != nil {
 			return fsm.Result{}, err
 		}
+		e.warn(words...)
 	}
 	return a.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: cmd}})
 }
 
-// admit refuses jobs whose deadlines cannot be met.
-func (a *Admission) admit(jobs []*cluster.Job, now cluster.Time) error {
+// Promise refuses jobs whose deadlines cannot be met, and says what those of elastic
+// size need for theirs.
+func (a *Admission) Promise(jobs []*cluster.Job, now cluster.Time) (words []string, err error) {
 	snap, _ := a.fsm.SchedulerSnapshotAt(now)
 	for i, j := range jobs { // they have no ids yet; any in order will do
 		if j.ID == 0 {
@@ -60,5 +64,11 @@ func (a *Admission) admit(jobs []*cluster.Job, now cluster.Time) error {
 			defer func() { j.ID = 0 }()
 		}
 	}
-	return site.Admit(snap, jobs, &a.lead.Scheduling().Site)
+	promises, err := site.Admit(snap, jobs, &a.lead.Scheduling().Site)
+	for _, j := range jobs {
+		if c, ok := promises[j]; ok && j.Spec.Elastic() {
+			words = append(words, c.Words(j))
+		}
+	}
+	return words, err
 }

@@ -61,17 +61,17 @@ func (a *Admission) Stored(s *cluster.Spec) *logv1.Spec {
 }
 
 // Propose submits jobs of a user, after the parts that they name.
-func (a *Admission) Propose(ctx context.Context, uid cluster.UID, jobs []*cluster.Job, now cluster.Time, cmd *logv1.SubmitJob) (fsm.Result, error) {
+func (a *Admission) Propose(ctx context.Context, e *Entry, jobs []*cluster.Job, cmd *logv1.SubmitJob) (fsm.Result, error) {
 	for try := 1; ; try++ {
 		for i, j := range jobs {
 			if len(cmd.Jobs[i].Spec.Bulk) == 0 {
 				continue
 			}
-			if err := a.bring(ctx, uid, j.Spec.Bulk); err != nil {
+			if err := a.bring(ctx, e.Who.UID, j.Spec.Bulk); err != nil {
 				return fsm.Result{}, err
 			}
 		}
-		r, err := a.admitted(ctx, jobs, now, cmd)
+		r, err := a.admitted(ctx, e, jobs, cmd)
 		if !r.LacksBulk || try == bringTries {
 			return r, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -95,7 +96,7 @@ func submitLarge(ctx context.Context, c *Admission, request string, n int) (fsm.
 		jobs = append(jobs, j)
 		cmd.Jobs = append(cmd.Jobs, &logv1.NewJob{Spec: c.Stored(j.Spec)})
 	}
-	return c.Propose(ctx, 1000, jobs, 0, cmd)
+	return c.Propose(ctx, &Entry{Who: authorize.Caller{UID: 1000}}, jobs, cmd)
 }
 
 // TestEqualPartsComeOnce: of many who submit the same at once one brings it, part by

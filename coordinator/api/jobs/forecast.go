@@ -66,6 +66,7 @@ func (c *Jobs) forecast(snap *dispatch.Snapshot, j *cluster.Job) (*apiv1.Forecas
 	view := *snap
 	view.Running = c.learn.Known(snap.Running, snap.Nodes)
 	view.Interference = c.learn.Company.ForScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
+	j = site.Shared(&view, j, &c.lead.Scheduling().Site)
 	part := site.PartitionOf(&view, j)
 	own := site.Within(&view, part)
 	if part != nil && (part.Down || len(own.Nodes) == 0) {
@@ -119,5 +120,12 @@ func (c *Jobs) forecastNew(who authorize.Caller, spec *apiv1.JobSpec, resp *apiv
 	j.ID, j.State, j.Submitted, j.Eligible = c.fsm.NextJobID(), cluster.JobPending, snap.Now, snap.Now
 	resp.NextJob = uint64(j.ID)
 	j.Depends = make([]cluster.DependState, len(j.Spec.Depends))
+	if d := j.Spec.DeadlineIn; d > 0 {
+		j.Spec.Deadline, j.Spec.DeadlineIn = snap.Now.Add(d), 0
+	}
+	if _, err := c.admission.Promise([]*cluster.Job{j}, snap.Now); err != nil {
+		resp.CannotSay = apiconv.FromStatus(calls.ToStatus(context.Background(), c.log, err)).Msg
+		return
+	}
 	resp.Forecast, resp.CannotSay = c.forecast(snap, j)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/deadline"
 	"github.com/berth-scheduler/berth/scheduler/explain"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
@@ -80,7 +81,7 @@ func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest
 	if err := s.c.admission.RoomForBytes(who, jobs); err != nil {
 		return nil, err
 	}
-	r, err := s.c.admission.Propose(ctx, who.UID, jobs, e.Now, cmd)
+	r, err := s.c.admission.Propose(ctx, &e, jobs, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +312,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 		return resp, nil
 	}
 	pol, part := s.c.lead.PolicyOf(j), site.PartitionOf(snap, j)
-	resp.Explanations = append(explainPartition(snap, part), explainLoans(snap, j)...)
+	j, resp.Explanations = s.c.explainTerms(snap, j, part)
 	all := snap
 	snap = site.Within(snap, part)
 	if part != nil && len(snap.Nodes) == 0 {
@@ -368,6 +369,16 @@ func (c *Jobs) explain(snap *dispatch.Snapshot, j *cluster.Job, pol scheduler.Po
 		behind = r
 	}
 	return es, behind
+}
+
+// explainTerms says what a job's partition, its loans and the deadline of a job of
+// elastic size have to do with its wait, and returns it as passes see it.
+func (c *Jobs) explainTerms(snap *dispatch.Snapshot, j *cluster.Job, part *cluster.Partition) (as *cluster.Job, said []*apiv1.Explanation) {
+	said = append(explainPartition(snap, part), explainLoans(snap, j)...)
+	if as = site.Shared(snap, j, &c.lead.Scheduling().Site); as != j {
+		said = append(said, &apiv1.Explanation{Code: string(cluster.ReasonDeadline), Detail: "its deadline needs " + deadline.Units(j, as.Spec.Size()), Count: 1})
+	}
+	return as, said
 }
 
 // explainBefore says what keeps a job from being considered at all, whatever is

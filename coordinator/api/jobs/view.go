@@ -10,6 +10,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 	"github.com/berth-scheduler/berth/scheduler/deadline"
+	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // detail is how much of a job a view holds.
@@ -46,11 +47,20 @@ func (c *Jobs) viewOf(j *cluster.Job, d apiconv.JobDetail) *apiv1.Job {
 	if !d.Brief {
 		c.tellCaps(m)
 		m.PredictedSlowdown = c.slowdown(j)
-		if s, ok := deadline.Slack(j, cluster.TimeOf(c.clock()), c.lead.PolicyOf(j)); ok {
+		if s, ok := deadline.Slack(c.shared(j), cluster.TimeOf(c.clock()), c.lead.PolicyOf(j)); ok {
 			m.Slack = durationpb.New(s)
 		}
 	}
 	return m
+}
+
+// shared returns a waiting job as passes see it, with what its deadline needs.
+func (c *Jobs) shared(j *cluster.Job) *cluster.Job {
+	if j.Spec.Deadline == 0 || !j.Spec.Elastic() || !j.State.Waiting() {
+		return j
+	}
+	snap, _ := c.fsm.SchedulerSnapshotAt(cluster.TimeOf(c.clock()))
+	return site.Shared(snap, j, &c.lead.Scheduling().Site)
 }
 
 // served returns the measurements of a service.
