@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/resize"
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
+	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // epoch is when virtual time begins; to the scheduler 0 is unknown.
@@ -50,7 +51,7 @@ const (
 	runs
 	done
 	failed
-	unplaced // it fits nowhere, by its predictions
+	unplaced // it fits nowhere, by its predictions, or was refused
 )
 
 // engine runs one workload once.
@@ -280,7 +281,32 @@ func (e *engine) happen(at int64) error {
 		return nil
 	}
 	e.arrived, e.fresh = true, batch
-	return e.st.submit(e.wallTime(), batch)
+	return submit(e, batch)
+}
+
+// submit adds the jobs that arrived, one by one if deadlines are promised: those
+// whose deadline cannot be met are refused.
+func submit(e *engine, batch []*cluster.Job) error {
+	if e.opt.Promise == nil {
+		return e.st.submit(e.wallTime(), batch)
+	}
+	for _, j := range batch {
+		_, refused := site.Admit(e.full(), []*cluster.Job{j}, e.opt.Promise)
+		if err := e.st.submit(e.wallTime(), []*cluster.Job{j}); err != nil {
+			return err
+		}
+		if refused == nil {
+			continue
+		}
+		t := &e.tasks[j.ID-1]
+		e.st.(*plain).refuse(j)
+		t.state = unplaced
+		e.roomy.wait(t.job, -1)
+		e.here.demand -= int64(t.job.GPUs)
+		e.sums.unplaced++
+		e.doneN++
+	}
+	return nil
 }
 
 func (e *engine) wallTime() cluster.Time { return epoch + cluster.Time(e.now) }

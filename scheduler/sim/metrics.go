@@ -100,8 +100,10 @@ type Result struct {
 	// Completed ended well; Failed ended otherwise.
 	Completed int `json:"completed"`
 	Failed    int `json:"failed"`
-	// Unplaced never ran: they fit no GPU, by their predictions.
+	// Unplaced never ran: they fit no GPU, by their predictions, or were refused.
 	Unplaced int `json:"unplaced"`
+	// InTime ended by their deadlines; nil if none has one.
+	InTime *float64 `json:"in_time,omitempty"`
 	// AllocationPct is the compute that was allocated, of all. FragmentationPct is
 	// the part of what was free that was on GPUs in use.
 	AllocationPct *float64 `json:"allocation_pct"`
@@ -252,6 +254,9 @@ func (r *Result) bound(b *optimum.Bounds, jobs int) {
 func (e *engine) perJob(r *Result) {
 	var jct, waits, wide []float64
 	var sum, wait, slow, fair, worst, ran, bounded float64
+	if slices.ContainsFunc(e.tasks, func(t task) bool { return t.job.Deadline > 0 }) {
+		r.InTime = new(float64)
+	}
 	for i := range e.tasks {
 		t := &e.tasks[i]
 		if t.state == failed {
@@ -261,6 +266,9 @@ func (e *engine) perJob(r *Result) {
 			continue
 		}
 		r.Completed++
+		if by := t.job.Deadline.Microseconds(); r.InTime != nil && 0 < by && t.ended <= by {
+			*r.InTime++
+		}
 		took := float64(t.ended-t.arrived) / 1e6
 		jct = append(jct, took)
 		sum += took

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // Planner decides; it is the interface of package policies.
@@ -64,6 +65,8 @@ type Arriver interface {
 // this sigma, drawn for each job from the seed and its id. Zero is exact.
 type Errors struct {
 	Mem, Util, Duration float64
+	// Bias is the part of the true duration around which predictions lie; 0 is 1.
+	Bias float64
 	// MemMargin is what the upper quantile of memory adds to the expected
 	// value, as a fraction of it: 0.0898 is SchedTune's.
 	MemMargin float64
@@ -107,6 +110,10 @@ type Options struct {
 	// Preemptible lets planners end attempts: every job can continue from where it
 	// was, at the price of the two above.
 	Preemptible bool
+	// Promise admits jobs with deadlines as a coordinator of that site does, and
+	// refuses those whose deadline cannot be met; nil admits all, and only orders know
+	// of deadlines.
+	Promise *site.Site
 	// Declare makes every job declare the memory that is predicted for it. Jobs of
 	// several GPUs share only with a declared memory.
 	Declare bool
@@ -198,6 +205,9 @@ func (o *Options) Check() error {
 	}
 	if o.Log && (o.Know != nil || o.Learn) {
 		return fmt.Errorf("fsm: the state machine learns by itself; run without it to tell the planner what is known")
+	}
+	if o.Log && o.Promise != nil {
+		return fmt.Errorf("fsm: deadlines are promised without it")
 	}
 	if o.Log && o.Profile > 0 {
 		return fmt.Errorf("fsm: the state machine has no trials that tell what a job needs; run without it, or without profiles")

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // maxRounds bounds how often one instant is planned again after preemptions.
@@ -156,7 +157,10 @@ func (e *engine) retryIdle() error {
 // full returns the whole state with what policies may need besides.
 func (e *engine) full() *dispatch.Snapshot {
 	snap := e.st.snapshot(e.wallTime(), false)
-	snap.Terms = e.terms()
+	if snap.Terms = e.terms(); e.opt.Promise != nil {
+		snap.Terms = nil
+		site.Prepare(snap, e.opt.Promise, site.Full)
+	}
 	snap.Service = e.service(snap)
 	snap.Partitions = e.opt.Partitions
 	return snap

@@ -32,6 +32,9 @@ func NewSized(p Planner, rules elastic.Rules) *Sized {
 	return s
 }
 
+// Site returns what it plans with.
+func (s *Sized) Site() *site.Site { return &s.site }
+
 // Name implements Planner.
 func (s *Sized) Name() string { return s.name }
 

@@ -120,6 +120,12 @@ func (p *plain) submit(now cluster.Time, jobs []*cluster.Job) error {
 	return nil
 }
 
+// refuse removes a job that was just submitted.
+func (p *plain) refuse(j *cluster.Job) {
+	j.State = cluster.JobCancelled
+	p.nwait--
+}
+
 func byID(j *cluster.Job, id cluster.JobID) int { return cmp.Compare(j.ID, id) }
 
 // compact removes the holes from the list of waiting jobs.

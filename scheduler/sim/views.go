@@ -29,6 +29,9 @@ func (s *sight) viewOf(id cluster.JobID, j *workload.Job) *cluster.Job {
 	if len(s.opt.Partitions) > 0 {
 		spec.Partition = j.Partition
 	}
+	if s.opt.Promise != nil && j.Deadline > 0 {
+		spec.Deadline = epoch.Add(j.Deadline)
+	}
 	if s.opt.Preemptible && !j.Serves {
 		spec.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: cluster.DefaultCheckpointGrace}
 	}
@@ -71,6 +74,9 @@ func (s *sight) guess(j *workload.Job, what string, truth time.Duration) time.Du
 	f := s.opt.Errors.Duration
 	if s.opt.Errors.NoDuration || j.Serves {
 		return 0
+	}
+	if b := s.opt.Errors.Bias; b > 0 {
+		truth = time.Duration(float64(truth) * b)
 	}
 	if f == 0 {
 		return truth

@@ -107,6 +107,7 @@ func All() []Experiment {
 		{"defer", "jobs that wait for cheaper hours (ANDREAS, 2021)", cheaper},
 		{"demand", "how well the demand of nodes is forecast, by each method", demand},
 		{"sizing", "sizes of elastic jobs on 64 GPUs: marginal gain, AFS, Optimus, Pollux", sizing},
+		{"elasticflow", "deadlines of elastic jobs on 128 GPUs (ElasticFlow, ASPLOS 2023, its list of 195 jobs)", elasticFlow},
 	}
 }
 
@@ -154,7 +155,7 @@ func figures(r *sim.Result) map[string]*float64 {
 	return map[string]*float64{
 		"allocation_pct": r.AllocationPct, "gpu_util_pct": r.GPUUtilPct, "mem_util_pct": r.MemUtilPct, "makespan_s": r.Makespan,
 		"wide_p99_jct_s": r.WideP99JCT, "bounded_slowdown": r.BoundedSlowdown, "p99_wait_s": r.P99Wait,
-		"mean_jct_s": r.MeanJCT, "median_jct_s": r.MedianJCT, "p99_jct_s": r.P99JCT, "mean_wait_s": r.MeanWait, "mean_slowdown": r.MeanSlowdown,
+		"in_time": r.InTime, "mean_jct_s": r.MeanJCT, "median_jct_s": r.MedianJCT, "p99_jct_s": r.P99JCT, "mean_wait_s": r.MeanWait, "mean_slowdown": r.MeanSlowdown,
 		"mean_run_s": r.MeanRun, "fragmentation_pct": r.FragmentationPct, "ooms": count(r.OOMs), "preemptions": count(r.Preemptions),
 		"failed": count(r.Failed), "unplaced": count(r.Unplaced), "lower_bound_makespan_s": r.LowerBoundMakespan,
 		"lower_bound_alone_makespan_s": r.LowerBoundAlone, "energy_kwh": r.EnergyKWh,

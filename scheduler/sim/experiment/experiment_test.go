@@ -103,6 +103,8 @@ func invented(t *testing.T) Config {
 		"traces/lucid-window/m3.csv":         "job_id,arrival_s,duration_s,gpu_num\na,0,500,8\nb,10,100,1\nc,20,200,16\n",
 		"traces/muri/trace3.csv": "job_id,num_gpu,submit_time,duration,model_name,iteration_time,resource_time_0,resource_time_1,resource_time_2\n" +
 			"0,1,0,90000,x,100,50,50,0\n1,8,1000,50000,y,100,50,0,50\n",
+		"traces/microsoft-itp-2021/elasticflow_195job.csv": "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\n" +
+			"a,0,10,x,1100,8,8,1000\nb,10,10,y,900,8,1,1000\nc,20,10,x,1300,8,16,1000\nd,30,10,y,700,8,4,1000\n",
 		"traces/philly/p.csv":                 "arrival_s,duration_s,gpu_num,vc\n0,500,8,a\n10,100,1,b\n20,200,4,a\n30,50,9,b\n40,50,2,b\n",
 		"traces/helios-venus/v.csv":           "job_id,arrival_s,duration_s,gpu_num\na,0,500,8\nb,10,100,1\nc,20,200,16\n",
 		"colocation/lucid/lucid_single.csv":   "model,dataset,batchsize,amp,speed,gpu_util,gmem_util,gmem,label\nx,d,8,0,1,30,10,2000,0\n",
