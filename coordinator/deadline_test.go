@@ -84,6 +84,9 @@ func TestDeadlinesSizeJobs(t *testing.T) {
 	if err != nil || !strings.Contains(said.CannotSay, "cannot be met") {
 		t.Errorf("predicted %v, %v, want the same", said, err)
 	}
+	if said, err = jobs.Predict(as(t, alice), &apiv1.PredictRequest{Spec: ranged(2 * time.Hour)}); err != nil || !strings.HasPrefix(said.Forecast.GetMissing(), "deadline: it needs 2 GPUs") {
+		t.Errorf("predicted %v, %v, want what it needs", said, err)
+	}
 	resp, err := jobs.SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(4), Jobs: []*apiv1.JobSpec{ranged(2 * time.Hour)}})
 	if err != nil {
 		t.Fatal(err)

@@ -75,6 +75,7 @@ func TestGolden(t *testing.T) {
 		"cluster-json":        {"cluster", "status", "-o", "json"},
 		"token-create":        {"token", "create", "--id", "n7", "--ttl", "2h"},
 		"predict":             {"predict", "--model", "resnet50", "--batch", "64"},
+		"predict-deadline":    {"predict", "--model", "resnet50", "--batch", "64", "--gpus", "1-8", "--deadline", "5h"},
 		"predict-explain":     {"predict", "--model", "resnet50", "--batch", "64", "--explain"},
 		"predict-json":        {"predict", "--model", "resnet50", "--batch", "64", "--format", "json"},
 		"predict-features":    {"predict", "--features", "modelcmd/testdata/traced.json", "--steps", "1000", "--batch", "9"},

@@ -123,9 +123,13 @@ func (c *Jobs) forecastNew(who authorize.Caller, spec *apiv1.JobSpec, resp *apiv
 	if d := j.Spec.DeadlineIn; d > 0 {
 		j.Spec.Deadline, j.Spec.DeadlineIn = snap.Now.Add(d), 0
 	}
-	if _, err := c.admission.Promise([]*cluster.Job{j}, snap.Now); err != nil {
+	words, err := c.admission.Promise([]*cluster.Job{j}, snap.Now)
+	if err != nil {
 		resp.CannotSay = apiconv.FromStatus(calls.ToStatus(context.Background(), c.log, err)).Msg
 		return
 	}
 	resp.Forecast, resp.CannotSay = c.forecast(snap, j)
+	if f := resp.Forecast; f != nil && len(words) > 0 {
+		f.Missing = words[0]
+	}
 }

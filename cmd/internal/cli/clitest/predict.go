@@ -25,6 +25,9 @@ func (f *Fake) Predict(ctx context.Context, r *apiv1.PredictRequest) (*apiv1.Pre
 	if r.GetSpec().GetOrCpu() {
 		resp.Predictions = append(resp.Predictions, SamplePredictionOnCores())
 	}
+	if r.GetSpec().GetDeadlineIn() != nil {
+		resp.Forecast = &apiv1.Forecast{Missing: "deadline: it needs 3 GPUs, which it has by 2026-07-26 09:14:00 UTC, and then ends by 2026-07-26 14:00:00 UTC in nine of ten cases"}
+	}
 	return resp, nil
 }
 

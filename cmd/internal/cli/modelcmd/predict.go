@@ -1,6 +1,7 @@
 package modelcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -88,11 +89,19 @@ func runPredict(ctx context.Context, e *console.Env, c *client.Client, o *predic
 	}
 	if req.Spec != nil {
 		printPredictions(e, resp.GetPredictions(), o.explain)
+		printPromise(e, req.Spec, resp)
 	}
 	if len(req.Beside) > 0 {
 		view.PrintSharing(e, resp.GetSharing(), o.explain, req.Spec != nil)
 	}
 	return nil
+}
+
+// printPromise says what a deadline needs, or why it cannot be met.
+func printPromise(e *console.Env, s *apiv1.JobSpec, resp *apiv1.PredictResponse) {
+	if text := cmp.Or(resp.GetCannotSay(), resp.GetForecast().GetMissing()); text != "" && (s.GetDeadline() != nil || s.GetDeadlineIn() != nil) {
+		e.Printf("%s\n", console.Escape(text))
+	}
 }
 
 // TestSubmit reports what a job would take instead of submitting it.
