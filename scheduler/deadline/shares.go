@@ -113,7 +113,7 @@ func (d *demand) again(j *cluster.Job, a *cluster.Attempt, n int, margin time.Du
 // does not restart.
 func (d *demand) keeps(j *cluster.Job, snap *dispatch.Snapshot, margin time.Duration) (gpus int, end int64) {
 	a := j.Live()
-	if !snap.Terms[j.ID].Shrinks || j.Spec.NodeRange.Max > 0 || j.Unpreemptible(snap.Now) != "" || snap.Now.Sub(a.SizedAt()) < elastic.Every {
+	if !snap.Terms[j.ID].Shrinks || j.Spec.NodeRange.Max > 0 || j.Unpreemptible(snap.Now) != "" {
 		return 0, 0
 	}
 	n := d.fewest(j, a, margin)

@@ -220,12 +220,15 @@ func TestRoomOfThoseThatShrink(t *testing.T) {
 		change  func(snap *dispatch.Snapshot, j *cluster.Job)
 		refused bool
 	}{
-		"what it does not need":  {asks: promised(9, 2*h, h, 3), due: 9 * h},
-		"it needs two":           {asks: promised(9, 2*h, h, 3), due: 4 * h, refused: true},
-		"and leaves two":         {asks: promised(9, 2*h, h, 2), due: 4 * h},
-		"it has no hook":         {asks: promised(9, 2*h, h, 2), due: 9 * h, change: func(_ *dispatch.Snapshot, j *cluster.Job) { j.Spec.Checkpoint = cluster.Checkpoint{} }, refused: true},
-		"the policy does not":    {asks: promised(9, 2*h, h, 2), due: 9 * h, change: func(s *dispatch.Snapshot, _ *cluster.Job) { s.Terms = nil }, refused: true},
-		"it has just restarted":  {asks: promised(9, 2*h, h, 2), due: 9 * h, change: func(_ *dispatch.Snapshot, j *cluster.Job) { j.Attempts[0].Started = now.Add(-elastic.Every + 1) }, refused: true},
+		"what it does not need": {asks: promised(9, 2*h, h, 3), due: 9 * h},
+		"it needs two":          {asks: promised(9, 2*h, h, 3), due: 4 * h, refused: true},
+		"and leaves two":        {asks: promised(9, 2*h, h, 2), due: 4 * h},
+		"it has no hook":        {asks: promised(9, 2*h, h, 2), due: 9 * h, change: func(_ *dispatch.Snapshot, j *cluster.Job) { j.Spec.Checkpoint = cluster.Checkpoint{} }, refused: true},
+		"the policy does not":   {asks: promised(9, 2*h, h, 2), due: 9 * h, change: func(s *dispatch.Snapshot, _ *cluster.Job) { s.Terms = nil }, refused: true},
+		"it has just restarted": {asks: promised(9, 2*h, h, 2), due: 9 * h, change: func(_ *dispatch.Snapshot, j *cluster.Job) {
+			before := cluster.Attempt{No: 1, State: cluster.JobPreempted, Ended: now.Add(-h), Preempt: &cluster.PreemptRequest{At: now.Add(-cluster.PreemptEvery + 1)}}
+			j.Attempts = []cluster.Attempt{before, j.Attempts[0]}
+		}, refused: true},
 		"not in time":            {asks: promised(9, h+4*minute, h, 2), due: 9 * h, refused: true},
 		"after its grace period": {asks: promised(9, h+4*minute+admitMargin, h, 2), due: 9 * h},
 	} {
