@@ -124,6 +124,20 @@ func TestSharesByHand(t *testing.T) {
 	}
 }
 
+// TestFewestOfAllTypes: one card of a type on which it is in time serves a job better
+// than two of another on which it ends sooner.
+func TestFewestOfAllTypes(t *testing.T) {
+	t.Parallel()
+	snap := busyFor(make([]time.Duration, 2))
+	snap.Nodes = append(snap.Nodes, schedtest.Node("b", 2, "B"))
+	j := ranged(1, 3*hour, 4*hour, 1, 2)
+	j.Estimates[1].Duration = 100 * minute // two and a half hours at most
+	checks, err := Admit(snap, []*cluster.Job{j}, allClaimed())
+	if c := checks[j]; err != nil || c.GPUType != "B" || c.Units != 1 {
+		t.Errorf("%v: %d on %s, want one on B", err, c.Units, c.GPUType)
+	}
+}
+
 // TestSharesAsANaiveSearch compares the shares, and who is admitted, with a search
 // that lays one job after the other.
 func TestSharesAsANaiveSearch(t *testing.T) {
