@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/figures"
+	"github.com/berth-scheduler/berth/coordinator/raftnode"
 )
 
 // metrics are what a coordinator exports. Labels come from small fixed sets.
@@ -35,6 +36,17 @@ func (m *metrics) watch(c *Coordinator) {
 	})
 	gauge("berth_raft_applied_index", "Index of the last applied log entry.", func() float64 { return float64(c.raft.AppliedIndex()) })
 	gauge("berth_raft_last_index", "Index of the last log entry.", func() float64 { return float64(c.raft.LastIndex()) })
+	gauge("berth_raft_snapshot_index", "Index of the last log entry that a snapshot holds: a start replays those after it.", func() float64 { return float64(c.raft.SnapshotIndex()) })
+	gauge("berth_raft_log_bytes", "Size of the file that holds the log.", func() float64 { return float64(c.raft.LogBytes()) })
+	m.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "berth_raft_appended_bytes_total", Help: "Bytes of log entries written.",
+	}, func() float64 { return float64(c.raft.Appended()) }))
+	for _, op := range raftnode.Operations() {
+		m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "berth_raft_longest_seconds", Help: "The longest that an operation took since the start: append, trim, vote and probe are writes to the disk, apply is a batch of entries, replay the same at the start, capture the part of a snapshot in which nothing is applied, snapshot the rest of it.",
+			ConstLabels: prometheus.Labels{"op": op},
+		}, func() float64 { return c.raft.Longest(op).Seconds() }))
+	}
 	gauge("berth_learner_samples", "Runs kept to learn from.", func() float64 { return float64(c.fsm.SampleCount()) })
 	gauge("berth_learner_weights_version", "Version of the predictor's weights in use; 0 for the built-in ones.", func() float64 {
 		v, _ := c.fsm.Weights()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -35,6 +36,15 @@ func (n *Node) CommitIndex() uint64 { return n.raft.CommitIndex() }
 
 // LastIndex returns the last entry on this node's disk.
 func (n *Node) LastIndex() uint64 { return n.raft.LastIndex() }
+
+// SnapshotIndex returns the last entry that this node's newest snapshot holds.
+func (n *Node) SnapshotIndex() uint64 {
+	v, err := strconv.ParseUint(n.raft.Stats()["last_snapshot_index"], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}
 
 // LeaderChanges reports when this node gains (true) and loses (false) leadership.
 // There is one channel, for one reader, and Close closes it. A slow reader blocks
@@ -150,7 +160,7 @@ func (n *Node) Stats() Stats {
 	s := Stats{
 		State: raw["state"], Term: num("term"), LastIndex: num("last_log_index"), CommitIndex: num("commit_index"),
 		Applied: num("applied_index"), SnapshotIndex: num("last_snapshot_index"), Pending: int(num("fsm_pending")),
-		Elections: n.terms.Load(), LogBytes: fileSize(filepath.Join(n.cfg.Dir, logFile)),
+		Elections: n.terms.Load(), LogBytes: n.LogBytes(),
 		Appends: ops.count[opAppend].Load(), AppendTotal: time.Duration(ops.total[opAppend].Load()), AppendWorst: time.Duration(ops.worst[opAppend].Load()),
 		Probes: ops.count[opProbe].Load(), ProbeWorst: time.Duration(ops.worst[opProbe].Load()),
 		TrimTotal: time.Duration(ops.total[opTrim].Load()), TrimWorst: time.Duration(ops.worst[opTrim].Load()),
@@ -171,6 +181,22 @@ func (n *Node) Stats() Stats {
 	}
 	return s
 }
+
+// Operations returns the kinds of operations that Longest knows.
+func Operations() []string {
+	return []string{opAppend: "append", opTrim: "trim", opStable: "vote", opProbe: "probe", opApply: "apply", opReplay: "replay", opCapture: "capture", opSnapshot: "snapshot"}
+}
+
+// Longest returns how long the longest operation of a kind took since Open.
+func (n *Node) Longest(kind string) time.Duration {
+	return time.Duration(n.store.ops.worst[slices.Index(Operations(), kind)].Load())
+}
+
+// Appended returns how many bytes of entries were written since Open.
+func (n *Node) Appended() uint64 { return n.store.appended.Load() }
+
+// LogBytes returns the size of the log file.
+func (n *Node) LogBytes() int64 { return fileSize(filepath.Join(n.cfg.Dir, logFile)) }
 
 func fileSize(path string) int64 {
 	info, err := os.Stat(path)

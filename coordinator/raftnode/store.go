@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -54,6 +55,7 @@ type store struct {
 	before   func(op string) error
 	table    *crc32.Table
 	ops      *opTimes
+	appended atomic.Uint64 // bytes of entries
 	poison   sync.Mutex
 	poisoned error
 }
@@ -154,12 +156,18 @@ func (s *store) StoreLogs(logs []*raft.Log) error {
 	return s.write(opAppend, func() error {
 		sealed := make([]raft.Log, len(logs))
 		refs := make([]*raft.Log, len(logs))
+		bytes := 0
 		for i, l := range logs {
 			sealed[i] = *l
 			sealed[i].Extensions = binary.LittleEndian.AppendUint32(append([]byte(nil), l.Extensions...), s.logSum(l))
 			refs[i] = &sealed[i]
+			bytes += len(l.Data) + len(sealed[i].Extensions)
 		}
-		return s.bolt.StoreLogs(refs)
+		err := s.bolt.StoreLogs(refs)
+		if err == nil {
+			s.appended.Add(uint64(bytes))
+		}
+		return err
 	})
 }
 

@@ -21,13 +21,16 @@ const (
 	opStable
 	opProbe
 	opApply
-	opReplay // of an entry that was on the disk at the start: it has no limit
+	// What follows has no limit.
+	opReplay   // of an entry that was on the disk at the start
+	opCapture  // of the state for a snapshot, while no entry is applied
+	opSnapshot // from then on until it is on the disk
 	numOps
 )
 
 // String says what the operation does.
 func (o op) String() string {
-	return [...]string{"append entries", "remove entries", "term or vote", "probe the disk", "apply", "replay"}[o]
+	return [...]string{"append entries", "remove entries", "term or vote", "probe the disk", "apply", "replay", "capture the state", "write a snapshot"}[o]
 }
 
 // opTimes knows which operations are in progress and for how long. At most one of a
@@ -239,6 +242,28 @@ func (f *timedFSM) begin(l *raft.Log) func() {
 func (f *timedFSM) Apply(l *raft.Log) any {
 	defer f.begin(l)()
 	return f.FSM.Apply(l)
+}
+
+// Snapshot captures the state.
+func (f *timedFSM) Snapshot() (raft.FSMSnapshot, error) {
+	defer f.ops.begin(opCapture)()
+	s, err := f.FSM.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	return timedSnapshot{s, f.ops}, nil
+}
+
+// timedSnapshot records how long it takes to write a snapshot.
+type timedSnapshot struct {
+	raft.FSMSnapshot
+	ops *opTimes
+}
+
+// Persist writes the snapshot.
+func (s timedSnapshot) Persist(sink raft.SnapshotSink) error {
+	defer s.ops.begin(opSnapshot)()
+	return s.FSMSnapshot.Persist(sink)
 }
 
 // timedBatchFSM is timedFSM for state machines that take batches.

@@ -1,9 +1,11 @@
 package raftnode
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -260,4 +262,29 @@ func TestHungStateMachineIsNoticed(t *testing.T) {
 	requireParts(t, <-m.fatal, []string{"the state machine hangs"})
 	close(hang)
 	c.agree([]string{"x"})
+}
+
+func TestOperationsAreMeasured(t *testing.T) {
+	t.Parallel()
+	c, _ := solo(t, nil)
+	lead := c.leader()
+	was := lead.Appended()
+	index, _, err := lead.Propose(t.Context(), bytes.Repeat([]byte("x"), 1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := lead.Appended() - was; got < 1000 || got > 1000+64 {
+		t.Errorf("%d bytes were appended for an entry of 1000", got)
+	}
+	for _, kind := range Operations() {
+		if took, of := lead.Longest(kind), slices.Contains([]string{"append", "apply", "vote"}, kind); of && took == 0 || !of && kind != "probe" && took != 0 {
+			t.Errorf("%s took %v before the snapshot", kind, took)
+		}
+	}
+	if err := lead.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if lead.Longest("capture") == 0 || lead.Longest("snapshot") == 0 || lead.SnapshotIndex() < index {
+		t.Errorf("a snapshot up to %d took %v and %v, want one up to %d", lead.SnapshotIndex(), lead.Longest("capture"), lead.Longest("snapshot"), index)
+	}
 }

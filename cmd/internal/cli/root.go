@@ -167,6 +167,7 @@ func try() []frame.Command {
 	return []frame.Command{
 		frame.Away(programs.Lab, "demo", "Show what Berth does, on simulated GPUs"),
 		frame.Away(programs.Lab, "dev", "Run a whole cluster on this machine"),
+		frame.Away(programs.Lab, "load", "Measure what a cluster of a given size costs its coordinators"),
 		frame.Away(programs.Lab, "model eval", "Evaluate predictions against data sets of measured runs"),
 		frame.Away(programs.Lab, "model fit", "Train a model on data sets of measured runs"),
 		frame.Away(programs.Lab, "sim", "Replay job traces against the scheduler in virtual time"),

@@ -46,7 +46,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	ac := agent.Config{
 		Visitors: visitors, Tools: tools(cfg.Jobs.Scripts, cfg.Containers.Cluster, log),
 		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Features: cfg.Node.Features, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts, Rooms: rooms(cfg.Jobs.Scripts, log),
-		Coordinators: cfg.Coordinators, Dial: Dialer(src, tlsconf.RoleCoordinator),
+		Coordinators: cfg.Coordinators, Dial: tlsconf.Dialer(src, tlsconf.RoleCoordinator),
 		Users: newAccounts(cfg.Users), Networks: networks(cfg.Containers), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, IdleLimit: cfg.Jobs.IdleLimit, MemCaps: memCaps(cfg.GPUs, cfg.Sharing, cfg.Cgroup.Parent, log), Tail: asuser.Tail, Log: log,
 	}
 	if err := describe(cfg, &ac); err != nil {

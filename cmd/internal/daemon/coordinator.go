@@ -23,10 +23,6 @@ import (
 
 	"github.com/hashicorp/raft"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
@@ -207,7 +203,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		ID: cfg.ID, ClusterID: cfg.Cluster.ID, ClusterName: cfg.Cluster.Name,
 		Dir: cfg.Data.Dir, Space: spaceOf(&cfg.Disk), Advertise: cfg.AdvertiseAddr(), Timing: timing(cfg.Raft),
 		Raft: p.stream, Listener: p.mux.Listener(tlsconf.ProtoGRPC), Joins: p.mux.Listener(tlsconf.ProtoJoin), Credentials: tlsconf.HandshakenCredentials(),
-		Web: page, Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name, InGroup: inGroup,
+		Web: page, Socket: p.socket, Peer: peerRole, Dial: tlsconf.Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name, InGroup: inGroup,
 		AllowRoot: cfg.Users.AllowRoot, MinUID: cluster.UID(cfg.Users.MinUID), Admins: admins,
 		Lease: cfg.Lease.Agent, HeadroomMiB: int64(cfg.Scheduling.MemoryHeadroomMiB), MaxShares: cfg.Scheduling.MaxShares,
 		Policy: sched.Policy, Planner: sched.Planner, Elastic: sched.Elastic, Partitions: sched.Partitions, Interval: sched.Interval, PreemptEvery: sched.PreemptEvery,
@@ -273,28 +269,6 @@ func peerRole(ctx context.Context) (role, id string, err error) {
 		return "", "", coordinator.ErrNoCertificate
 	}
 	return string(who.Role), who.ID, err
-}
-
-// connectTime is how long another daemon has to accept a connection.
-const connectTime = 5 * time.Second
-
-// Dialer returns a function that connects to daemons of the given role with
-// this daemon's certificate. Connections are made on first use.
-func Dialer(src *tlsconf.Source, want tlsconf.Role) func(addr string) (*grpc.ClientConn, error) {
-	return func(addr string) (*grpc.ClientConn, error) {
-		cfg := tlsconf.ClientConfig(src, want)
-		cfg.NextProtos = []string{tlsconf.ProtoGRPC}
-		return grpc.NewClient("passthrough:///"+addr,
-			grpc.WithTransportCredentials(credentials.NewTLS(cfg)),
-			// An address where nothing answers must not hold up those after it for
-			// long: an address learned by gossip may be anybody's.
-			grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTime}),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Second, Timeout: 5 * time.Second}),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
-			// Fixed windows, so that a stream with a slow reader buffers no more.
-			grpc.WithInitialWindowSize(256<<10), grpc.WithInitialConnWindowSize(4<<20),
-		)
-	}
 }
 
 // certifier issues certificates with the cluster's CA. Each comes with

@@ -132,7 +132,7 @@ func nodeClock(s *doctor.Subject) func(context.Context, string) (doctor.Clock, e
 		if err != nil {
 			return doctor.Clock{}, err
 		}
-		conn, err := Dialer(src, tlsconf.RoleCoordinator)(addr)
+		conn, err := tlsconf.Dialer(src, tlsconf.RoleCoordinator)(addr)
 		if err != nil {
 			return doctor.Clock{}, err
 		}

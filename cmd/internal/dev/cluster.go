@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
 	"github.com/berth-scheduler/berth/agent/processrt"
+	"github.com/berth-scheduler/berth/cmd/internal/config"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
@@ -41,6 +42,8 @@ type Options struct {
 	Exe string
 	// Log gets a line when a daemon ends.
 	Log io.Writer
+	// Configure changes the configuration of each coordinator; optional.
+	Configure func(*config.Coordinator)
 
 	temporary        bool
 	containerdSocket string
@@ -53,8 +56,6 @@ func (o *Options) Check() error {
 		return fmt.Errorf("--coordinators %d: must be 1 to 7; 3 survive the loss of one", o.Coordinators)
 	case o.Runtime != "process" && o.Runtime != "containerd":
 		return fmt.Errorf("--runtime %q: must be process or containerd", o.Runtime)
-	case len(o.Nodes) == 0:
-		return errors.New("--nodes: at least one node is required")
 	}
 	return nil
 }

@@ -28,6 +28,9 @@ const (
 
 const clusterID = "dev"
 
+// portsEach is how many ports a coordinator has.
+const portsEach = 4
+
 // layout is the files of a development cluster: one directory a daemon, with
 // its configuration in the same form as a site's, so that any of them can be
 // started by hand again.
@@ -43,11 +46,10 @@ type daemonFiles struct {
 	name   string
 	dir    string
 	config string
-	socket string // of a coordinator
-	addr   string // of a coordinator
 	gossip string
-	web    string // of a coordinator
-	node   NodeSpec
+	node   NodeSpec // of an agent
+	// Of a coordinator.
+	socket, addr, web, metrics string
 }
 
 func (d daemonFiles) path(parts ...string) string {
@@ -61,19 +63,19 @@ func prepare(o *Options) (*layout, error) {
 		return nil, err
 	}
 	l := &layout{dir: o.Dir, ca: ca}
-	addrs, err := l.takePorts(3*o.Coordinators + len(o.Nodes))
+	addrs, err := l.takePorts(portsEach*o.Coordinators + len(o.Nodes))
 	if err != nil {
 		return nil, err
 	}
 	for i := range o.Coordinators {
 		name := fmt.Sprintf("c%d", i+1)
-		d := daemonFiles{name: name, dir: filepath.Join(o.Dir, name), addr: addrs[3*i], gossip: addrs[3*i+1], web: addrs[3*i+2]}
+		d := daemonFiles{name: name, dir: filepath.Join(o.Dir, name), addr: addrs[portsEach*i], gossip: addrs[portsEach*i+1], web: addrs[portsEach*i+2], metrics: addrs[portsEach*i+3]}
 		d.config, d.socket = d.path("coordinator.yaml"), filepath.Join(o.Dir, name+".sock")
 		l.coordinators = append(l.coordinators, d)
 	}
 	for i, n := range o.Nodes {
 		name := fmt.Sprintf("n%d", i+1)
-		d := daemonFiles{name: name, dir: filepath.Join(o.Dir, name), gossip: addrs[3*o.Coordinators+i], node: n}
+		d := daemonFiles{name: name, dir: filepath.Join(o.Dir, name), gossip: addrs[portsEach*o.Coordinators+i], node: n}
 		d.config = d.path("agent.yaml")
 		l.agents = append(l.agents, d)
 	}
@@ -143,11 +145,7 @@ func (l *layout) credentials(d daemonFiles, role tlsconf.Role, gossipKey []byte)
 	if err := os.MkdirAll(d.path("tls"), 0o700); err != nil {
 		return err
 	}
-	key, csr, err := tlsconf.NewKeyAndCSR()
-	if err != nil {
-		return err
-	}
-	cert, err := l.ca.Sign(csr, role, d.name, 0)
+	m, err := l.certify(role, d.name)
 	if err != nil {
 		return err
 	}
@@ -158,17 +156,27 @@ func (l *layout) credentials(d daemonFiles, role tlsconf.Role, gossipKey []byte)
 			return err
 		}
 	}
-	if err := tlsconf.WriteFiles(files, tlsconf.Material{CA: l.ca.CertPEM(), Cert: cert, Key: key}); err != nil {
+	if err := tlsconf.WriteFiles(files, m); err != nil {
 		return err
 	}
 	return os.WriteFile(d.path("gossip.key"), []byte(hex.EncodeToString(gossipKey)+"\n"), 0o600)
+}
+
+// certify returns a certificate of the cluster.
+func (l *layout) certify(role tlsconf.Role, name string) (m tlsconf.Material, err error) {
+	key, csr, err := tlsconf.NewKeyAndCSR()
+	if err != nil {
+		return m, err
+	}
+	cert, err := l.ca.Sign(csr, role, name, 0)
+	return tlsconf.Material{CA: l.ca.CertPEM(), Cert: cert, Key: key}, err
 }
 
 func (l *layout) writeCoordinator(d daemonFiles, o *Options) error {
 	c := config.DefaultCoordinator()
 	c.ID = d.name
 	c.Cluster = config.Cluster{ID: clusterID, Name: "development"}
-	c.Listen = config.CoordinatorListen{Addr: d.addr, Advertise: d.addr, Socket: d.socket, Web: d.web}
+	c.Listen = config.CoordinatorListen{Addr: d.addr, Advertise: d.addr, Socket: d.socket, Web: d.web, Metrics: d.metrics}
 	c.Data.Dir = d.path("data")
 	for _, p := range l.coordinators {
 		c.Peers = append(c.Peers, config.Peer{ID: p.name, Addr: p.addr})
@@ -183,6 +191,9 @@ func (l *layout) writeCoordinator(d daemonFiles, o *Options) error {
 	c.Users = config.Users{AllowRoot: true, MinUID: 1, Admins: []string{fmt.Sprint(os.Getuid())}}
 	c.Scheduling.Policy = o.Policy
 	c.Lease.Agent = 10 * time.Second
+	if o.Configure != nil {
+		o.Configure(&c)
+	}
 	return writeConfig(d.config, c)
 }
 

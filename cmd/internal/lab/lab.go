@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/simcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/demo"
 	"github.com/berth-scheduler/berth/cmd/internal/dev"
+	"github.com/berth-scheduler/berth/cmd/internal/load"
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
 	"github.com/berth-scheduler/berth/cmd/internal/simjob"
 )
@@ -20,6 +21,7 @@ import (
 func Program() frame.Program {
 	return frame.Program{Name: programs.Lab, Example: "berth-lab demo", Commands: []frame.Command{
 		{Name: "sim", New: simcmd.NewSimCmd},
+		{Name: "load", New: frame.Local(load.NewCommand)},
 		{Name: "dev", New: frame.Local(func(e *console.Env) *cobra.Command { return dev.NewCommand(e.Stdout, e.Stderr) })},
 		{Name: "demo", New: frame.Local(func(e *console.Env) *cobra.Command { return demo.NewCommand(e.Stdout, e.Stderr) })},
 		{Name: "sim-job", New: frame.Local(func(e *console.Env) *cobra.Command { return simjob.NewCommand(e.Stdout) })},

@@ -75,16 +75,3 @@ func mustURI(t testing.TB, s string) *url.URL {
 
 // logTo returns a logger for tests that read what was logged.
 func logTo(buf *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(buf, nil)) }
-
-// NewSource makes a Source in memory. It fails unless the certificate was
-// issued by the CA to the key and names one identity; dates are not checked,
-// so that an expired daemon can start and explain itself.
-func NewSource(m Material, log *slog.Logger) (*Source, error) {
-	c, err := parseCredential(m)
-	if err != nil {
-		return nil, err
-	}
-	s := &Source{log: log}
-	s.cur.Store(c)
-	return s, nil
-}

@@ -71,6 +71,17 @@ func OpenSource(f Files, log *slog.Logger) (*Source, error) {
 	return s, nil
 }
 
+// NewSource returns a Source in memory, checked as OpenSource does.
+func NewSource(m Material, log *slog.Logger) (*Source, error) {
+	c, err := parseCredential(m)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{log: log}
+	s.cur.Store(c)
+	return s, nil
+}
+
 // Reload rereads the files. On an error the old material stays complete. A
 // Source in memory has nothing to reload.
 func (s *Source) Reload() error {

@@ -1,0 +1,223 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
+)
+
+// What a simulated agent has in common with a real one.
+const (
+	heartbeat         = 2 * time.Second
+	firstReconnect    = 50 * time.Millisecond
+	maxReconnect      = 2 * time.Second
+	reportsPerMessage = 500
+)
+
+// card is what each simulated GPU is.
+const (
+	cardType = "A100-SXM4-80GB"
+	cardMiB  = 81920
+)
+
+// node is a simulated node: its agent speaks the protocol of real ones, over a
+// connection and with a certificate of its own, and its jobs are timers.
+type node struct {
+	fleet *fleet
+	name  string
+	gpus  []*nodev1.GPU
+	dial  func(addr string) (*grpc.ClientConn, error)
+	epoch int64 // in which it was last connected
+
+	mu      sync.Mutex
+	runs    map[attempt]*run
+	reports []*nodev1.Report // those not acknowledged, in order
+	sent    int              // how many of them this session has sent
+	wake    chan struct{}
+}
+
+type attempt struct {
+	job uint64
+	no  uint32
+}
+
+// run is an attempt that is on a node.
+type run struct {
+	of      *nodev1.Assignment
+	started time.Time
+	timer   *time.Timer // nil for one that runs until it is told to stop
+	ended   bool
+}
+
+func newNode(f *fleet, name string, gpus int, dial func(string) (*grpc.ClientConn, error)) *node {
+	n := &node{fleet: f, name: name, dial: dial, runs: map[attempt]*run{}, wake: make(chan struct{}, 1), epoch: -1}
+	for i := range gpus {
+		n.gpus = append(n.gpus, &nodev1.GPU{
+			Uuid: fmt.Sprintf("GPU-%s-%d", name, i), Index: uint32(i), Type: cardType, MemMib: cardMiB, CapMode: "sim", State: nodev1.GPUState_GPU_STATE_OK,
+		})
+	}
+	return n
+}
+
+// live keeps a session with the leader until ctx ends.
+func (n *node) live(ctx context.Context) {
+	at, wait := 0, firstReconnect
+	addr := n.fleet.coordinators[0]
+	for ctx.Err() == nil {
+		began := time.Now()
+		leader, err := n.session(ctx, addr)
+		if time.Since(began) > 5*time.Second {
+			wait = firstReconnect
+		}
+		if errors.Is(err, errRedirected) && leader != "" && leader != addr {
+			addr = leader
+		} else {
+			at++
+			addr = n.fleet.coordinators[at%len(n.fleet.coordinators)]
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait/2 + rand.N(wait)): // #nosec G404 -- spreads what many do at once
+		}
+		wait = min(2*wait, maxReconnect)
+	}
+}
+
+// errRedirected ends a session with a coordinator that does not lead.
+var errRedirected = errors.New("not the leader")
+
+// session talks to one coordinator until the stream ends.
+func (n *node) session(ctx context.Context, addr string) (leader string, err error) {
+	select {
+	case n.fleet.connecting <- struct{}{}:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	connected := sync.OnceFunc(func() { <-n.fleet.connecting })
+	defer connected()
+	conn, err := n.dial(addr)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := noderpc.NewNodeServiceClient(conn).Session(ctx)
+	if err != nil {
+		return "", err
+	}
+	hello := &nodev1.Hello{
+		Protocol: 1, Node: n.name, BootId: "boot", Version: "load", CpuMilli: 16_000 * int64(1+len(n.gpus)), MemMib: int64(64<<10) * int64(1+len(n.gpus)),
+		Gpus: n.gpus, Runtimes: []string{"process"}, Gangs: true, Credentials: true,
+	}
+	if err := stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
+		return "", err
+	}
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		err := n.receive(stream, ready, &leader)
+		cancel()
+		ended <- err
+	}()
+	select {
+	case <-ready:
+		connected()
+		n.fleet.entered(n)
+		err = n.send(ctx, stream)
+		n.fleet.connected.Add(-1)
+	case <-ctx.Done():
+	}
+	cancel()
+	return leader, errors.Join(err, <-ended)
+}
+
+func (n *node) receive(stream noderpc.NodeService_SessionClient, ready chan struct{}, leader *string) error {
+	first := true
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		switch said := m.Kind.(type) {
+		case *nodev1.SessionResponse_Redirect:
+			*leader = said.Redirect.LeaderAddr
+			return errRedirected
+		case *nodev1.SessionResponse_Desired:
+			n.take(said.Desired, first)
+			if first {
+				first = false
+				close(ready)
+			}
+		case *nodev1.SessionResponse_Acks:
+			n.acked(said.Acks.Acks)
+		}
+	}
+}
+
+// send sends heartbeats and reports until ctx ends.
+func (n *node) send(ctx context.Context, stream noderpc.NodeService_SessionClient) error {
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
+	beat := &nodev1.Heartbeat{}
+	for _, g := range n.gpus {
+		beat.Gpus = append(beat.Gpus, &nodev1.GPUUsage{Uuid: g.Uuid, Since: timestamppb.Now(), FreeMib: g.MemMib})
+	}
+	for {
+		var m *nodev1.SessionRequest
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			beat.Sequence++
+			n.measure(beat)
+			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: beat}}
+		case <-n.wake:
+			rs := n.news()
+			if len(rs) == 0 {
+				continue
+			}
+			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Reports{Reports: &nodev1.Reports{Reports: rs}}}
+		}
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+	}
+}
+
+// measure fills in what the cards and the attempts on them use.
+func (n *node) measure(beat *nodev1.Heartbeat) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	held := map[string]int64{}
+	beat.Attempts = beat.Attempts[:0]
+	for id, r := range n.runs {
+		if r.ended {
+			continue
+		}
+		for _, g := range r.of.Gpus {
+			held[g.Uuid] += g.MemMib
+		}
+		ran := time.Since(r.started).Milliseconds()
+		beat.Attempts = append(beat.Attempts, &nodev1.AttemptUse{Job: id.job, Attempt: id.no, BusyMs: ran * utilMilli, KnownMs: ran, PeakMib: peakOf(r.of)})
+	}
+	for _, g := range beat.Gpus {
+		g.UsedMib = held[g.Uuid]
+		g.FreeMib = max(0, cardMiB-g.UsedMib)
+		g.UtilMilli = 0
+		g.PowerW = 60 + rand.Int64N(5) // #nosec G404 -- cards differ a little from one look to the next
+		g.TemperatureC = 40
+		if g.UsedMib > 0 {
+			g.UtilMilli = utilMilli
+			g.BusyMs += heartbeat.Milliseconds() * utilMilli / 1000
+		}
+	}
+}
