@@ -222,8 +222,17 @@ func TestManyDirtyJobsAreHashedOnTheWay(t *testing.T) {
 	for _, m := range []*machine{m, whole} {
 		m.must(submitCmd(1, "r1", 1000, specs...))
 	}
-	if n := m.f.st.hash.Dirty(); n <= table.MaxDirty-table.SomeDirty || n > table.MaxDirty+10-table.SomeDirty {
-		t.Errorf("%d dirty jobs after an entry with %d", n, len(specs))
+	if n := m.f.st.hash.Dirty(); n != table.MaxDirty/2 {
+		t.Errorf("%d dirty jobs after an entry with %d, want %d", n, len(specs), table.MaxDirty/2)
+	}
+	const more = table.MaxDirty * 3 / 4
+	for i := range 5 {
+		for _, m := range []*machine{m, whole} {
+			m.must(submitCmd(cluster.JobID(len(specs)+i*more+1), fmt.Sprint("more", i), 1000, specs[:more]...))
+		}
+		if n := m.f.st.hash.Dirty(); n > table.MaxDirty {
+			t.Errorf("%d dirty jobs after entries with %d, a snapshot waits for %d at most", n, more, table.MaxDirty)
+		}
 	}
 	if !bytes.Equal(m.f.Hash(), restored(t, snapshotOf(t, whole.f)).Hash()) {
 		t.Error("hashes differ")

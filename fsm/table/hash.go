@@ -25,12 +25,11 @@ func (d *digest) sub(o digest) {
 	}
 }
 
-// Digesting is deferred until the hash is asked for, within limits: beyond MaxDirty
-// each entry does some of it, so that no single one pays for all.
-const (
-	MaxDirty  = 4096
-	SomeDirty = 1024
-)
+// MaxDirty is how many entities are left to be digested when the hash is asked for: a
+// snapshot pauses the state machine for that, 5 µs each. An entry after which there
+// are more digests down to half as many, so that the next ones need not, but no more
+// than MaxDirty.
+const MaxDirty = 2048
 
 // Hash keeps the sum of the digests of all entities. Sums do not depend on order,
 // so a change costs the digest of what changed, and a job that changes five times
@@ -65,7 +64,7 @@ func (h *Hash) Some() {
 	if h.dirty <= MaxDirty {
 		return
 	}
-	left := SomeDirty
+	left := min(h.dirty-MaxDirty/2, MaxDirty)
 	for _, settle := range h.parts {
 		left -= settle(left)
 	}
