@@ -26,6 +26,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/launcher"
 	"github.com/berth-scheduler/berth/agent/outbox"
+	"github.com/berth-scheduler/berth/agent/pace"
 	"github.com/berth-scheduler/berth/agent/power"
 	"github.com/berth-scheduler/berth/agent/probe"
 	"github.com/berth-scheduler/berth/agent/profile"
@@ -92,7 +93,7 @@ type Config struct {
 	// the time between SIGTERM and SIGKILL, 0 means 30 s.
 	Env   []string
 	Grace time.Duration
-	// Heartbeat is the interval between heartbeats; 0 means 2 s.
+	// Heartbeat is the interval between heartbeats of a node at work; 0 means pace.Every.
 	Heartbeat time.Duration
 	// Gossip is nil on a node that does not gossip.
 	Gossip Gossip
@@ -176,7 +177,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg.Grace, cfg.Heartbeat = cmp.Or(cfg.Grace, 30*time.Second), cmp.Or(cfg.Heartbeat, 2*time.Second)
+	cfg.Grace, cfg.Heartbeat = cmp.Or(cfg.Grace, 30*time.Second), cmp.Or(cfg.Heartbeat, pace.Every)
 	cfg.MemCaps = cfg.MemCaps.orDefaults()
 	cfg.Health.complete(cfg.GPUs)
 	l, err := launcher.New(launcher.Config{

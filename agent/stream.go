@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/outbox"
+	"github.com/berth-scheduler/berth/agent/pace"
 	"github.com/berth-scheduler/berth/agent/probe"
 	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/agent/progress"
@@ -153,7 +154,7 @@ func (k *link) session(ctx context.Context, addr string) (leader string, err err
 		return "", streamErr(stream, err)
 	}
 	g.Go(func() error { return k.cards.WatchDevices(ctx, hello) })
-	granted := make(chan struct{}, 1)
+	granted := make(chan time.Duration, 1)
 	ready := make(chan struct{})
 	g.Go(func() error { return k.receive(conn, stream, granted, ready, &leader) })
 	g.Go(func() error {
@@ -178,7 +179,7 @@ func streamErr(stream grpc.ClientStream, err error) error {
 	return err
 }
 
-func (k *link) receive(conn *grpc.ClientConn, stream noderpc.NodeService_SessionClient, granted, ready chan struct{}, leader *string) error {
+func (k *link) receive(conn *grpc.ClientConn, stream noderpc.NodeService_SessionClient, granted chan<- time.Duration, ready chan struct{}, leader *string) error {
 	first := true
 	for {
 		m, err := stream.Recv()
@@ -201,25 +202,27 @@ func (k *link) receive(conn *grpc.ClientConn, stream noderpc.NodeService_Session
 			k.visit(stream.Context(), conn, said.Visit)
 		case *nodev1.SessionResponse_LeaseGranted:
 			select {
-			case granted <- struct{}{}:
+			case granted <- said.LeaseGranted.Lease.AsDuration():
 			default:
 			}
 		}
 	}
 }
 
-func (k *link) send(ctx context.Context, stream noderpc.NodeService_SessionClient, granted <-chan struct{}) error {
+func (k *link) send(ctx context.Context, stream noderpc.NodeService_SessionClient, granted <-chan time.Duration) error {
 	tick := time.NewTicker(k.every)
 	defer tick.Stop()
 	unanswered := 0
 	var held heldImages
+	var rate pace.Pace
 	for seq := uint64(1); ; {
 		var m *nodev1.SessionRequest
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-granted:
+		case lease := <-granted:
 			unanswered = 0
+			rate.Granted(lease)
 			continue
 		case <-k.cards.States.Changed:
 			if err := k.sendHello(ctx, stream); err != nil {
@@ -240,10 +243,14 @@ func (k *link) send(ctx context.Context, stream noderpc.NodeService_SessionClien
 			}
 			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Reports{Reports: &nodev1.Reports{Reports: rs}}}
 		case <-tick.C:
+			beat := &nodev1.Heartbeat{Sequence: seq, Gpus: k.cards.Usage(), Attempts: k.uses(ctx), Images: held.news(ctx, k)}
+			if !rate.Due(beat, k.every) {
+				continue
+			}
 			if unanswered++; unanswered > leaseRounds {
 				return fmt.Errorf("no answer to %d heartbeats", leaseRounds)
 			}
-			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: seq, Gpus: k.cards.Usage(), Attempts: k.uses(ctx), Images: held.news(ctx, k)}}}
+			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: beat}}
 			seq++
 		}
 		if err := stream.Send(m); err != nil {

@@ -54,7 +54,9 @@ func (c *Calls) Servers() (daemons, local *grpc.Server) {
 		grpc.NumStreamWorkers(streamWorkers), grpc.ForceServerCodecV2(newCodec()),
 	}
 	alive := keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}
-	daemons = grpc.NewServer(append(slices.Clip(opts), grpc.Creds(c.cfg.Credentials), grpc.KeepaliveParams(alive))...)
+	// Its buffer is that of each node while nothing is said; TLS has one of its own for
+	// what arrived.
+	daemons = grpc.NewServer(append(slices.Clip(opts), grpc.ReadBufferSize(4<<10), grpc.Creds(c.cfg.Credentials), grpc.KeepaliveParams(alive))...)
 	alive.MaxConnectionIdle = connIdle
 	local = grpc.NewServer(append(slices.Clip(opts), grpc.Creds(c.localCredentials()), grpc.KeepaliveParams(alive))...)
 	return daemons, local
