@@ -18,7 +18,7 @@ func TestSoakLoad(t *testing.T) {
 	nodes := soaktest.Times(t, 3, 2000)
 	args := []string{
 		"load", "--nodes", strconv.Itoa(nodes), "--gpus", "2", "--jobs", strconv.Itoa(10 * nodes), "--batch", "10", "--running", strconv.Itoa(3 * nodes),
-		"--waiting", strconv.Itoa(2 * nodes), "--watchers", strconv.Itoa(min(1000, nodes)), "--rest", "1s", "--kill-leader", "-o", "json",
+		"--waiting", strconv.Itoa(2 * nodes), "--watchers", strconv.Itoa(min(1000, nodes)), "--rest", "3s", "--kill-leader", "-o", "json",
 	}
 	full := nodes > 3
 	if full {

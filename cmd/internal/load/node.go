@@ -11,13 +11,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/agent/pace"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 // What a simulated agent has in common with a real one.
 const (
-	heartbeat         = 2 * time.Second
 	firstReconnect    = 50 * time.Millisecond
 	maxReconnect      = 2 * time.Second
 	reportsPerMessage = 500
@@ -122,9 +122,9 @@ func (n *node) session(ctx context.Context, addr string) (leader string, err err
 	if err := stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
 		return "", err
 	}
-	ready, ended := make(chan struct{}), make(chan error, 1)
+	ready, ended, granted := make(chan struct{}), make(chan error, 1), make(chan time.Duration, 1)
 	go func() {
-		err := n.receive(stream, ready, &leader)
+		err := n.receive(stream, ready, granted, &leader)
 		cancel()
 		ended <- err
 	}()
@@ -132,7 +132,7 @@ func (n *node) session(ctx context.Context, addr string) (leader string, err err
 	case <-ready:
 		connected()
 		n.fleet.entered(n)
-		err = n.send(ctx, stream)
+		err = n.send(ctx, stream, granted)
 		n.fleet.connected.Add(-1)
 	case <-ctx.Done():
 	}
@@ -140,7 +140,7 @@ func (n *node) session(ctx context.Context, addr string) (leader string, err err
 	return leader, errors.Join(err, <-ended)
 }
 
-func (n *node) receive(stream noderpc.NodeService_SessionClient, ready chan struct{}, leader *string) error {
+func (n *node) receive(stream noderpc.NodeService_SessionClient, ready chan struct{}, granted chan<- time.Duration, leader *string) error {
 	first := true
 	for {
 		m, err := stream.Recv()
@@ -159,14 +159,20 @@ func (n *node) receive(stream noderpc.NodeService_SessionClient, ready chan stru
 			}
 		case *nodev1.SessionResponse_Acks:
 			n.acked(said.Acks.Acks)
+		case *nodev1.SessionResponse_LeaseGranted:
+			select {
+			case granted <- said.LeaseGranted.Lease.AsDuration():
+			default:
+			}
 		}
 	}
 }
 
 // send sends heartbeats and reports until ctx ends.
-func (n *node) send(ctx context.Context, stream noderpc.NodeService_SessionClient) error {
-	tick := time.NewTicker(heartbeat)
+func (n *node) send(ctx context.Context, stream noderpc.NodeService_SessionClient, granted <-chan time.Duration) error {
+	tick := time.NewTicker(pace.Every)
 	defer tick.Stop()
+	var rate pace.Pace
 	beat := &nodev1.Heartbeat{}
 	for _, g := range n.gpus {
 		beat.Gpus = append(beat.Gpus, &nodev1.GPUUsage{Uuid: g.Uuid, Since: timestamppb.Now(), FreeMib: g.MemMib})
@@ -176,9 +182,14 @@ func (n *node) send(ctx context.Context, stream noderpc.NodeService_SessionClien
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case lease := <-granted:
+			rate.Granted(lease)
+			continue
 		case <-tick.C:
+			if n.measure(beat); !rate.Due(beat, pace.Every) {
+				continue
+			}
 			beat.Sequence++
-			n.measure(beat)
 			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: beat}}
 		case <-n.wake:
 			rs := n.news()
@@ -217,7 +228,7 @@ func (n *node) measure(beat *nodev1.Heartbeat) {
 		g.TemperatureC = 40
 		if g.UsedMib > 0 {
 			g.UtilMilli = utilMilli
-			g.BusyMs += heartbeat.Milliseconds() * utilMilli / 1000
+			g.BusyMs += pace.Every.Milliseconds() * utilMilli / 1000
 		}
 	}
 }

@@ -155,7 +155,7 @@ func (t *trial) watched(ctx context.Context) error {
 	}
 	t.say("%d watchers saw %d changes", t.o.watchers, made)
 	secs := after.at.Sub(before.at).Seconds()
-	t.put("watch_cores", fmt.Sprintf("%d watchers with %.0f changes a second", t.o.watchers, float64(made)/secs), after.cores(before)-alone, "cores").most(1)
+	t.put("watch_cores", fmt.Sprintf("%d watchers with %.0f changes a second", t.o.watchers, float64(made)/secs), max(0, after.cores(before)-alone), "cores").most(1)
 	t.put("watch_jobs_per_s", "jobs that they were sent, in all", float64(seen)/secs, "per s")
 	t.put("changes_cores", "nodes and changes alone", alone, "cores")
 	return nil

@@ -158,11 +158,7 @@ func (t *trial) atRest(ctx context.Context) error {
 }
 
 func (t *trial) resting(ctx context.Context, name, what string) error {
-	// What happened last may have consequences: history, what was learned.
-	if !sleep(ctx, settle) {
-		return ctx.Err()
-	}
-	c, was, err := t.leader(ctx)
+	c, was, err := t.settled(ctx)
 	if err != nil {
 		return err
 	}
@@ -188,5 +184,20 @@ func (t *trial) resting(ctx context.Context, name, what string) error {
 	return nil
 }
 
-// settle is how long to wait before a measurement at rest.
+// settled returns the leader once the log has not grown for a while: what happened last
+// has consequences, such as reports and what is learned. A log that goes on growing is
+// not waited for long.
+func (t *trial) settled(ctx context.Context) (c dev.Coordinator, index uint64, err error) {
+	began := time.Now()
+	for was := uint64(0); ; was = index {
+		if c, index, err = t.leader(ctx); err != nil || index == was || time.Since(began) > stall {
+			return c, index, err
+		}
+		if !sleep(ctx, settle) {
+			return c, index, ctx.Err()
+		}
+	}
+}
+
+// settle is for how long the log must not grow before a measurement at rest.
 const settle = 3 * time.Second
