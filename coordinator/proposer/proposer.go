@@ -271,19 +271,17 @@ func (p *Proposer) commit(ctx context.Context, term uint64, next cluster.JobID, 
 		}
 		return next
 	}
-	var cmds []*logv1.Command
-	for _, pr := range batch {
-		for _, c := range pr.cmds {
-			if s := c.GetSubmitJob(); s != nil {
-				s.FirstJob = uint64(next)
-				for _, j := range s.Jobs {
-					next += cluster.JobID(conv.JobsOf(j))
-				}
-			}
-		}
-		cmds = append(cmds, pr.cmds...)
-	}
+	cmds, after := stamp(next, batch)
 	data, err := fsm.EncodeEntry(p.Version(), term, cluster.TimeOf(p.clock()), cmds)
+	if err != nil && len(batch) > 1 {
+		for _, pr := range batch { // what cannot be written fails alone
+			next = p.commit(ctx, term, next, []*proposal{pr})
+		}
+		return next
+	}
+	if err != nil {
+		after, err = next, cluster.Errorf(cluster.CodeInternal, "this cannot be written to the log, and nothing was done: %v", err)
+	}
 	var answer any
 	if err == nil {
 		// The callers wait with their own deadlines; the entry is not taken
@@ -306,7 +304,25 @@ func (p *Proposer) commit(ctx context.Context, term uint64, next cluster.JobID, 
 		pr.done <- proposed{results: results[at : at+len(pr.cmds) : at+len(pr.cmds)]}
 		at += len(pr.cmds)
 	}
-	return next
+	return after
+}
+
+// stamp returns the commands of a batch, with the ids of the jobs that they create,
+// and the id after those.
+func stamp(next cluster.JobID, batch []*proposal) ([]*logv1.Command, cluster.JobID) {
+	var cmds []*logv1.Command
+	for _, pr := range batch {
+		for _, c := range pr.cmds {
+			if s := c.GetSubmitJob(); s != nil {
+				s.FirstJob = uint64(next)
+				for _, j := range s.Jobs {
+					next += cluster.JobID(conv.JobsOf(j))
+				}
+			}
+		}
+		cmds = append(cmds, pr.cmds...)
+	}
+	return cmds, next
 }
 
 // outcomeError converts Raft's error into one for users.

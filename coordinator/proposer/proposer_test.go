@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,6 +102,32 @@ func TestWhatGathersIsOneEntry(t *testing.T) {
 		}
 		if d.index != 2 || len(seen) != 6 {
 			t.Errorf("%d entries for %d ids, want the first request in one and the others in another", d.index, len(seen))
+		}
+	})
+}
+
+// TestWhatCannotBeWrittenFailsAlone: the log's texts are UTF-8, and a command that
+// holds another fails by itself, not with all that were to be in its entry.
+func TestWhatCannotBeWrittenFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{}
+		p, stop := start(t, d)
+		defer stop()
+		bad := submit("bad")
+		bad.GetSubmitJob().Jobs[0].Spec.Name = "\xff"
+		outcome := make([]error, 4)
+		var wg sync.WaitGroup
+		for i, c := range []*logv1.Command{submit("first"), submit("before"), bad, submit("after")} {
+			wg.Go(func() { _, outcome[i] = p.One(t.Context(), c) })
+			synctest.Wait()
+		}
+		wg.Wait()
+		e, ok := errors.AsType[*cluster.Error](outcome[2])
+		if !ok || e.Code != cluster.CodeInternal || !strings.Contains(e.Msg, "nothing was done") {
+			t.Errorf("what cannot be written: got %v", outcome[2])
+		}
+		if err := errors.Join(outcome[0], outcome[1], outcome[3]); err != nil || d.fsm.NextJobID() != 4 {
+			t.Errorf("those beside it: got %v, and %d is the next job", err, d.fsm.NextJobID())
 		}
 	})
 }
