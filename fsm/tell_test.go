@@ -265,6 +265,51 @@ func TestSettled(t *testing.T) {
 	}
 }
 
+// TestWebhooksLeaveRoomForMail: a user with as many webhooks as one may have, none of
+// which takes anything, keeps nobody else's notices from being kept; nor do those of
+// administrators keep mail from it.
+func TestWebhooksLeaveRoomForMail(t *testing.T) {
+	t.Parallel()
+	m := lab(t)
+	var own, all []uint64
+	for range maxHooksOfUser {
+		own = append(own, m.must(hookCmd(1000, false, cluster.MailEnd)).Webhook)
+		all = append(all, m.must(hookCmd(0, true, cluster.MailEnd)).Webhook)
+	}
+	end := func(uid cluster.UID, n int, mail cluster.MailEvents) {
+		for ; n > 0; n -= 50 {
+			specs := make([]*cluster.Spec, min(n, 50))
+			for k := range specs {
+				specs[k] = mailed(mail)
+			}
+			for _, id := range m.must(submitCmd(m.f.NextJobID(), fmt.Sprint("r", m.index), uid, specs...)).Jobs {
+				m.must(cancelCmd(id, uid))
+			}
+		}
+	}
+	waiting := func() (of map[uint64]int) {
+		of = map[uint64]int{}
+		for _, n := range m.f.Notices(0, maxNotices) {
+			of[n.Target]++
+		}
+		return of
+	}
+	end(1000, 2_600, 0)
+	if of := waiting(); of[own[0]] != 2_500 || of[own[7]] != 2_500 || of[all[0]] != 2_600 {
+		t.Errorf("after 2,600 ends: %v wait by webhook", of)
+	}
+	end(1000, 1_200, 0)
+	end(1001, 10, cluster.MailEnd)
+	if of := waiting(); len(m.f.Notices(0, maxNotices)) != 50_010 || of[0] != 10 {
+		t.Errorf("with all that webhooks may keep: %v wait by webhook", of)
+	}
+	m.must(unhookCmd(own[0]))
+	end(1001, 10, cluster.MailEnd)
+	if of := waiting(); of[0] != 20 || of[all[0]] != 3_760 {
+		t.Errorf("with one webhook less: %v wait by webhook", of)
+	}
+}
+
 // TestFloodsAreBounded: what waits for mail of one user, and what was given up,
 // is bounded, and what is not kept is counted.
 func TestFloodsAreBounded(t *testing.T) {

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"mime"
 	"mime/quotedprintable"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/program"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -30,7 +30,7 @@ const (
 type Mailer struct {
 	// Program is an absolute path, "" for no mail. It is run without a shell as
 	// PROGRAM -i -f SENDER -- ADDRESS…, with the message on its standard input,
-	// and has 30 s to return 0.
+	// and has 30 s to return 0. What it leaves in the background goes on.
 	Program string
 	// Sender is the address that mail comes from.
 	Sender string
@@ -70,36 +70,8 @@ func (m *Mailer) Send(ctx context.Context, ns []*logv1.Notice, now time.Time) er
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, mailTimeout)
-	defer cancel()
 	args := append([]string{"-i", "-f", m.Sender, "--"}, to...)
-	cmd := exec.CommandContext(ctx, m.Program, args...)
-	cmd.Stdin = bytes.NewReader(m.message(ns, to, now))
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
-	cmd.WaitDelay = time.Second
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &limited{&out, 4096}, &limited{&out, 4096}
-	if err := cmd.Run(); err != nil {
-		if said := strings.TrimSpace(plain(strings.ReplaceAll(out.String(), "\n", " "))); said != "" {
-			return fmt.Errorf("%s: %w: %.200s", m.Program, err, said)
-		}
-		return fmt.Errorf("%s: %w", m.Program, err)
-	}
-	return nil
-}
-
-// limited keeps the first bytes and discards the rest.
-type limited struct {
-	to   *bytes.Buffer
-	left int
-}
-
-// Write implements io.Writer.
-func (l *limited) Write(p []byte) (int, error) {
-	k := min(len(p), l.left)
-	l.left -= k
-	l.to.Write(p[:k])
-	return len(p), nil
+	return program.Program{Path: m.Program, Timeout: mailTimeout}.Run(ctx, m.message(ns, to, now), args...)
 }
 
 // message returns the mail as passed to the program. Whatever users chose is in

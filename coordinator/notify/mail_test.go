@@ -171,6 +171,7 @@ func TestSendFails(t *testing.T) {
 	t.Parallel()
 	path, _ := script(t, "echo 'no such\nuser' >&2; exit 67\n")
 	ok, _ := script(t, "exit 0\n")
+	later, _ := script(t, "sleep 300 & exit 0\n")
 	for name, c := range map[string]struct {
 		m     Mailer
 		to    string
@@ -178,6 +179,7 @@ func TestSendFails(t *testing.T) {
 		want  string
 	}{
 		"the program fails":   {Mailer{Program: path}, "ann", false, "exit status 67: no such user"},
+		"it delivers later":   {Mailer{Program: later}, "ann", false, ""},
 		"no program":          {Mailer{Program: "/nonexistent/sendmail"}, "ann", false, "no such file"},
 		"no address":          {Mailer{Program: ok}, "-ann", true, "is not an address"},
 		"another domain":      {Mailer{Program: ok, Domains: []string{"example.org"}}, "ann@example.net", true, "sends no mail to example.net"},

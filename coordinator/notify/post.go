@@ -154,7 +154,7 @@ func (p *Poster) Post(ctx context.Context, h *logv1.Webhook, ns []*logv1.Notice,
 	case resp.StatusCode >= 200 && resp.StatusCode < 300:
 		return nil
 	case resp.StatusCode == http.StatusGone:
-		return fmt.Errorf("%w: answered %s", errForGood, resp.Status)
+		return fmt.Errorf("%w: answered %s", errForGood, plain(resp.Status))
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
 		return fmt.Errorf("answered %s; redirects are not followed", plain(resp.Status))
 	}

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,8 +17,13 @@ import (
 )
 
 const (
-	page         = 5_000
-	mostSenders  = 8
+	page = 5_000
+	// mostMails and mostPosts are how many mails and requests to webhooks are on their
+	// way at once. A user has up to eight webhooks, each of which may take ten seconds.
+	mostMails = 8
+	mostPosts = 32
+	// mostWhy bounds what is kept of why a notice was given up, in characters.
+	mostWhy      = 300
 	defaultTries = 15
 	firstPause   = time.Second
 	longestPause = 5 * time.Minute
@@ -74,7 +81,8 @@ type Sender struct {
 	lines map[lineKey]*line
 	done  chan outcome
 	wg    sync.WaitGroup
-	busy  int
+	mails int // on their way
+	posts int
 }
 
 type lineKey struct {
@@ -85,6 +93,7 @@ type lineKey struct {
 // line is the state of one receiver.
 type line struct {
 	busy   bool
+	began  time.Time // when something was last sent to it
 	tries  int
 	next   time.Time
 	tokens float64
@@ -106,7 +115,7 @@ func New(cfg Config) *Sender {
 		cfg.Clock = time.Now
 	}
 	cfg.Log = cfg.Log.With("component", "notify")
-	return &Sender{cfg: cfg, lines: map[lineKey]*line{}, done: make(chan outcome, mostSenders)}
+	return &Sender{cfg: cfg, lines: map[lineKey]*line{}, done: make(chan outcome, mostMails+mostPosts)}
 }
 
 // Run sends until ctx ends, or Settle fails. The next Sender may send again what
@@ -175,6 +184,9 @@ func (s *Sender) round(ctx context.Context) (time.Duration, error) {
 		}
 		batches[key] = append(batches[key], n)
 	}
+	// Whoever has waited longest comes first: a receiver that is slow to take what it
+	// has in plenty always has the oldest notice.
+	slices.SortStableFunc(order, func(a, b lineKey) int { return s.line(a, now).began.Compare(s.line(b, now).began) })
 	var off []*logv1.Notice
 	for _, key := range order {
 		l := s.line(key, now)
@@ -194,13 +206,21 @@ func (s *Sender) round(ctx context.Context) (time.Duration, error) {
 			wait = min(wait, d)
 			continue
 		}
-		if s.busy == mostSenders {
-			break // one that ends triggers another round
+		if on, most := s.under(key); *on == most {
+			continue // one that ends triggers another round
 		}
 		s.start(ctx, key, l, byID[key.hook], batches[key])
 	}
 	s.forget(batches, now)
 	return wait, s.discard(ctx, off)
+}
+
+// under returns how much is on its way in the manner of a line, and how much may be.
+func (s *Sender) under(key lineKey) (on *int, most int) {
+	if key.hook != 0 {
+		return &s.posts, mostPosts
+	}
+	return &s.mails, mostMails
 }
 
 // waiting returns the oldest waiting notices. Each line sees all of its own among
@@ -275,8 +295,9 @@ func (s *Sender) start(ctx context.Context, key lineKey, l *line, h *logv1.Webho
 		ns = ns[:1]
 		l.tokens--
 	}
-	l.busy = true
-	s.busy++
+	l.busy, l.began = true, s.cfg.Clock()
+	on, _ := s.under(key)
+	*on++
 	s.wg.Go(func() {
 		o := outcome{key: key, batch: ns}
 		switch now := s.cfg.Clock(); {
@@ -295,7 +316,8 @@ func (s *Sender) start(ctx context.Context, key lineKey, l *line, h *logv1.Webho
 func (s *Sender) settle(ctx context.Context, o outcome) error {
 	l := s.lines[o.key]
 	l.busy = false
-	s.busy--
+	on, _ := s.under(o.key)
+	*on--
 	if ctx.Err() != nil {
 		return ctx.Err() // the next leader tries
 	}
@@ -313,7 +335,7 @@ func (s *Sender) settle(ctx context.Context, o outcome) error {
 		s.cfg.Metrics.sent.WithLabelValues(by).Add(float64(len(o.batch)))
 	case errors.Is(o.err, errForGood) || l.tries >= s.cfg.Tries:
 		for _, n := range o.batch {
-			m.Dead = append(m.Dead, &logv1.SettleNotices_GivenUp{Seq: n.Seq, Error: o.err.Error()})
+			m.Dead = append(m.Dead, &logv1.SettleNotices_GivenUp{Seq: n.Seq, Error: plain(fmt.Sprintf("%.*s", mostWhy, o.err))})
 		}
 		s.cfg.Log.WarnContext(ctx, "notices are given up", "webhook", o.key.hook, "notices", len(o.batch), "tries", l.tries, "err", o.err)
 		l.tries, l.next = 0, time.Time{}

@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -200,6 +202,84 @@ func TestGivenUp(t *testing.T) {
 	defer mu.Unlock()
 	if calls != 4 {
 		t.Errorf("%d tries, want 4", calls)
+	}
+}
+
+// TestWhyIsTextOfOneLine: what a webhook answers is kept only as far as the log can hold it:
+// otherwise no notice would ever be settled again.
+func TestWhyIsTextOfOneLine(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 410 \xff\x1b[2J"+strings.Repeat("x", 60_000)+"\r\nContent-Length: 0\r\n\r\n")
+	}))
+	t.Cleanup(srv.Close)
+	b := newBox(&logv1.Webhook{Id: 1, Url: srv.URL, Secret: []byte("s")})
+	for range mostInPost {
+		b.put(func(n *logv1.Notice) { n.Target = 1 })
+	}
+	run(t, b, &Mailer{}, 4)
+	until(t, "all are given up", func() bool { _, dead := b.counts(); return dead == mostInPost })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range b.settled {
+		if data, err := proto.Marshal(m); err != nil || len(data) > 100_000 || strings.ContainsRune(m.Dead[0].Error, '\x1b') {
+			t.Errorf("%d bytes, %v", len(data), err)
+		}
+	}
+}
+
+// TestSlowWebhooksHoldUpNobody: as many as a user may have, that all take their time, leave
+// room for mail and for the webhooks of others.
+func TestSlowWebhooksHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			<-release
+		}
+	}))
+	t.Cleanup(srv.Close)
+	t.Cleanup(func() { close(release) })
+	path, _ := script(t, "exit 0\n")
+	b := newBox(&logv1.Webhook{Id: 9, Url: srv.URL, Secret: []byte("s")})
+	for id := range uint64(8) {
+		b.hooks = append(b.hooks, &logv1.Webhook{Id: 1 + id, Url: srv.URL + "/slow", Secret: []byte("s")})
+		b.put(func(n *logv1.Notice) { n.Target = 1 + id })
+	}
+	b.put(func(n *logv1.Notice) { n.Target = 9 })
+	b.put(nil)
+	run(t, b, &Mailer{Program: path, Sender: "x@y"}, 5)
+	until(t, "the mail and the other webhook's arrive", func() bool { sent, _ := b.counts(); return sent == 2 })
+}
+
+// TestReceiversTakeTurns: with room for one more, what goes next is for the one to whom
+// nothing was sent for longest, although the other's notices are older.
+func TestReceiversTakeTurns(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(srv.Close)
+	b := newBox(&logv1.Webhook{Id: 1, Url: srv.URL, Secret: []byte("s")}, &logv1.Webhook{Id: 2, Url: srv.URL, Secret: []byte("s")})
+	for _, id := range []uint64{1, 1, 2} {
+		b.put(func(n *logv1.Notice) { n.Target = id })
+	}
+	p := NewPoster("lab", "lab-1", loopback())
+	t.Cleanup(p.Close)
+	s := New(Config{Source: b, Settle: b.settle, Mailer: &Mailer{}, Poster: p, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry())})
+
+	s.line(lineKey{hook: 1}, time.Now()).began = time.Now()
+	s.posts = mostPosts - 1
+	if _, err := s.round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.wg.Wait()
+	if o := <-s.done; o.key.hook != 2 || o.err != nil || s.posts != mostPosts {
+		t.Errorf("webhook %d had its turn, %v; %d are on their way", o.key.hook, o.err, s.posts)
 	}
 }
 

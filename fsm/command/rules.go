@@ -50,4 +50,7 @@ const (
 	PowerVersion = 15
 	// A job says what its command has in common with others.
 	ProgramVersion = 15
+	// What waits for webhooks leaves room for mail, and what waits for one user's for
+	// those of others.
+	PostsVersion = 15
 )

@@ -103,7 +103,7 @@ func ending(e cluster.MailEvents) int {
 
 func (o *Outbox) notify(at command.Entry, j *cluster.Job, array *Array, e cluster.MailEvents, target uint64, text string) {
 	uid := uint32(j.Owner.UID)
-	if len(o.notices) >= maxNotices || target == 0 && o.mails[uid] >= maxMailsOfUser || o.posts[target] >= maxHookNotices && target != 0 {
+	if o.full(at, uid, target) {
 		o.told.lost++
 		o.touchTelling()
 		return
@@ -137,6 +137,24 @@ func (o *Outbox) notify(at command.Entry, j *cluster.Job, array *Array, e cluste
 	o.told.nextSeq = n.Seq
 	o.touchTelling()
 	o.putNotice(n)
+}
+
+// full reports whether nothing more is kept for a webhook, or for mail of a user.
+func (o *Outbox) full(at command.Entry, uid uint32, target uint64) bool {
+	if len(o.notices) >= maxNotices {
+		return true
+	}
+	if target == 0 {
+		return o.mails[uid] >= maxMailsOfUser
+	}
+	if at.Version < command.PostsVersion {
+		return o.posts[target] >= maxHookNotices
+	}
+	most := maxHookNotices
+	if i, ok := o.hook(target); ok && !o.hooks[i].All {
+		most /= maxHooksOfUser
+	}
+	return o.posts[target] >= most || o.posted >= maxPosts
 }
 
 // ofWhichArray sets in n the array that j is a task of. What ofArray passes once

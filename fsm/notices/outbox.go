@@ -26,6 +26,7 @@ type Outbox struct {
 
 	mails   map[uint32]int // pending, by the owner's uid
 	posts   map[uint64]int // pending, by webhook
+	posted  int            // pending, of all webhooks
 	digests digests
 }
 

@@ -10,10 +10,13 @@ import (
 )
 
 // Bounds of pending notices. Beyond them a notice is dropped and counted as lost.
+// A webhook of one user's jobs keeps an eighth of maxHookNotices, and all webhooks
+// no more than maxPosts, so that there is room for mail.
 const (
 	maxMailsOfUser  = 2_000
 	maxHookNotices  = 20_000
 	maxNotices      = 100_000
+	maxPosts        = maxNotices / 2
 	maxWebhooks     = 256
 	maxHooksOfUser  = 8
 	maxDeadNotices  = 1_000
@@ -28,6 +31,7 @@ func (o *Outbox) putNotice(n *logv1.Notice) {
 		o.mails[n.Uid]++
 	} else {
 		o.posts[n.Target]++
+		o.posted++
 	}
 	o.digests.notices.Touch(n.Seq)
 }
@@ -54,6 +58,7 @@ func (o *Outbox) drop(gone func(*logv1.Notice) bool) (out []*logv1.Notice) {
 		o.digests.notices.Touch(n.Seq)
 		if n.Target != 0 {
 			less(o.posts, n.Target)
+			o.posted--
 		} else {
 			less(o.mails, n.Uid)
 		}

@@ -11,11 +11,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/coordinator/lead"
-	"github.com/berth-scheduler/berth/coordinator/power"
+	"github.com/berth-scheduler/berth/coordinator/program"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/elastic"
 	"github.com/berth-scheduler/berth/scheduler/policies"
@@ -107,9 +109,15 @@ func powerSavingOf(s *config.PowerSaving) (*lead.PowerSaving, error) {
 			Idle: s.Idle, ResumeTimeout: s.ResumeTimeout, KeepIdle: s.KeepIdle, AtOnce: s.AtOnce, Exclude: exclude, Partitions: s.Partitions, Forecast: forecast,
 		},
 		SuspendTimeout: s.SuspendTimeout,
-		Suspend:        power.Program{Path: s.SuspendProgram, Timeout: s.ProgramTimeout}.Run,
-		Resume:         power.Program{Path: s.ResumeProgram, Timeout: s.ProgramTimeout}.Run,
+		Suspend:        powerProgram(s.SuspendProgram, s.ProgramTimeout),
+		Resume:         powerProgram(s.ResumeProgram, s.ProgramTimeout),
 	}, nil
+}
+
+// powerProgram returns how a program that is called with a node's name is run.
+func powerProgram(path string, timeout time.Duration) func(context.Context, cluster.NodeID) error {
+	p := program.Program{Path: path, Timeout: timeout}
+	return func(ctx context.Context, node cluster.NodeID) error { return p.Run(ctx, nil, string(node)) }
 }
 
 // signalWithin is how long the source of a signal may take.
@@ -120,24 +128,61 @@ func energySignalOf(s *config.EnergySignal) *lead.EnergySignal {
 	if s.Source == "" {
 		return nil
 	}
-	from := func(context.Context) (io.ReadCloser, error) { return os.Open(s.Source) }
+	read := apart(s.Source, readFile)
 	if s.Web() {
-		from = func(ctx context.Context) (io.ReadCloser, error) { return get(ctx, s.Source) }
+		read = func(ctx context.Context) ([]byte, error) { return get(ctx, s.Source) }
 	}
 	return &lead.EnergySignal{Unit: s.Unit, Every: s.Every, Read: func(ctx context.Context) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(ctx, signalWithin)
 		defer cancel()
-		r, err := from(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer r.Close()
-		return io.ReadAll(io.LimitReader(r, powerrule.MaxSignalBytes+1))
+		return read(ctx)
 	}}
 }
 
+// apart returns what reads a file by read. The reading outlasts its context where the file
+// system hangs, so that the leader is not held up; there is one at a time.
+func apart(path string, read func(string) ([]byte, error)) func(context.Context) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	turn := make(chan struct{}, 1)
+	return func(ctx context.Context) ([]byte, error) {
+		select {
+		case turn <- struct{}{}:
+		default:
+			return nil, fmt.Errorf("%s is still being read since earlier: its file system hangs", path)
+		}
+		done := make(chan result, 1)
+		go func() {
+			data, err := read(path)
+			<-turn
+			done <- result{data, err}
+		}()
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s cannot be read: %w", path, ctx.Err())
+		case r := <-done:
+			return r.data, r.err
+		}
+	}
+}
+
+// readFile reads the signal in a regular file: others may never end.
+func readFile(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // #nosec G304 -- the administrator's
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file", path))
+	}
+	return io.ReadAll(io.LimitReader(f, powerrule.MaxSignalBytes+1))
+}
+
 // get requests a URL of the site's, and follows no redirects.
-func get(ctx context.Context, url string) (io.ReadCloser, error) {
+func get(ctx context.Context, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -147,8 +192,9 @@ func get(ctx context.Context, url string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, errors.Join(fmt.Errorf("%s answers %s", url, resp.Status), resp.Body.Close())
+		return nil, fmt.Errorf("%s answers %.100q", url, resp.Status)
 	}
-	return resp.Body, nil
+	return io.ReadAll(io.LimitReader(resp.Body, powerrule.MaxSignalBytes+1))
 }

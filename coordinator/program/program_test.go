@@ -1,4 +1,4 @@
-package power
+package program
 
 import (
 	"context"
@@ -27,13 +27,13 @@ func TestProgram(t *testing.T) {
 		want []string // in the error; none for no error
 	}{
 		"it works":                    {`echo "$# $1 ${SECRET-none} $(pwd)" > ` + told, nil},
-		"it fails":                    {"echo 'no route\nto n1' >&2; exit 3", []string{"program n1: exit status 3: no route to n1"}},
-		"it says nothing":             {"exit 4", []string{"program n1: exit status 4"}},
+		"it fails":                    {"echo 'no route\nto n1' >&2; exit 3", []string{"program: exit status 3: no route to n1"}},
+		"it says nothing":             {"exit 4", []string{"program: exit status 4"}},
 		"it says too much":            {"head -c 1000000 /dev/zero | tr '\\0' x; exit 1", []string{"exit status 1: xxx"}},
 		"it leaves something running": {"sleep 2 & exit 0", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Program{Path: script(t, c.text), Timeout: time.Minute}.Run(t.Context(), "n1")
+			err := Program{Path: script(t, c.text), Timeout: time.Minute}.Run(t.Context(), nil, "n1")
 			if (err == nil) != (len(c.want) == 0) {
 				t.Fatal(err)
 			}
@@ -54,16 +54,16 @@ func TestProgram(t *testing.T) {
 func TestProgramHangs(t *testing.T) {
 	t.Parallel()
 	path := script(t, "sleep 300")
-	err := Program{Path: path, Timeout: 50 * time.Millisecond}.Run(t.Context(), "n1")
+	err := Program{Path: path, Timeout: 50 * time.Millisecond}.Run(t.Context(), nil, "n1")
 	if err == nil || !strings.Contains(err.Error(), "killed, as it took longer than 50ms") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (Program{Path: path, Timeout: time.Hour}).Run(ctx, "n1"); err == nil {
+	if err := (Program{Path: path, Timeout: time.Hour}).Run(ctx, nil, "n1"); err == nil {
 		t.Error("it ran for a leader that is none")
 	}
-	if err := (Program{Path: "/nowhere/at-all", Timeout: time.Hour}).Run(t.Context(), "n1"); err == nil {
+	if err := (Program{Path: "/nowhere/at-all", Timeout: time.Hour}).Run(t.Context(), nil, "n1"); err == nil {
 		t.Error("there is none, and it worked")
 	}
 }

@@ -1,5 +1,6 @@
-// Package power runs the programs with which a site powers its nodes down and up.
-package power
+// Package program runs the programs of a site: those that send its mail, and power its nodes
+// down and up.
+package program
 
 import (
 	"bytes"
@@ -11,14 +12,12 @@ import (
 	"syscall"
 	"time"
 	"unicode"
-
-	"github.com/berth-scheduler/berth/cluster"
 )
 
 // maxOutput is how much of a program's output is kept.
 const maxOutput = 4096
 
-// Program is one of the site's programs, called with the name of one node.
+// Program is one of the site's programs.
 type Program struct {
 	// Path is absolute; it is run without a shell.
 	Path string
@@ -26,12 +25,14 @@ type Program struct {
 	Timeout time.Duration
 }
 
-// Run powers a node down or up. The error says how the program ended, with the
-// first of its output, in one line.
-func (p Program) Run(ctx context.Context, node cluster.NodeID) error {
+// Run runs the program to its end, with input as its standard input. Processes that it leaves
+// in the background go on. The error says how it ended, with the first of its output, in one
+// line.
+func (p Program) Run(ctx context.Context, input []byte, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, p.Path, string(node))
+	cmd := exec.CommandContext(ctx, p.Path, args...)
+	cmd.Stdin = bytes.NewReader(input)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -47,9 +48,9 @@ func (p Program) Run(ctx context.Context, node cluster.NodeID) error {
 		err = fmt.Errorf("killed, as it took longer than %s", p.Timeout)
 	}
 	if said := out.line(); said != "" {
-		return fmt.Errorf("%s %s: %w: %.200s", p.Path, node, err, said)
+		return fmt.Errorf("%s: %w: %.200s", p.Path, err, said)
 	}
-	return fmt.Errorf("%s %s: %w", p.Path, node, err)
+	return fmt.Errorf("%s: %w", p.Path, err)
 }
 
 // limited keeps the first bytes and discards the rest.
