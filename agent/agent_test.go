@@ -223,6 +223,12 @@ func TestLaunchFailures(t *testing.T) {
 	r.rt.Fail("create", errors.New("busy"), errors.New("busy"))
 	r.leader.Assign(assignment(3))
 	r.reported(3, running)
+	// And meanwhile its owner learns why.
+	r.rt.Fail("create", slices.Repeat([]error{errors.New("busy")}, 100)...)
+	r.leader.Assign(assignment(4))
+	if got := r.reported(4, nodev1.AttemptState_ATTEMPT_STATE_STARTING); got.Reason != "LaunchFailed" || got.Detail != "it is tried again: busy" {
+		t.Errorf("a launch that is tried again: %v", got)
+	}
 }
 
 // TestOutputDirectoryMadeLater: the directory of the output may be made just after

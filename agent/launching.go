@@ -26,6 +26,7 @@ type launching struct {
 	failing   time.Time // since when its launch has failed for a transient reason; zero when it has not
 	unsure    error     // a start failed that may have happened all the same
 	cuts      int       // how many starts were cut off before the first step
+	again     string    // why it was last said to be tried again
 }
 
 // firstLook is how long after its start a batch job is first looked at and reported as
@@ -161,6 +162,7 @@ func (t *launching) prolog(ctx context.Context, as *nodev1.Assignment) error {
 func (t *launching) createFailed(ctx context.Context, err error) error {
 	switch attempt.Failed(err, t.failsSince()) {
 	case attempt.TryAgain:
+		t.sayAgain(err)
 		return err
 	case attempt.Final:
 		return t.launchFailed(err)
@@ -242,7 +244,18 @@ func (t *launching) startFailed(ctx context.Context, err error) error {
 		return t.createFailed(ctx, err)
 	}
 	t.unsure = err
+	t.sayAgain(err)
 	return err
+}
+
+// sayAgain reports why the launch is tried again; not to those who also report that they are
+// ready.
+func (t *launching) sayAgain(err error) {
+	if as, _ := t.wants(); as == nil || as.Ranks != nil || t.again == err.Error() {
+		return
+	}
+	t.again = err.Error()
+	t.say(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_STARTING, Reason: string(cluster.ReasonLaunch), Detail: "it is tried again: " + t.again})
 }
 
 // learnStart asks the runtime about a start that failed, before anything else is done. It

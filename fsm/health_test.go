@@ -252,6 +252,30 @@ func TestCompleting(t *testing.T) {
 	}
 }
 
+// TestAStartThatIsTriedAgain: a job that is being started says why that takes long, until
+// it runs; an entry of an older version changed nothing.
+func TestAStartThatIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	m := lab(t)
+	id := m.submit(spec(1))
+	m.start(id, share1("n1-g0", 8000, 300))
+	r := m.reportOf(id, cluster.JobStarting)
+	r.Reason = &logv1.Reason{Code: string(cluster.ReasonLaunch), Detail: "busy"}
+	m.reported(command.StartingVersion-1, r)
+	if j := m.wantState(id, cluster.JobStarting); j.Reason.Code != "" {
+		t.Errorf("by an old entry: %s", j.Reason)
+	}
+	m.must(reportCmd(r))
+	if j := m.wantState(id, cluster.JobStarting); j.Reason.Detail != "busy" {
+		t.Errorf("%s", j.Reason)
+	}
+	m.must(reportCmd(m.reportOf(id, cluster.JobRunning)))
+	m.must(reportCmd(r)) // late
+	if j := m.wantState(id, cluster.JobRunning); j.Reason.Code != "" {
+		t.Errorf("once it runs: %s", j.Reason)
+	}
+}
+
 // TestAnUnsoundCardCostsNothing: an attempt that never began for its card waits
 // again and does not count, up to a bound; one that a fault of its card ended
 // is as on a lost node.

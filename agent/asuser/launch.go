@@ -19,8 +19,11 @@ import (
 // their paths are equal.
 type Files struct{ In, Out, Err *os.File }
 
-// Close closes what is open.
+// Close closes what is open; f may be nil.
 func (f *Files) Close() {
+	if f == nil {
+		return
+	}
 	for _, file := range []*os.File{f.In, f.Out, f.Err} {
 		if file != nil {
 			_ = file.Close() // nothing was written through it; Err may be Out
@@ -30,6 +33,20 @@ func (f *Files) Close() {
 
 // User returns the identity of a launch.
 func User(l *launch.Launch) ID { return ID{UID: l.UID, GID: l.GID, Groups: l.Groups} }
+
+// Truncate empties the output files of l if it says so, once they are the job's: an opening that
+// came too late must not.
+func (f *Files) Truncate(l *launch.Launch) error {
+	for _, out := range []*os.File{f.Out, f.Err} {
+		if st, err := out.Stat(); !l.Truncate || err != nil || !st.Mode().IsRegular() {
+			continue
+		}
+		if err := out.Truncate(0); err != nil {
+			return &launch.Error{Code: 125, Reason: "OUTPUT", Err: err}
+		}
+	}
+	return nil
+}
 
 // OpenOutputs opens the output files of l for appending, truncated if it says so, and creates
 // missing ones. Call it inside Do, or as the user. Errors that no retry fixes are

@@ -33,7 +33,7 @@ func (r *Runtime) Create(ctx context.Context, l *launch.Launch) error {
 	if t, err := r.Inspect(ctx, l.ID); err != nil || t.Phase != runtime.Absent {
 		return err
 	}
-	if err := checkAsUser(l); err != nil {
+	if err := checkAsUser(&r.waits, l); err != nil {
 		return err
 	}
 	if err := r.nextTry(l.ID); err != nil {
@@ -57,33 +57,35 @@ func (r *Runtime) Create(ctx context.Context, l *launch.Launch) error {
 
 // checkAsUser checks, with the user's rights, what the helper would fail at later, so that
 // it becomes an error of the launch.
-func checkAsUser(l *launch.Launch) error {
+func checkAsUser(w *asuser.Waits, l *launch.Launch) error {
 	if l.Image != "" && l.Stdin != "" {
 		return &launch.Error{Code: 125, Reason: "INPUT", Err: errors.New("an image job cannot read a file of the node as its input; redirect it in the job")}
 	}
 	if l.Image != "" && slices.ContainsFunc(l.Args, func(arg string) bool { return !utf8.ValidString(arg) }) {
 		return &launch.Error{Code: 125, Reason: "COMMAND", Err: errors.New("an argument of an image job must be UTF-8; put other bytes into a file")}
 	}
-	return asuser.Do(asuser.User(l), func() error {
+	files, err := asuser.Await(w, asuser.User(l), func() (*asuser.Files, error) {
 		open := asuser.OpenOutputs
 		if l.Image == "" {
 			if err := asuser.CheckDir(l); err != nil {
-				return err
+				return nil, err
 			}
 			if _, err := asuser.LookPath(l); err != nil {
-				return err
+				return nil, err
 			}
 			open = asuser.OpenAll
 		}
 		look := *l
 		look.Truncate = false // files are truncated only when it starts
-		files, err := open(&look)
-		if err != nil {
-			return err
-		}
+		return open(&look)
+	}, (*asuser.Files).Close)
+	if errors.Is(err, asuser.ErrSilent) {
+		return fmt.Errorf("open the directory %s and the output %s: %w", l.Dir, l.Stdout, err)
+	}
+	if err == nil {
 		files.Close()
-		return nil
-	})
+	}
+	return err
 }
 
 // createTask creates the container and its task, stopped before the command.

@@ -44,7 +44,10 @@ func (b *binds) close() error {
 }
 
 // binder opens the sources of bind mounts.
-type binder struct{ cfg *Config }
+type binder struct {
+	cfg   *Config
+	waits *asuser.Waits
+}
 
 func (m binder) dir(id cluster.AttemptID) string {
 	return filepath.Join(m.cfg.Dir, "binds", id.String())
@@ -59,7 +62,10 @@ func (m binder) open(l *launch.Launch) (*binds, error) {
 	taken := map[string]struct{}{}
 	for i, mt := range l.Mounts {
 		if err := m.openOne(l, mt, taken, b); err != nil {
-			return nil, errors.Join(mountError(err), b.close())
+			if !errors.Is(err, asuser.ErrSilent) { // which may pass
+				err = mountError(err)
+			}
+			return nil, errors.Join(err, b.close())
 		}
 		place := filepath.Join(b.dir, strconv.Itoa(i))
 		if err := stage(b.files[i], place); err != nil {
@@ -85,11 +91,7 @@ func (m binder) openOne(l *launch.Launch, mt launch.Mount, taken map[string]stru
 			return err
 		}
 	}
-	var f *os.File
-	err := asuser.Do(asuser.User(l), func() (err error) {
-		f, err = asuser.OpenPath(mt.Source)
-		return err
-	})
+	f, err := asuser.Await(m.waits, asuser.User(l), func() (*os.File, error) { return asuser.OpenPath(mt.Source) }, func(f *os.File) { f.Close() })
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}

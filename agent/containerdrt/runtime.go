@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 
+	"github.com/berth-scheduler/berth/agent/asuser"
 	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/agent/containerdrt/firsts"
 	"github.com/berth-scheduler/berth/agent/containerdrt/gates"
@@ -73,6 +74,7 @@ type Runtime struct {
 	gates   gates.Gates
 	roots   hostRoots
 	binds   binder
+	waits   asuser.Waits
 	build   *builder
 	look    *imageLook
 	clearer *clearer
@@ -160,7 +162,7 @@ func (r *Runtime) furnish(h cgroup.Hierarchy) {
 	r.records = records{dir: r.cfg.Dir}
 	r.tries, r.firsts = newTryBook(r.records), firsts.New()
 	r.gates = gates.Gates{Root: filepath.Join(runcRoot, r.cfg.Namespace), Namespace: r.cfg.Namespace}
-	r.roots, r.binds = hostRoots{cfg: &r.cfg, records: r.records}, binder{cfg: &r.cfg}
+	r.roots, r.binds = hostRoots{cfg: &r.cfg, records: r.records}, binder{cfg: &r.cfg, waits: &r.waits}
 	r.build = &builder{cfg: &r.cfg, records: r.records, tries: r.tries, roots: r.roots}
 	r.look = &imageLook{client: r.client, cfg: &r.cfg}
 	r.clearer = &clearer{cfg: &r.cfg, client: r.client, groups: h, gates: r.gates, tries: r.tries}

@@ -160,14 +160,12 @@ func (k *keeper) forkEntry(t *task, x *execRequest, files *asuser.Files) (int, e
 			return 0, fmt.Errorf("give the terminal to the user: %w", err)
 		}
 	}
-	var prog string
-	err := asuser.Do(asuser.User(&l), func() (err error) {
+	prog, err := asuser.Await(&k.waits, asuser.User(&l), func() (string, error) {
 		if err := asuser.CheckDir(&l); err != nil {
-			return err
+			return "", err
 		}
-		prog, err = asuser.LookPath(&l)
-		return err
-	})
+		return asuser.LookPath(&l)
+	}, func(string) {})
 	if err != nil {
 		return 0, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-scheduler/berth/agent/asuser"
 	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/runtime"
@@ -33,6 +34,8 @@ type keeper struct {
 	log    *slog.Logger
 	spawn  *spawner
 	record *taskLog
+	waits  asuser.Waits
+	look   func(*launch.Launch) (opened, error) // lookAt, but in tests
 
 	mu       sync.Mutex
 	tasks    map[cluster.AttemptID]*task
@@ -88,7 +91,7 @@ func KeeperMain(_ context.Context, dir, parent, inside string) error {
 		return err
 	}
 	k := &keeper{
-		dir: dir, parent: parent, inside: inside, log: log,
+		dir: dir, parent: parent, inside: inside, log: log, look: lookAt,
 		watchers: map[chan runtime.Task]struct{}{}, quit: make(chan struct{}),
 	}
 	if k.groups, k.noCaps = k.probe(); k.noCaps != nil {

@@ -110,9 +110,8 @@ func (k *keeper) uncapped(req request) error {
 
 // launch starts the first process of a task.
 func (k *keeper) launch(l *launch.Launch) (p *process, err error) {
-	// Opening the user's files may take as long as the file server likes; it delays no
-	// other start.
-	prog, files, err := prepare(l)
+	// A file server that does not answer delays no other start.
+	prog, files, err := k.prepare(l)
 	if err != nil {
 		return nil, err
 	}

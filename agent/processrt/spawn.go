@@ -204,18 +204,40 @@ func release(pid int, g *cgroup.Group, alone bool) error {
 	return nil
 }
 
+// opened is what a user named of a task, as found on the node.
+type opened struct {
+	prog  string
+	files *asuser.Files
+}
+
+func (o opened) close() { o.files.Close() }
+
 // prepare opens the files and finds the program as the user would.
-func prepare(l *launch.Launch) (prog string, files *asuser.Files, err error) {
-	err = asuser.Do(asuser.User(l), func() error {
-		if err := asuser.CheckDir(l); err != nil {
-			return err
-		}
-		var err error
-		if prog, err = asuser.LookPath(l); err != nil {
-			return err
-		}
-		files, err = asuser.OpenAll(l)
-		return err
-	})
-	return prog, files, err
+func (k *keeper) prepare(l *launch.Launch) (prog string, files *asuser.Files, err error) {
+	look := *l
+	look.Truncate = false
+	o, err := asuser.Await(&k.waits, asuser.User(l), func() (o opened, err error) { return k.look(&look) }, opened.close)
+	if errors.Is(err, asuser.ErrSilent) {
+		err = fmt.Errorf("open the directory %s, the output %s and the program %s: %w", l.Dir, l.Stdout, l.Args[0], err)
+	}
+	if err == nil {
+		err = o.files.Truncate(l)
+	}
+	if err != nil {
+		o.close()
+		return "", nil, err
+	}
+	return o.prog, o.files, nil
+}
+
+// lookAt does the work of prepare.
+func lookAt(l *launch.Launch) (o opened, err error) {
+	if err := asuser.CheckDir(l); err != nil {
+		return o, err
+	}
+	if o.prog, err = asuser.LookPath(l); err != nil {
+		return o, err
+	}
+	o.files, err = asuser.OpenAll(l)
+	return o, err
 }

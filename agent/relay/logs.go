@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -31,7 +32,7 @@ func (s *Server) logs(ctx context.Context, ln *link, v *Visit, ask *apiv1.Attach
 	if ask.GetStderr() {
 		path = v.Launch.Stderr
 	}
-	f, err := awaitFile(ctx, ln, v, path, ask.GetFollow())
+	f, err := s.awaitFile(ctx, ln, v, path, ask.GetFollow())
 	if err != nil {
 		return err
 	}
@@ -47,15 +48,11 @@ func (s *Server) logs(ctx context.Context, ln *link, v *Visit, ask *apiv1.Attach
 }
 
 // awaitFile opens the file with the user's rights: links work only where the user may go.
-func awaitFile(ctx context.Context, ln *link, v *Visit, path string, follow bool) (*os.File, error) {
+func (s *Server) awaitFile(ctx context.Context, ln *link, v *Visit, path string, follow bool) (*os.File, error) {
 	said := false
 	for {
 		over := closed(v.Over)
-		var f *os.File
-		err := asuser.Do(asuser.User(v.Launch), func() (err error) {
-			f, err = openRegular(path)
-			return err
-		})
+		f, err := asuser.Await(&s.waits, asuser.User(v.Launch), func() (*os.File, error) { return s.open(path) }, func(f *os.File) { f.Close() })
 		switch {
 		case err == nil:
 			return f, nil
@@ -64,7 +61,7 @@ func awaitFile(ctx context.Context, ln *link, v *Visit, path string, follow bool
 		case errors.Is(err, fs.ErrPermission):
 			return nil, cluster.Errorf(cluster.CodeDenied, "the job's user may not read %s on node %s", path, v.Node)
 		case !errors.Is(err, fs.ErrNotExist):
-			return nil, &cluster.Error{Code: cluster.CodeConflict, Msg: "the output on node " + string(v.Node) + ": " + err.Error()}
+			return nil, &cluster.Error{Code: cluster.CodeConflict, Msg: fmt.Sprintf("the output %s on node %s: %v", path, v.Node, err)}
 		case over:
 			return nil, cluster.Errorf(cluster.CodeNotFound, "the output file %s is not on node %s: it was removed, or never made", path, v.Node)
 		case !follow:

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-scheduler/berth/agent/asuser"
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -29,6 +31,8 @@ const (
 	MaxVisitsPerUser = 64
 	// startWait is how long a command waits for its job to be started.
 	startWait = 10 * time.Second
+	// closeWait is how long a reader may take to notice that nobody reads any more.
+	closeWait = time.Second
 	// aliveEvery is the longest time between messages to a user.
 	aliveEvery = 10 * time.Second
 )
@@ -43,9 +47,12 @@ type Server struct {
 	cancel  context.CancelFunc
 	serving sync.WaitGroup
 
+	waits asuser.Waits
+	open  func(path string) (*os.File, error) // openRegular, but in tests
+
 	mu    sync.Mutex
 	users map[uint32]int // visits being served, by uid
-	open  int
+	all   int
 	held  map[string]*held
 	typed map[cluster.AttemptID]time.Time
 	// acting are the requests in progress; each channel is closed when its request is done.
@@ -56,7 +63,7 @@ type Server struct {
 // call Close.
 func New(log *slog.Logger, most time.Duration) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Server{log: log.With("component", "relay"), most: most, ctx: ctx, cancel: cancel, users: map[uint32]int{}, held: map[string]*held{}, typed: map[cluster.AttemptID]time.Time{}, acting: map[requestKey]chan struct{}{}}
+	return &Server{log: log.With("component", "relay"), most: most, ctx: ctx, cancel: cancel, open: openRegular, users: map[uint32]int{}, held: map[string]*held{}, typed: map[cluster.AttemptID]time.Time{}, acting: map[requestKey]chan struct{}{}}
 }
 
 // Close releases the kept commands, which end with the agent. It may be called once no visit is
@@ -73,15 +80,15 @@ func (s *Server) admit(uid uint32, node cluster.NodeID) (func(), error) {
 	switch {
 	case s.users[uid] >= MaxVisitsPerUser:
 		return nil, cluster.Errorf(cluster.CodeExhausted, "node %s serves %d streams of yours, which is all that it may; end one first", node, MaxVisitsPerUser)
-	case s.open >= maxVisits:
+	case s.all >= maxVisits:
 		return nil, cluster.Errorf(cluster.CodeExhausted, "node %s serves %d streams of users, which is all that it may; try again later", node, maxVisits)
 	}
 	s.users[uid]++
-	s.open++
+	s.all++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.open--
+		s.all--
 		if s.users[uid]--; s.users[uid] == 0 {
 			delete(s.users, uid)
 		}
@@ -130,10 +137,14 @@ func (s *Server) serve(ctx context.Context, ln *link, v *Visit) error {
 	if err != nil {
 		return err
 	}
+	if logs := v.Ask.GetOpen().GetLogs(); logs != nil {
+		return apart(ctx, func() error {
+			defer leave()
+			return s.logs(ctx, ln, v, logs)
+		})
+	}
 	defer leave()
 	switch what := v.Ask.GetOpen().GetWhat().(type) {
-	case *apiv1.AttachOpen_Logs:
-		return s.logs(ctx, ln, v, what.Logs)
 	case *apiv1.AttachOpen_Exec:
 		if what.Exec.GetSession() != "" && what.Exec.GetRequestId() == "" {
 			return s.takeUp(ctx, ln, v, what.Exec)
@@ -147,6 +158,25 @@ func (s *Server) serve(ctx context.Context, ln *link, v *Visit) error {
 		return ln.series(v, what.Series)
 	}
 	return cluster.Errorf(cluster.CodeConflict, "the agent of node %s does not know this request; it is older than the coordinator", v.Node)
+}
+
+// apart runs what reads a user's file. Once ctx has ended it is not waited for any longer than
+// it takes to close the file: a file system that does not answer would keep the agent from
+// ending.
+func apart(ctx context.Context, read func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- read() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(closeWait):
+		return ctx.Err()
+	}
 }
 
 // refuse tells the user the reason, if it is meant for users, and otherwise logs it.

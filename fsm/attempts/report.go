@@ -97,11 +97,15 @@ func (s *Steward) whyCompleting(j *cluster.Job, r *logv1.ReportAttempt) {
 	}
 }
 
-// lingers records a new reason of an attempt that is already completing. It reports
-// whether the report held nothing else.
+// lingers records a new reason of an attempt that is already completing, or is being
+// started. It reports whether the report held nothing else.
 func (s *Steward) lingers(old, j *cluster.Job, to cluster.JobState, r *logv1.ReportAttempt) bool {
-	if s.at.Version < command.HealthVersion || to != cluster.JobCompleting || j.Last().State != to || r.Reason.GetCode() == "" {
+	starting := to == cluster.JobStarting && s.at.Version >= command.StartingVersion && j.Last().Preempt == nil
+	if s.at.Version < command.HealthVersion || to != cluster.JobCompleting && !starting || j.Last().State != to || r.Reason.GetCode() == "" {
 		return false
+	}
+	if starting {
+		j.Reason = conv.ReasonFromLog(r.Reason)
 	}
 	s.whyCompleting(j, r)
 	if j.Reason == old.Reason {

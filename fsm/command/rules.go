@@ -53,4 +53,6 @@ const (
 	// What waits for webhooks leaves room for mail, and what waits for one user's for
 	// those of others.
 	PostsVersion = 15
+	// A job that is being started says why that is tried again.
+	StartingVersion = 15
 )
