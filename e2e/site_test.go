@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-scheduler/berth/agent/launcher"
 	"github.com/berth-scheduler/berth/agent/processrt"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 )
@@ -58,6 +59,9 @@ func TestASiteIsSetUpAsTheManualSays(t *testing.T) {
 		if err := processrt.StopKeeper(filepath.Join(etc, "agent", "process")); err != nil {
 			t.Error(err)
 		}
+		if err := launcher.LeaveRooms(filepath.Join(etc, "scripts")); err != nil {
+			t.Error(err)
+		}
 		os.RemoveAll(etc)
 	})
 	if err := os.Chmod(etc, 0o755); err != nil {
@@ -90,7 +94,7 @@ func TestASiteIsSetUpAsTheManualSays(t *testing.T) {
 	s.daemon("agent", "agent", "--config", filepath.Join(node, "agent.yaml"),
 		"--set", "runtime.kind=process", "--set", "gpus.provider=sim", "--set", "gpus.sim=1xT4",
 		"--set", "gpus.sim_socket="+filepath.Join(etc, "gpu", "sock"), "--set", "listen.metrics=", "--set", "gossip.addr=",
-		"--set", "cgroup.parent=/"+filepath.Base(etc))
+		"--set", "cgroup.parent=/"+filepath.Base(etc), "--set", "jobs.scripts="+filepath.Join(etc, "scripts"))
 	s.eventually("n17 to register", func() bool { return strings.Contains(s.runAs(0, "node", "list").stdout, "n17") })
 
 	if r := s.runAs(0, "submit", "-D", "/tmp", "-o", "/dev/null", "--", "true"); r.code == 0 || !strings.Contains(r.stderr, "root") {

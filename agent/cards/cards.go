@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
@@ -127,7 +128,7 @@ func newCardStates() *States {
 
 // Set records who's finding about a GPU; GPUOK revokes it. It reports whether that is news.
 func (c *States) Set(uuid, who string, state State, why string) bool {
-	why = strings.ToValidUTF8(why, "?") // it may come from a program
+	why = plain(why)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was, had := c.found[uuid][who]
@@ -148,7 +149,7 @@ func (c *States) Set(uuid, who string, state State, why string) bool {
 
 // SetProblem records who's finding about the node as a whole; "" revokes it.
 func (c *States) SetProblem(who, why string) {
-	why = strings.ToValidUTF8(why, "?")
+	why = plain(why)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.problem[who] == why {
@@ -158,6 +159,16 @@ func (c *States) SetProblem(who, why string) {
 		delete(c.problem, who)
 	}
 	c.tell()
+}
+
+// plain returns what may come from a program as printable text of one line.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
 }
 
 func (c *States) tell() {

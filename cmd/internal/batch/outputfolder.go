@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -17,8 +18,27 @@ import (
 // directly below a folder of the user's own, and returns messages: a job that
 // cannot open its output fails before it begins. Folders with patterns in
 // their names are skipped. uid is the user's number; sbatch prints nothing
-// about a folder that was made.
-func OutputFolders(spec *cluster.Spec, uid string, sbatch bool) (said []string) {
+// about a folder that was made. A file system that does not answer is not
+// waited for: the job's own node may reach it.
+func OutputFolders(spec *cluster.Spec, uid string, sbatch bool) []string {
+	return unlessSilent(spec.Stdout, func() []string { return outputFolders(spec, uid, sbatch) })
+}
+
+// answerWithin is how long a file system may take.
+const answerWithin = 5 * time.Second
+
+func unlessSilent(file string, look func() []string) []string {
+	done := make(chan []string, 1)
+	go func() { done <- look() }() // ends with the program, if it never does
+	select {
+	case said := <-done:
+		return said
+	case <-time.After(answerWithin):
+		return []string{fmt.Sprintf("warning: the folder of the job's output %s is on a file system that does not answer here", file)}
+	}
+}
+
+func outputFolders(spec *cluster.Spec, uid string, sbatch bool) (said []string) {
 	seen := ""
 	for _, file := range []string{spec.Stdout, spec.Stderr} {
 		if !strings.Contains(file, "/") {
