@@ -18,6 +18,7 @@ func TestContainmentNamesTests(t *testing.T) {
 	dirs := map[string]string{
 		"cluster": "../cluster", "containerdrt": "../agent/containerdrt", "runtimetest": "../agent/runtimetest", "hooks": "../agent/hooks",
 		"asuser": "../agent/asuser", "launcher": "../agent/launcher", "e2e": "../e2e", "jobcmd": "../cmd/internal/cli/jobcmd", "config": "../cmd/internal/config",
+		"processrt": "../agent/processrt", "relay": "../agent/relay", "cards": "../agent/cards", "notify": "../coordinator/notify", "daemon": "../cmd/internal/daemon",
 	}
 	named := regexp.MustCompile("`([a-z0-9]+)\\.((?:Test|test|Fuzz)[A-Za-z]+)`").FindAllStringSubmatch(string(doc), -1)
 	if len(named) < 30 {
