@@ -350,12 +350,12 @@ func TestALaunchIsTriedForSoLong(t *testing.T) {
 			}
 			wait = min(2*wait, 10*time.Second)
 		}
-		// A node whose runtime says nothing knows nothing: it goes on asking.
+		// A node whose runtime says nothing knows nothing: it goes on asking, and says so.
 		r.rt.Fail("create", errs...)
 		r.rt.Fail("inspect", errs...)
 		r.leader.Assign(assignment(2))
 		time.Sleep(10 * time.Minute)
-		if last := r.leader.Last(id(2)); last != nil {
+		if last := r.leader.Last(id(2)); last == nil || last.State != nodev1.AttemptState_ATTEMPT_STATE_STARTING || last.Detail != "it is tried again: busy" {
 			t.Errorf("of a silent runtime: %v", last)
 		}
 	})
