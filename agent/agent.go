@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/attempt"
 	"github.com/berth-scheduler/berth/agent/cards"
+	"github.com/berth-scheduler/berth/agent/datasets"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/agent/gpu/health"
@@ -49,6 +50,8 @@ type Config struct {
 	Version string
 	// Features are the node's features as configured by the site.
 	Features []string
+	// Data are the data sets on its disks; nil has none.
+	Data *datasets.Sets
 	// BootID changes when the machine boots.
 	BootID string
 	// Dir holds the journal.
@@ -182,7 +185,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	cfg.Health.complete(cfg.GPUs)
 	l, err := launcher.New(launcher.Config{
 		Node: cfg.Node, Scripts: cfg.Scripts, Rooms: cfg.Rooms, Tools: cfg.Tools, Users: cfg.Users, Networks: cfg.Networks,
-		Env: cfg.Env, Frameworks: cfg.MemCaps.Env, Grace: cfg.Grace,
+		Env: cfg.Env, Frameworks: cfg.MemCaps.Env, Grace: cfg.Grace, Data: cfg.Data.Path,
 	})
 	if err != nil {
 		return nil, err
@@ -360,7 +363,7 @@ func (a *Agent) link() *link {
 	puller, _ := a.cfg.Images.(runtime.Puller)
 	return &link{
 		coordinators: a.Coordinators, leaders: a.leaders, dial: a.cfg.Dial, every: a.cfg.Heartbeat,
-		hello: a.hello, apply: a.apply, acked: a.acked, visit: a.visit, out: a.out, cards: a.cards, recorder: a.recorder, progress: a.progress, prober: a.prober, puller: puller, log: a.log,
+		hello: a.hello, apply: a.apply, acked: a.acked, visit: a.visit, out: a.out, cards: a.cards, recorder: a.recorder, progress: a.progress, prober: a.prober, puller: puller, data: a.cfg.Data.Changed(), log: a.log,
 	}
 }
 
@@ -369,7 +372,7 @@ func (a *Agent) hello() *nodev1.Hello {
 	h := &nodev1.Hello{
 		Protocol: Protocol, Node: string(a.cfg.Node), BootId: a.cfg.BootID, Address: a.cfg.Address,
 		Version: a.cfg.Version, CpuMilli: a.cfg.CPUMilli, MemMib: a.cfg.MemMiB, Gangs: true,
-		Features: a.cfg.Features, Credentials: a.cfg.Scripts != "",
+		Features: a.cfg.Data.With(a.cfg.Features), Credentials: a.cfg.Scripts != "",
 	}
 	if a.cfg.Gossip != nil {
 		h.GossipKey = a.cfg.Gossip.Key()

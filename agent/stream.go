@@ -55,7 +55,8 @@ type link struct {
 	recorder     *profile.Recorder
 	progress     *progress.Feed
 	prober       *probe.Prober
-	puller       runtime.Puller // nil where no images are pulled
+	puller       runtime.Puller  // nil where no images are pulled
+	data         <-chan struct{} // receives when the node has other data sets
 	log          *slog.Logger
 }
 
@@ -223,6 +224,11 @@ func (k *link) send(ctx context.Context, stream noderpc.NodeService_SessionClien
 		case lease := <-granted:
 			unanswered = 0
 			rate.Granted(lease)
+			continue
+		case <-k.data:
+			if err := k.sendHello(ctx, stream); err != nil {
+				return err
+			}
 			continue
 		case <-k.cards.States.Changed:
 			if err := k.sendHello(ctx, stream); err != nil {

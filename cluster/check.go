@@ -19,7 +19,7 @@ func (s *Spec) Check() error {
 			return err
 		}
 	}
-	return nil
+	return checkData(s.Data)
 }
 
 func (s *Spec) checkCommand() error {

@@ -170,6 +170,9 @@ type Spec struct {
 	// Program is the hash under which the history of commands is kept that differ
 	// from the job's in numbers only; "" for none.
 	Program string
+	// Data names the data sets that the job reads: it prefers nodes that have them,
+	// and finds their paths in its environment.
+	Data []string
 	// Numbers are the numbers in which the job differs from those commands, as
 	// encoded by model.EncodeNumbers.
 	Numbers string

@@ -59,10 +59,12 @@ func (g *GPU) Shareable() bool {
 
 // SwitchFeature is the prefix of the feature that locates a node in the network:
 // the switches from the network's root to its own, as switch=core:leaf3.
-// RackFeature is the prefix of the one that names its rack, as rack=r12.
+// RackFeature is the prefix of the one that names its rack, as rack=r12, DataFeature
+// that of those that name the data sets on its disks, as data=imagenet.
 const (
 	SwitchFeature = "switch="
 	RackFeature   = "rack="
+	DataFeature   = "data="
 )
 
 // SwitchPath returns where n is in the network, core:leaf3, or else its rack; "" if

@@ -263,6 +263,50 @@ func (f Features) Match(has []string) bool {
 	})
 }
 
+// MaxData is how many data sets a job may name.
+const MaxData = 8
+
+// CheckDataName reports whether s may name a data set: as a feature of nodes, in
+// letters, digits, '_', '-' and '.'.
+func CheckDataName(s string) error {
+	if err := CheckFeature(DataFeature + s); err != nil || s == "" || strings.Trim(s, ".-") != s || strings.ContainsAny(s, ":=+") {
+		return Errorf(CodeInvalid, "data %s: must have 1 to %d letters, digits, '_', '-' and '.', and begin and end with neither '-' nor '.'", QuoteShort(s), maxFeatureLen-len(DataFeature))
+	}
+	return nil
+}
+
+// DataEnv returns the variable that tells a job where a data set is:
+// BERTH_DATA_IMAGENET_1K for imagenet-1k.
+func DataEnv(name string) string {
+	return reservedEnv + "DATA_" + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(name))
+}
+
+// checkData reports whether a job may name these data sets.
+func checkData(names []string) error {
+	if len(names) > MaxData {
+		return Errorf(CodeInvalid, "data: %d data sets, at most %d are allowed", len(names), MaxData)
+	}
+	for i, name := range names {
+		if err := CheckDataName(name); err != nil {
+			return err
+		}
+		for _, other := range names[:i] {
+			if DataEnv(other) == DataEnv(name) {
+				return Errorf(CodeInvalid, "data: %s and %s would both be told as %s", QuoteShort(other), QuoteShort(name), DataEnv(name))
+			}
+		}
+	}
+	return nil
+}
+
+// And returns f with one more feature required in each of its sets.
+func (f Features) And(name string) (Features, error) {
+	if f.text == "" {
+		return ParseFeatures(name)
+	}
+	return ParseFeatures(strings.ReplaceAll(f.text, "|", "&"+name+"|") + "&" + name)
+}
+
 // CheckFeatures reports whether a node may report these features: sorted, each
 // once.
 func CheckFeatures(has []string) error {

@@ -17,7 +17,7 @@ import (
 
 const image = "registry.example/train:3"
 
-func in(name string) JobOption { return func(j *cluster.Job) { j.Spec.Image = name } }
+func in(name string) JobOption { return Reads(name) }
 
 // TestNodesThatHoldTheImage: a job begins where its image is, unless that breaks into an
 // idle card that it would leave alone otherwise.
@@ -56,6 +56,51 @@ func TestNodesThatHoldTheImage(t *testing.T) {
 				t.Errorf("%+v, want on %s: %q", p.Starts, c.want, c.words)
 			}
 		})
+	}
+}
+
+// TestGangsGoWhereTheirDataIs: among nodes equally near to each other, those with most of
+// what the gang reads; nearness to each other counts more.
+func TestGangsGoWhereTheirDataIs(t *testing.T) {
+	t.Parallel()
+	nodes := []*cluster.Node{
+		Node("n1", 4, a100, Switch("core:a")), Node("n2", 4, a100, Switch("core:a"), Has("data=coco")),
+		Node("n3", 4, a100, Switch("core:a"), Has("data=coco")), Node("n4", 4, a100, Switch("core:b"), Has("data=imagenet")), Node("n5", 4, a100, Switch("core:c"), Has("data=imagenet")),
+	}
+	for _, c := range []struct {
+		job   *cluster.Job
+		want  []string
+		words string
+	}{
+		{Job(1, GPUs(4), onNodes(2), Reads("", "coco")), []string{"n2:4", "n3:4"}, ", all on switch a, which all have its data coco;"},
+		{Job(1, GPUs(0), onNodes(2), Reads("", "coco")), []string{"n2:0", "n3:0"}, ", all on switch a, which all have its data coco"},
+		{Job(1, GPUs(4), onNodes(2), Reads("", "imagenet")), []string{"n1:4", "n2:4"}, ", all on switch a;"},
+		{Job(1, GPUs(0), Reads("", "coco")), []string{"n3:0"}, "takes nothing from idle GPUs, on a node that has its data coco"},
+	} {
+		w := NewWorld(nodes)
+		w.Submit(c.job)
+		p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+		if len(p.Starts) != 1 || !slices.Equal(nodesOf(&p.Starts[0]), c.want) || !strings.Contains(p.Starts[0].Why, c.words) {
+			t.Errorf("%d nodes, reading %v: %+v, want %v: %q", c.job.Spec.Nodes, c.job.Spec.Data, p.Starts, c.want, c.words)
+		}
+	}
+}
+
+// TestCoresOfIdleGPUsAreNotTakenForData: a job without GPUs stays where it takes nothing
+// that typical jobs need with idle GPUs.
+func TestCoresOfIdleGPUsAreNotTakenForData(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		cores int64
+		want  cluster.NodeID
+	}{{100, "n2"}, {4000, "n1"}} {
+		w := NewWorld([]*cluster.Node{Node("n1", 0, ""), Node("n2", 4, a100, Host(9_000, 64<<10), Has("data=coco"))})
+		running(w, Job(50, Exclusive, Lasts(time.Hour), func(j *cluster.Job) { j.Spec.CPUMilli = 2000 }), "n2-00", cluster.Share{Exclusive: true, MemMiB: 80000, Milli: 1000})
+		w.Submit(Job(1, GPUs(0), Reads("", "coco"), func(j *cluster.Job) { j.Spec.CPUMilli = c.cores }))
+		p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+		if len(p.Starts) != 1 || p.Starts[0].Berth.Node != c.want {
+			t.Errorf("%d thousandths of a core: %+v, want on %s", c.cores, p.Starts, c.want)
+		}
 	}
 }
 

@@ -253,35 +253,38 @@ func (ft *fitter) fitBulky(it *item, c int, want fleet.Room, lo, hi int, to []in
 	return to
 }
 
-// maxHolders is how many nodes that hold a job's image one pass considers for each
-// job.
-const maxHolders = 16
+// maxNearer is how many nodes that have what a job reads one pass tries for it.
+const maxNearer = 16
 
-// atImage returns the GPUs on which a job that would get cards starts soonest:
-// those of a node that already holds its image, if that takes no more idle GPUs,
-// otherwise cards.
-func (ft *fitter) atImage(it *item, c int, cards []int32) []int32 {
-	holders := ft.images[it.job.Spec.Image]
-	if it.node != "" || len(holders) == 0 || ft.holdsImage(it, cards[0]) {
+// nearer returns the GPUs on which a job that would get cards has most of what it
+// reads at hand, if that takes no more idle GPUs, otherwise cards.
+func (ft *fitter) nearer(it *item, c int, cards []int32) []int32 {
+	if it.node != "" {
 		return cards
 	}
-	opens := ft.opens(cards)
+	opens, here, left := ft.opens(cards), ft.scoreOn(it, ft.f.Cards[cards[0]].Host), maxNearer
 	defer func() { it.node = "" }()
-	for n := range min(len(holders), maxHolders) {
-		if it.node = holders[(int(it.job.ID)+n)%len(holders)]; !ft.mayFit(it, c) {
-			continue
+	for _, tier := range ft.near.Tiers(it.job) {
+		if tier.Score <= here {
+			break
 		}
-		if there := ft.fit(it, c, nil); len(there) > 0 && ft.opens(there) <= opens {
-			return there
+		tries := min(left, len(tier.Nodes))
+		left -= tries
+		for n := range tries {
+			if it.node = tier.Nodes[(int(it.job.ID)+n)%len(tier.Nodes)]; !ft.mayFit(it, c) {
+				continue
+			}
+			if there := ft.fit(it, c, nil); len(there) > 0 && ft.opens(there) <= opens {
+				return there
+			}
 		}
 	}
 	return cards
 }
 
-// holdsImage reports whether the node of a GPU holds the job's image.
-func (ft *fitter) holdsImage(it *item, card int32) bool {
-	_, holds := slices.BinarySearch(ft.images[it.job.Spec.Image], ft.f.Hosts[ft.f.Cards[card].Host].Node.ID)
-	return holds
+// scoreOn returns how much of what a job reads a node has.
+func (s *scene) scoreOn(it *item, host int32) int {
+	return s.near.Score(it.job, s.f.Hosts[host].Node.ID)
 }
 
 // opens returns how many of the GPUs are empty.
@@ -359,10 +362,7 @@ func (p *pass) commit(it *item, st *dispatch.Start, host int32) {
 // why says in words why a job runs where it does.
 func (p *pass) why(it *item, n *rules.Need, k *fleet.Class, c *fleet.Card, cards int) string {
 	b := make([]byte, 0, 96)
-	at := ""
-	if p.fitter.holdsImage(it, p.f.CardAt[c.Use.ID]) {
-		at = ", on a node that has its image"
-	}
+	at := p.near.Words(it.job, p.f.Hosts[c.Host].Node.ID)
 	switch {
 	case n.Way == rules.WayWhole && cards > 1:
 		b = strconv.AppendInt(b, int64(cards), 10)

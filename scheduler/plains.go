@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
@@ -163,10 +164,47 @@ func (pl *plains) spared(host int32) {
 // it takes nothing from idle GPUs, nodes without GPUs first, then those with the
 // fewest idle ones; otherwise where it takes the cores of the fewest.
 func (pl *plains) plainPlace(it *item, want *fleet.Room) (int, string) {
+	place, why := pl.anyPlace(it, want)
+	if place < 0 || it.node != "" {
+		return place, why
+	}
+	here, left := pl.scoreOn(it, pl.f.Order[place]), maxNearer
+	for _, tier := range pl.near.Tiers(it.job) {
+		if tier.Score <= here {
+			break
+		}
+		tries := min(left, len(tier.Nodes))
+		left -= tries
+		for n := range tries {
+			id := tier.Nodes[(int(it.job.ID)+n)%len(tier.Nodes)]
+			h, ok := pl.f.HostAt[id]
+			if ok && pl.mayHold(it, h, want) && pl.gentle(h, want) {
+				return int(pl.f.Hosts[h].Place), "takes nothing from idle GPUs" + pl.near.Words(it.job, id)
+			}
+		}
+	}
+	return place, why + pl.near.Words(it.job, pl.f.Hosts[pl.f.Order[place]].Node.ID)
+}
+
+// mayHold reports whether a node has room for a job without GPUs, and may take it.
+func (pl *plains) mayHold(it *item, host int32, want *fleet.Room) bool {
+	place := pl.f.Hosts[host].Place
+	return place >= 0 && !pl.refused(it, host) && pl.f.Plain.Leaf(int(place)).Holds(want)
+}
+
+// gentle reports whether a job without GPUs takes nothing from the idle GPUs of a
+// node that could hold it.
+func (pl *plains) gentle(host int32, want *fleet.Room) bool {
+	m := pl.needMild()
+	return m == nil || m.tree.Leaf(int(pl.f.Hosts[host].Place)).Holds(want)
+}
+
+// anyPlace is plainPlace whatever the job reads.
+func (pl *plains) anyPlace(it *item, want *fleet.Room) (int, string) {
 	t := pl.f.Plain
 	if it.node != "" {
 		h, ok := pl.f.HostAt[it.node]
-		if !ok || pl.refused(it, h) || pl.f.Hosts[h].Place < 0 || !t.Leaf(int(pl.f.Hosts[h].Place)).Holds(want) {
+		if !ok || !pl.mayHold(it, h, want) {
 			return -1, ""
 		}
 		return int(pl.f.Hosts[h].Place), "the node that it asks for"
@@ -304,4 +342,38 @@ func (s *scene) goalsOf(it *item, among []int) []rules.GoalOf {
 		goals[i] = s.pol.Goal(it.job, k.GPUType, &e, &it.needs[c], k.Sellable)
 	}
 	return goals
+}
+
+// nearParts chooses a job's nodes among parts: of those equally near to each other
+// the ones that have most of what it reads, if that takes no more idle GPUs.
+func (p *pass) nearParts(it *item, parts []rules.Part) ([]rules.Part, bool) {
+	best, ok := rules.NearParts(it.job, parts, cluster.Time(p.now))
+	if !ok || len(p.near.Tiers(it.job)) == 0 {
+		return best, ok
+	}
+	best = slices.Clone(best)
+	for i := range parts {
+		if s := &parts[i]; len(s.Cards) > 0 || p.plains.gentle(s.Host, &fleet.Room{Mem: -1, Milli: -1, Slots: -1, CPU: it.cpu, Host: it.mem, Until: -1}) {
+			s.Near = p.scoreOn(it, s.Host)
+		}
+	}
+	opens := func(parts []rules.Part) (n int) {
+		for i := range parts {
+			n += p.fitter.opens(parts[i].Cards)
+		}
+		return n
+	}
+	if near, ok := rules.NearParts(it.job, parts, cluster.Time(p.now)); ok && opens(near) <= opens(best) {
+		return near, true
+	}
+	return best, true
+}
+
+// readWords says what of that which a job reads all of its nodes have.
+func (p *pass) readWords(it *item, parts []rules.Part) string {
+	var ids []cluster.NodeID
+	for i := range parts {
+		ids = append(ids, p.f.Hosts[parts[i].Host].Node.ID)
+	}
+	return p.near.Words(it.job, ids...)
 }

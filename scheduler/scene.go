@@ -24,7 +24,7 @@ type scene struct {
 	firstID cluster.JobID
 	running []*cluster.Job
 	more    map[cluster.JobID]int // see Snapshot.More
-	images  map[string][]cluster.NodeID
+	near    *dispatch.Near
 	crowd   *crowd
 	// reservations are those of the snapshot.
 	reservations dispatch.Reservations

@@ -82,7 +82,7 @@ func ForecastStart(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) (f exp
 // schedule runs a pass, and returns it with its plan.
 func schedule(snap *dispatch.Snapshot, pol Policy) *pass {
 	p := newPass(&scene{
-		pol: pol, now: int64(snap.Now), nodes: snap.Nodes, running: snap.Running, more: snap.More, images: snap.Images, plan: dispatch.Plan{BaseIndex: snap.Index},
+		pol: pol, now: int64(snap.Now), nodes: snap.Nodes, running: snap.Running, more: snap.More, near: dispatch.NewNear(snap), plan: dispatch.Plan{BaseIndex: snap.Index},
 		realms: fleet.NewRealms(snap), reservations: snap.Reservations, standing: snap.Standing, limits: snap.Limits.Clone(),
 	})
 	p.f = fleet.New(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol, p.realms)
@@ -152,7 +152,7 @@ func (p *pass) start(it *item) bool {
 	} else {
 		p.fitter.picked = p.fitter.fit(it, best, p.fitter.picked[:0])
 	}
-	p.place(it, best, p.fitter.atImage(it, best, p.fitter.picked))
+	p.place(it, best, p.fitter.nearer(it, best, p.fitter.picked))
 	return true
 }
 

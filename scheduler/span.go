@@ -28,7 +28,7 @@ func (it *item) allGPUs() int { return it.gpus * max(1, it.nodes) }
 // the classes that do it chooses as for other jobs.
 func (p *pass) startSpan(it *item) bool {
 	if it.gpus == 0 {
-		parts, ok := rules.NearParts(it.job, p.fitter.plainParts(it), cluster.Time(p.now))
+		parts, ok := p.nearParts(it, p.fitter.plainParts(it))
 		if !ok {
 			return false
 		}
@@ -37,7 +37,7 @@ func (p *pass) startSpan(it *item) bool {
 		if it.whole {
 			why = say.Nodes(it.nodes) + " for itself"
 		}
-		p.placeSpan(it, -1, parts, e, why+rules.SwitchWords(parts))
+		p.placeSpan(it, -1, parts, e, why+rules.SwitchWords(parts)+p.readWords(it, parts))
 		return true
 	}
 	best, fastest := -1, int64(rules.Forever)
@@ -47,7 +47,7 @@ func (p *pass) startSpan(it *item) bool {
 		if !p.fitter.leads(it, c) || p.realms == nil && !p.fitter.mayFit(it, c) {
 			continue
 		}
-		if s, ok := rules.NearParts(it.job, p.fitter.fitSpan(it, c), cluster.Time(p.now)); ok {
+		if s, ok := p.nearParts(it, p.fitter.fitSpan(it, c)); ok {
 			fits, parts[c] = append(fits, c), s
 		} else if p.realms == nil {
 			p.fitter.noteFailed(it, c)
@@ -69,8 +69,8 @@ func (p *pass) startSpan(it *item) bool {
 		return false
 	}
 	_, e, _ := rules.ShareOn(it.job, p.f.Classes[best].Rep, p.pol)
-	why := fmt.Sprintf("%d nodes with %s %s free on each, those with the fewest%s; %s",
-		it.nodes, say.GPUs(it.gpus), p.f.Classes[best].GPUType, rules.SwitchWords(parts[best]), say.TimeWords(it.job, p.f.Classes[best].GPUType, it.needs[best].Dur))
+	why := fmt.Sprintf("%d nodes with %s %s free on each, those with the fewest%s%s; %s",
+		it.nodes, say.GPUs(it.gpus), p.f.Classes[best].GPUType, rules.SwitchWords(parts[best]), p.readWords(it, parts[best]), say.TimeWords(it.job, p.f.Classes[best].GPUType, it.needs[best].Dur))
 	p.placeSpan(it, best, parts[best], e, why)
 	return true
 }

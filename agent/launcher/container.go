@@ -59,6 +59,24 @@ func (la *Launcher) contain(l *launch.Launch, as *nodev1.Assignment) error {
 	return nil
 }
 
+// placeData tells a job where the data sets are that it reads and the node has. An image
+// job sees each at its place on the node, read-only, unless it mounts something else there.
+func (la *Launcher) placeData(l *launch.Launch, as *nodev1.Assignment) {
+	if la.cfg.Data == nil {
+		return
+	}
+	for _, name := range as.Data {
+		dir := la.cfg.Data(name)
+		if dir == "" {
+			continue
+		}
+		l.Env = append(l.Env, cluster.DataEnv(name)+"="+dir)
+		if l.Image != "" && !slices.ContainsFunc(l.Mounts, func(m launch.Mount) bool { return path.Clean(m.Target) == dir }) {
+			l.Mounts = append(l.Mounts, launch.Mount{Source: dir, Target: dir, ReadOnly: true, Own: true})
+		}
+	}
+}
+
 // strayTmpdir reports whether a variable sends an image job's temporary files to a
 // directory of the submitting host that the image lacks: every use of one would fail,
 // although /tmp exists.

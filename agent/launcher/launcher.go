@@ -35,6 +35,9 @@ type Config struct {
 	// node's network.
 	Users    Users
 	Networks Networks
+	// Data returns where a data set is on this node, "" if it is not; nil means that the
+	// node has none.
+	Data func(name string) string
 	// Env is added to every job's environment; the job's own wins. Frameworks is what
 	// frameworks are told about a shared GPU.
 	Env        []string
@@ -110,6 +113,7 @@ func (la *Launcher) Launch(as *nodev1.Assignment, user User, cards *Cards) (*lau
 	if err := la.contain(l, as); err != nil {
 		return nil, err
 	}
+	la.placeData(l, as)
 	la.setOutput(l, as, submitDir)
 	l.Truncate = as.Truncate
 	la.placeRanks(l, as)

@@ -35,7 +35,7 @@ var table = []row{
 	{"Spec", 12, "bulk"},
 	{"Spec", 13, "host no_resize"},
 	{"Spec", 14, "least_gpus most_gpus"},
-	{"Spec", 15, "retries retry_on batch_scaling study power_cap gpu_freq service least_nodes most_nodes defer_us in_place program numbers"},
+	{"Spec", 15, "retries retry_on batch_scaling study power_cap gpu_freq service least_nodes most_nodes defer_us in_place program numbers data"},
 	{"Service", 15, "name replicas least most port health every_us fails start_within_us drain_us scale_on scale_target slo_percent slo_us idle_after_us no_forecast"},
 	{"Study", 15, "metric maximize rule first eta grid seed budget_us space"},
 	{"Axis", 15, "name kind low high values"},

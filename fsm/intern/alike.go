@@ -42,7 +42,7 @@ func paths(a, b *cluster.Spec) bool {
 	c, d := &a.Container, &b.Container
 	return a.Name == b.Name && a.Dir == b.Dir && a.Image == b.Image && a.Stdin == b.Stdin && a.Stdout == b.Stdout && a.Stderr == b.Stderr && a.Truncate == b.Truncate &&
 		c.Network == d.Network && c.ReadOnly == d.ReadOnly && c.TmpMiB == d.TmpMiB && c.ShmMiB == d.ShmMiB && (c.Mounts == nil) == (d.Mounts == nil) &&
-		same(a.Command, b.Command) && same(a.Env, b.Env) &&
+		same(a.Data, b.Data) && same(a.Command, b.Command) && same(a.Env, b.Env) &&
 		bytes.Equal(a.Script, b.Script) && (a.Script == nil) == (b.Script == nil)
 }
 

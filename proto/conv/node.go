@@ -169,7 +169,7 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
 		CpuMilli: b.CPUMilli, WeighCores: j.Spec.CPUMilli == 0, MemMib: b.MemMiB, Script: script,
 		Warning: warningToNode(s.Warning), Truncate: s.Truncate, Container: containerToNode(&s.Container), Partition: s.Partition,
-		Credential: a.Credential(j, b.Node),
+		Credential: a.Credential(j, b.Node), Data: s.Data,
 	}
 	switch {
 	case a.Preempt == nil && a.Stays(rank):

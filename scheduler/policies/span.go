@@ -175,7 +175,7 @@ func (st *starter) gather(t *scene.Task, s *scene.Spread) bool {
 		x := rules.Part{Host: -1}
 		if t.GPUs == 0 {
 			x.Host = st.plainHost(t)
-		} else if cards := st.Rule.Choose(st.Scene, t); len(cards) > 0 {
+		} else if cards := st.choose(t); len(cards) > 0 {
 			gi := st.Fleet.Cards[cards[0]].Group
 			x.Host, s.Family = st.Fleet.Groups[gi].Host, st.Fleet.Classes[st.Fleet.Groups[gi].Class].Family
 			x.Cards = st.partOf(t, gi, cards)
@@ -221,7 +221,11 @@ func (st *starter) placeSpan(t *scene.Task, parts []rules.Part) {
 		start.Estimate, dur = n.Est, n.Dur
 		of = fmt.Sprintf(" with %d of %s each", len(parts[0].Cards), st.Fleet.Classes[class].GPUType)
 	}
-	start.Why = fmt.Sprintf("%s: %d nodes%s; predicted %s", st.Label, len(parts), of, (time.Duration(dur) * time.Microsecond).Round(time.Second))
+	ids := make([]cluster.NodeID, len(parts))
+	for i := range parts {
+		ids[i] = st.Fleet.Hosts[parts[i].Host].Node.ID
+	}
+	start.Why = fmt.Sprintf("%s: %d nodes%s%s; predicted %s", st.Label, len(parts), of, st.Near.Words(t.Job, ids...), (time.Duration(dur) * time.Microsecond).Round(time.Second))
 	for i := range parts {
 		b := st.berthOn(t, &parts[i])
 		for _, g := range b.GPUs {

@@ -64,13 +64,46 @@ func (st *starter) start(t *scene.Task) bool {
 	if st.crowdedOut(t) || !st.worthTrying(t) {
 		return false
 	}
-	cards := st.Rule.Choose(st.Scene, t)
+	cards := st.choose(t)
 	if len(cards) == 0 || st.guard != nil && !st.guard.allowsAll(t, cards) {
 		st.noteFailed(t)
 		return false
 	}
 	st.place(t, cards)
 	return true
+}
+
+// choose returns the GPUs that the placement rule gives t: those it would give it if
+// there were only nodes with most of what it reads, if that takes no more empty
+// GPUs, otherwise those of any node. Rules that do more than choose are asked once.
+func (st *starter) choose(t *scene.Task) []int32 {
+	cards := st.Rule.Choose(st.Scene, t)
+	if len(cards) == 0 || !st.plainly {
+		return cards
+	}
+	tiers := st.Near.Tiers(t.Job)
+	if len(tiers) == 0 {
+		return cards
+	}
+	cards = slices.Clone(cards)
+	opens, here := st.Opens(cards), st.Near.Score(t.Job, st.nodeOf(cards))
+	defer func() { st.Among = nil }()
+	for _, tier := range tiers {
+		if tier.Score <= here {
+			break
+		}
+		st.Among = tier.Nodes
+		there := st.Rule.Choose(st.Scene, t)
+		if len(there) > 0 && st.Opens(there) <= opens && (st.guard == nil || st.guard.allowsAll(t, there)) {
+			return slices.Clone(there)
+		}
+	}
+	return cards
+}
+
+// nodeOf returns the node that GPUs are of.
+func (st *starter) nodeOf(cards []int32) cluster.NodeID {
+	return st.Fleet.Hosts[st.Fleet.Groups[st.Fleet.Cards[cards[0]].Group].Host].Node.ID
 }
 
 func (st *starter) shapeOf(t *scene.Task, c int) shape {
@@ -113,8 +146,8 @@ func (st *starter) place(t *scene.Task, cards []int32) {
 	start := dispatch.Start{
 		Job: t.ID, Attempt: uint32(len(t.Job.Attempts)) + 1, Estimate: n.Est,
 		Berth: cluster.Berth{Node: st.Fleet.Hosts[g.Host].Node.ID, CPUMilli: t.CPU, MemMiB: t.Mem, GPUs: make([]cluster.GPUShare, 0, len(cards))},
-		Why: fmt.Sprintf("%s: %d of %s, beside %d; predicted %s", st.Label, len(cards), k.GPUType, st.Fleet.Cards[cards[0]].Use.Shares,
-			(time.Duration(n.Dur) * time.Microsecond).Round(time.Second)),
+		Why: fmt.Sprintf("%s: %d of %s, beside %d%s; predicted %s", st.Label, len(cards), k.GPUType, st.Fleet.Cards[cards[0]].Use.Shares,
+			st.Near.Words(t.Job, st.nodeOf(cards)), (time.Duration(n.Dur) * time.Microsecond).Round(time.Second)),
 	}
 	for _, ci := range cards {
 		start.Berth.GPUs = append(start.Berth.GPUs, cluster.GPUShare{GPU: st.Fleet.Cards[ci].Use.ID, Share: n.Share})
@@ -182,7 +215,7 @@ func (st *starter) startPlain(t *scene.Task) bool {
 	}
 	e, _ := cluster.EstimateFor(t.Job.Estimates, cluster.CPUType)
 	st.commit(t, dispatch.Start{
-		Job: t.ID, Attempt: uint32(len(t.Job.Attempts)) + 1, Estimate: e, Why: st.Label + ": a node with room, those without GPUs first",
+		Job: t.ID, Attempt: uint32(len(t.Job.Attempts)) + 1, Estimate: e, Why: st.Label + ": a node with room, those without GPUs first" + st.Near.Words(t.Job, st.Fleet.Hosts[hi].Node.ID),
 		Berth: cluster.Berth{Node: st.Fleet.Hosts[hi].Node.ID, CPUMilli: t.CPU, MemMiB: t.Mem},
 	}, t.Dur)
 	return true
@@ -206,11 +239,12 @@ func (st *starter) plainFailed(t *scene.Task) bool {
 
 // plainHost chooses the host for a job that needs no GPU, -1 if none has room: one
 // without GPUs, otherwise by the placer's rule, otherwise the one whose GPUs have
-// least left, so that cores are not taken from GPUs that could be used.
+// least left, so that cores are not taken from GPUs that could be used. Of equals it
+// is one with most of what t reads.
 func (st *starter) plainHost(t *scene.Task) int32 {
 	rule, ruled := st.Rule.(plainer)
 	end := st.Now + t.Dur
-	best, least := int32(-1), int64(rules.Forever)
+	best, least, most := int32(-1), int64(rules.Forever), 0
 	for hi := range st.Fleet.Hosts {
 		h := &st.Fleet.Hosts[hi]
 		if t.CPU > h.FreeCPU(end) || t.Mem > h.FreeMem(end) || t.Job.Spec.Node != "" && t.Job.Spec.Node != h.Node.ID ||
@@ -226,8 +260,11 @@ func (st *starter) plainHost(t *scene.Task) int32 {
 		default:
 			cost = st.IdleGPUs(h)
 		}
-		if cost < least {
-			best, least = int32(hi), cost
+		if cost > least {
+			continue
+		}
+		if score := st.Near.Score(t.Job, h.Node.ID); cost < least || score > most {
+			best, least, most = int32(hi), cost, score
 		}
 	}
 	return best

@@ -13,8 +13,10 @@ type Part struct {
 	// numbers.
 	Host  int32
 	Cards []int32
-	// Order says how good the node is; lower is better.
+	// Order says how good the node is; lower is better. Near goes before it: how much
+	// of what the job reads the node has.
 	Order int64
+	Near  int
 
 	named bool   // the job asks for the node by name
 	path  string // the node's location in the network
@@ -62,7 +64,7 @@ func LastOrder(parts []Part) int64 {
 
 func bestFirst(parts []Part) {
 	slices.SortFunc(parts, func(a, b Part) int {
-		return cmp.Or(lateLast(!a.named, !b.named), lateLast(a.Late, b.Late), cmp.Compare(a.Order, b.Order), cmp.Compare(a.Host, b.Host))
+		return cmp.Or(lateLast(!a.named, !b.named), lateLast(a.Late, b.Late), cmp.Compare(b.Near, a.Near), cmp.Compare(a.Order, b.Order), cmp.Compare(a.Host, b.Host))
 	})
 }
 

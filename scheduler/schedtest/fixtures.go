@@ -61,6 +61,11 @@ func Switch(path string) NodeOption {
 	return func(n *cluster.Node) { n.Features = append(n.Features, cluster.SwitchFeature+path) }
 }
 
+// Has gives a node features, such as data=imagenet.
+func Has(features ...string) NodeOption {
+	return func(n *cluster.Node) { n.Features = append(n.Features, features...) }
+}
+
 // Silent makes a node unreachable.
 func Silent(n *cluster.Node) { n.State = cluster.NodeUnreachable }
 
@@ -103,6 +108,11 @@ func GPUs(n int) JobOption { return func(j *cluster.Job) { j.Spec.GPUs = n } }
 
 // Nodes asks for n nodes with the same on each.
 func Nodes(n int) JobOption { return func(j *cluster.Job) { j.Spec.Nodes = n } }
+
+// Reads names the image and the data sets that a job reads.
+func Reads(image string, data ...string) JobOption {
+	return func(j *cluster.Job) { j.Spec.Image, j.Spec.Data = image, data }
+}
 
 // Mem declares the memory on each GPU.
 func Mem(mib int64) JobOption { return func(j *cluster.Job) { j.Spec.GPUMemMiB = mib } }

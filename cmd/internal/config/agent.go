@@ -43,6 +43,9 @@ type Node struct {
 	MemoryMiB int `yaml:"memory_mib"`
 	// Features are what jobs may request with --constraint.
 	Features []string `yaml:"features"`
+	// Data are the data sets on its disks, which jobs name with --data: NAME=/path is
+	// one, /path/* is one for each folder in /path.
+	Data []string `yaml:"data"`
 }
 
 // AgentListen is where a metrics scraper reaches the agent; empty disables it.
@@ -154,6 +157,7 @@ func (a *Agent) Validate() error {
 	if err := cluster.CheckFeatures(slices.Compact(slices.Sorted(slices.Values(a.Node.Features)))); err != nil {
 		p.addf("node.features", "%v", err)
 	}
+	dataSets(&p, a.Node.Data, a.ownDirs()...)
 	p.name("cluster.id", a.Cluster.ID)
 	p.text("cluster.name", a.Cluster.Name, 200)
 	p.coordinators(a.Coordinators)

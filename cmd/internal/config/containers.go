@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/agent/containerdrt"
+	"github.com/berth-scheduler/berth/agent/datasets"
 )
 
 // Containers says what the node gives its containers, both those of images
@@ -98,6 +99,23 @@ func (p *Problems) containers(c Containers, own ...string) {
 	for i, dir := range c.Mounts {
 		if err := containerdrt.CheckMountable(dir, own...); err != nil {
 			p.addf(indexed("containers.mounts", i), "%v", err)
+		}
+	}
+}
+
+// dataSets checks the data sets that a node declares. own are the directories of its
+// daemons.
+func dataSets(p *Problems, entries []string, own ...string) {
+	if len(entries) > datasets.Most {
+		p.addf("node.data", "has %d entries, want at most %d", len(entries), datasets.Most)
+	}
+	for i, entry := range entries {
+		_, dir, err := datasets.Parse(entry)
+		if err == nil {
+			err = containerdrt.CheckMountable(dir, own...)
+		}
+		if err != nil {
+			p.addf(indexed("node.data", i), "%v", err)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
 	"github.com/berth-scheduler/berth/agent/containerdrt"
+	"github.com/berth-scheduler/berth/agent/datasets"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/cdi"
 	"github.com/berth-scheduler/berth/agent/gpu/sim"
@@ -45,7 +46,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	defer visitors.Close()
 	ac := agent.Config{
 		Visitors: visitors, Tools: tools(cfg.Jobs.Scripts, cfg.Containers.Cluster, log),
-		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Features: cfg.Node.Features, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts, Rooms: rooms(cfg.Jobs.Scripts, log),
+		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Features: cfg.Node.Features, Data: datasets.New(cfg.Node.Data), Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts, Rooms: rooms(cfg.Jobs.Scripts, log),
 		Coordinators: cfg.Coordinators, Dial: tlsconf.Dialer(src, tlsconf.RoleCoordinator),
 		Users: newAccounts(cfg.Users), Networks: networks(cfg.Containers), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, IdleLimit: cfg.Jobs.IdleLimit, MemCaps: memCaps(cfg.GPUs, cfg.Sharing, cfg.Cgroup.Parent, log), Tail: asuser.Tail, Log: log,
 	}
@@ -82,6 +83,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	if err := svc.reg.Register(newHealthMetrics(a)); err != nil {
 		return err
 	}
+	g.Go(func() error { return ac.Data.Run(gctx) })
 	g.Go(func() error { return a.Run(gctx) })
 	g.Go(func() error { return serveGate(gctx, a.Coordinators, ac.Dial, ac.Tools.Socket, a.HasJob, svc.reg, log) })
 	g.Go(func() error { return serveLogins(gctx, cfg.Data.Dir, a, log) })

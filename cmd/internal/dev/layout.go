@@ -210,7 +210,7 @@ func (l *layout) writeAgent(d daemonFiles, o *Options) error {
 	a.Data.Dir = d.path("data")
 	a.Gossip.Addr, a.Gossip.KeyFile = d.gossip, d.path("gossip.key")
 	a.GPUs.Provider = d.node.Provider
-	a.Node.Features = d.node.Features
+	a.Node.Features, a.Node.Data = d.node.Features, d.node.Data
 	if d.node.Provider == "sim" {
 		a.GPUs.Sim = fmt.Sprintf("%dx%s", d.node.GPUs, d.node.Type)
 		a.GPUs.SimSocket = filepath.Join(l.dir, d.name+"-gpu", "sock")

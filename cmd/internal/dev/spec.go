@@ -17,6 +17,7 @@ type NodeSpec struct {
 	GPUs     int
 	Type     string
 	Features []string
+	Data     []string // as node.data
 }
 
 // maxNodes keeps a typing error from filling the machine with agents.
@@ -25,7 +26,7 @@ const maxNodes = 64
 const specForms = `want NODESxGPUSxTYPE such as 4x2xA100-SXM4-80GB, "nvml" for this machine's GPUs, "cpu" or NODESxcpu for nodes without GPUs; separate several with commas`
 
 // ParseNodes reads a list such as "4x2xA100-SXM4-80GB,1x4xT4@old+slow,cpu",
-// where features follow an @.
+// where features follow an @; data=NAME=/path and data=/path/* among them are data sets.
 func ParseNodes(s string) ([]NodeSpec, error) {
 	var out []NodeSpec
 	for part := range strings.SplitSeq(s, ",") {
@@ -35,7 +36,13 @@ func ParseNodes(s string) ([]NodeSpec, error) {
 			return nil, fmt.Errorf("nodes %q: %w", s, err)
 		}
 		if has {
-			node.Features = slices.Compact(slices.Sorted(strings.SplitSeq(features, "+")))
+			for _, f := range slices.Compact(slices.Sorted(strings.SplitSeq(features, "+"))) {
+				if d, is := strings.CutPrefix(f, cluster.DataFeature); is {
+					node.Data = append(node.Data, d)
+				} else {
+					node.Features = append(node.Features, f)
+				}
+			}
 			if err := cluster.CheckFeatures(node.Features); err != nil {
 				return nil, fmt.Errorf("nodes %q: %w", s, err)
 			}

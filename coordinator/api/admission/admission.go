@@ -4,7 +4,9 @@
 package admission
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -91,6 +93,7 @@ func (a *Admission) Enter(e *Entry) error {
 		deadline,    // its deadline is in the future
 		a.energy,    // it waits for cheaper power, if it may
 		a.partition, // a partition admits it, and a reservation; some node could run it
+		data,        // whoever names a data set that no node has is warned
 		a.mail,      // whoever wants mail but will get none is warned
 	} {
 		if err := step(e); err != nil {
@@ -119,6 +122,33 @@ func (a *Admission) partition(e *Entry) error {
 	e.warn(warnings...)
 	return err
 }
+
+// data warns of data sets that no node has.
+func data(e *Entry) error {
+	for _, name := range e.Job.Spec.Data {
+		var known []string
+		for _, n := range e.Nodes {
+			for _, f := range n.Features {
+				if d, ok := strings.CutPrefix(f, cluster.DataFeature); ok {
+					known = append(known, d)
+				}
+			}
+		}
+		slices.Sort(known)
+		if known = slices.Compact(known); slices.Contains(known, name) {
+			continue
+		}
+		some := "none has any (node.data of their agents)"
+		if len(known) > 0 {
+			some = "they have " + strings.Join(known[:min(len(known), maxKnown)], ", ")
+		}
+		e.warn(fmt.Sprintf("data %s: no node has it, so the job runs on any, without %s; %s", name, cluster.DataEnv(name), some))
+	}
+	return nil
+}
+
+// maxKnown is how many data sets a warning lists.
+const maxKnown = 16
 
 // mail warns of requested mail that will not come.
 func (a *Admission) mail(e *Entry) error {

@@ -38,7 +38,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	// One more than the maximum stands for all that is too large; Spec.Check refuses it.
 	s.GPURange = cluster.GPURange{Min: int(min(m.GetLeastGpus(), cluster.MaxGPUsPerJob+1)), Max: int(min(m.GetMostGpus(), cluster.MaxGPUsPerJob+1))}
 	s.NodeRange = cluster.NodeRange{Min: int(min(m.GetLeastNodes(), cluster.MaxNodes+1)), Max: int(min(m.GetMostNodes(), cluster.MaxNodes+1))}
-	s.BatchScaling, s.Power, s.InPlace = cluster.BatchScaling(m.GetBatchScaling()), PowerFrom(m), m.GetInPlace()
+	s.BatchScaling, s.Power, s.InPlace, s.Data = cluster.BatchScaling(m.GetBatchScaling()), PowerFrom(m), m.GetInPlace(), m.GetData()
 	s.Study, s.Service = StudyFromAPI(m.GetStudy()), ServiceFromAPI(m.GetService())
 	s.GPUs, s.Retry = int(m.GetGpus()), cluster.Retry{Times: int(min(m.GetRetries(), cluster.MaxRetries+1)), On: m.GetRetryOn()}
 	var err error
@@ -136,7 +136,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Deadline: ToTime(s.Deadline), DeadlineIn: ToDuration(s.DeadlineIn), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGrace: ToDuration(s.Checkpoint.Grace),
 		Partition: s.Partition, OrCpu: s.OrCPU,
-		Hold: s.Hold, Begin: ToTime(s.Begin), Defer: ToDuration(s.Defer), InPlace: s.InPlace, Depends: DependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
+		Hold: s.Hold, Begin: ToTime(s.Begin), Defer: ToDuration(s.Defer), InPlace: s.InPlace, Data: s.Data, Depends: DependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToAPI(s.Warning), Truncate: s.Truncate, Container: containerToAPI(&s.Container),
 		Where:    whereToAPI(s.Where),
 		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: ToDuration(s.IdleOK), NoResize: s.NoResize,

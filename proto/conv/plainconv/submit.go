@@ -102,6 +102,7 @@ func (m *message) rest(s *cluster.Spec) {
 	m.count(73, s.NodeRange.Min)
 	m.count(74, s.NodeRange.Max)
 	m.truth(88, s.InPlace)
+	m.texts(99, s.Data)
 }
 
 func dependency(d *cluster.Dependency) (m message) {

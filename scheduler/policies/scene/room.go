@@ -101,7 +101,26 @@ func (p *Scene) MayHold(t *Task, gi int32) bool {
 	h := &p.Fleet.Hosts[g.Host]
 	end := p.Now + n.Dur
 	return t.CPU <= h.FreeCPU(end) && t.Mem <= h.FreeMem(end) && (t.Job.Spec.Node == "" || t.Job.Spec.Node == h.Node.ID) &&
-		(p.Spread == nil || p.Takes(t, g.Host, g.Class))
+		(p.Spread == nil || p.Takes(t, g.Host, g.Class)) && p.amongst(h.Node.ID)
+}
+
+// amongst reports whether a node is among those that a task may go to.
+func (p *Scene) amongst(id cluster.NodeID) bool {
+	if p.Among == nil {
+		return true
+	}
+	_, ok := slices.BinarySearch(p.Among, id)
+	return ok
+}
+
+// Opens returns how many of the GPUs are empty.
+func (p *Scene) Opens(cards []int32) (n int) {
+	for _, ci := range cards {
+		if p.Fleet.Cards[ci].Use.Shares == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // Fits reports whether one GPU of a group that MayHold t takes it.

@@ -27,6 +27,10 @@ type Scene struct {
 	// Fence keeps tenants to their cells, nil without tenants.
 	Fence  fence
 	Spread *Spread // of the task over several nodes that is being placed, or nil
+	// Near knows where what jobs read is at hand; while Among is set, a task may
+	// only go to those of its nodes, which are sorted.
+	Near  *dispatch.Near
+	Among []cluster.NodeID
 	// marginMilli is added to predicted memory, in thousandths of it.
 	marginMilli int64
 	MaxPreempt  int    // bounds the preemptions of the plan
@@ -65,7 +69,7 @@ type Settings struct {
 func New(snap *dispatch.Snapshot, led *dispatch.Ledger, set *Settings, m *Memory) *Scene {
 	p := &Scene{
 		Snap: snap, Pol: &set.Pol, Now: int64(snap.Now), Label: set.Label, Plan: dispatch.Plan{BaseIndex: snap.Index},
-		marginMilli: set.MarginMilli, MaxPreempt: set.MaxPreempt, Seed: set.Seed, Fleet: m.fleetOf(snap.Nodes, led, max(1, set.Pol.MaxShares)),
+		marginMilli: set.MarginMilli, MaxPreempt: set.MaxPreempt, Seed: set.Seed, Near: dispatch.NewNear(snap), Fleet: m.fleetOf(snap.Nodes, led, max(1, set.Pol.MaxShares)),
 	}
 	at := 0
 	p.Fleet.Runs = m.spare[:0]

@@ -89,6 +89,17 @@ func imagesText(n uint32) string {
 	return fmt.Sprintf("%d held", n)
 }
 
+// dataText lists the data sets among a node's features.
+func dataText(features []string) string {
+	var names []string
+	for _, f := range features {
+		if name, ok := strings.CutPrefix(f, cluster.DataFeature); ok {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 // NodeState returns the state, including an administrator's changes.
 func NodeState(n *apiv1.Node) string {
 	switch {
@@ -219,6 +230,7 @@ func runNodeShow(ctx context.Context, e *console.Env, c *client.Client, f consol
 			"Memory", usedOf(n.GetMemUsedMib(), n.GetMemMib())+" given away",
 			"Runtimes", strings.Join(n.GetRuntimes(), ", "),
 			"Images", imagesText(n.GetImages()),
+			"Data", dataText(n.GetFeatures()),
 			"Version", n.GetVersion(),
 			"Boot", n.GetBootId(),
 			"Gossip", n.GetGossip(),

@@ -270,6 +270,7 @@ func specKeys(j *apiv1.Job) []string {
 		"Warning", jobspec.WarningText(s),
 		"Command", QuoteCommand(view.Texts(s.GetCommand())),
 		"Image", s.GetImage(),
+		"Data", strings.Join(s.GetData(), ", "),
 		"Mounts", strings.Join(jobspec.MountTexts(s), ", "),
 		"Container", jobspec.ContainerText(s),
 		"Directory", string(s.GetDir()),

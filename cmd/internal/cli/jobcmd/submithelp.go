@@ -22,7 +22,7 @@ var usualFlags = section{"Common flags", "gpus gpu-type gpu-mem exclusive cpus m
 var allFlags = []section{
 	{"Resources", "gpus batch-scaling in-place gpu-type gpu-mem gpu-util exclusive power-cap slowdown gpu-freq or-cpu no-resize idle-ok cpus mem"},
 	{"Time and goals", "time expect deadline defer objective max-power max-cost"},
-	{"Where", "partition nodes tasks-per-node node nodelist exclude constraint reservation switches whole-nodes"},
+	{"Where", "partition nodes tasks-per-node node nodelist exclude constraint data reservation switches whole-nodes"},
 	{"When", "hold begin dependency kill-on-invalid-dep array nice"},
 	{"Accounts", "account qos"},
 	{"Signals, checkpoints and retries", "signal checkpoint retry retry-on requeue-on-loss open-mode"},

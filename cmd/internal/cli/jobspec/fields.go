@@ -23,9 +23,11 @@ import (
 type Request struct {
 	batch.Job
 	retries int64 // how often it is retried
-	Run     runFlags
-	Flags   []FlagText
-	Slurm   slurmArgs
+	// needs are the data sets that its nodes must have.
+	needs []string
+	Run   runFlags
+	Flags []FlagText
+	Slurm slurmArgs
 	// slowdown is what a searched power cap may cost, in percent; nil if not given.
 	slowdown *int
 }
@@ -69,7 +71,7 @@ type Field struct {
 
 func (f *Field) key() string {
 	key := strings.ReplaceAll(f.Name, "-", "_")
-	if f.Kind == kindList {
+	if f.Kind == kindList && f.Name != "data" { // which is a plural
 		key += "s"
 	}
 	return key

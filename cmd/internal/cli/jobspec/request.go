@@ -120,7 +120,7 @@ func (r *Request) Fill(e *console.Env) (warnings []string, err error) {
 			return nil, console.Usagef("--%s %s: not valid UTF-8", f.flag, console.ShortQuote(f.v))
 		}
 	}
-	if err := r.Place(); err != nil {
+	if err := errors.Join(r.require(), r.Place()); err != nil {
 		return nil, console.Usagef("%w", err)
 	}
 	if r.slowdown != nil {

@@ -2,6 +2,7 @@ package jobspec
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -26,6 +27,21 @@ func whereFields() []Field {
 			_, err := cluster.ParseFeatures(v)
 			return err
 		}},
+		{"data", "", kindList, "prefer nodes that have the data set `NAME` (see berth node show), or with NAME! run only there; repeatable", func(r *Request, v string) error {
+			for name := range strings.SplitSeq(v, ",") {
+				name, must := strings.CutSuffix(name, "!")
+				if err := cluster.CheckDataName(name); err != nil {
+					return err
+				}
+				if must {
+					r.needs = append(r.needs, name)
+				}
+				if !slices.Contains(r.Spec.Data, name) {
+					r.Spec.Data = append(r.Spec.Data, name)
+				}
+			}
+			return nil
+		}},
 		{"reservation", "", kindText, "run inside the reservation `NAME` (see berth reservation list)", func(r *Request, v string) error {
 			r.Where.Reservation = v
 			return cluster.CheckReservationName(v)
@@ -48,4 +64,20 @@ func whereFields() []Field {
 		}},
 		{"whole-nodes", "", KindTruth, "whole nodes: no other jobs, all cores, and all GPUs if the job asks for any", truth(func(r *Request) *bool { return &r.Where.Whole })},
 	}
+}
+
+// require makes the nodes of a job those that have the data sets that it cannot do
+// without.
+func (r *Request) require() error {
+	for _, name := range r.needs {
+		f, err := cluster.ParseFeatures(r.Where.Features)
+		if err == nil {
+			f, err = f.And(cluster.DataFeature + name)
+		}
+		if err != nil {
+			return err
+		}
+		r.Where.Features = f.String()
+	}
+	return nil
 }

@@ -241,12 +241,13 @@ type specView struct {
 	PowerCap      string   `json:"power_cap,omitempty"`
 	GPUFreq       string   `json:"gpu_freq,omitempty"`
 
-	NodeList    string `json:"nodelist,omitempty"`
-	Exclude     string `json:"exclude,omitempty"`
-	Constraint  string `json:"constraint,omitempty"`
-	Reservation string `json:"reservation,omitempty"`
-	Switches    string `json:"switches,omitempty"`
-	WholeNodes  bool   `json:"whole_nodes,omitempty"`
+	NodeList    string   `json:"nodelist,omitempty"`
+	Exclude     string   `json:"exclude,omitempty"`
+	Constraint  string   `json:"constraint,omitempty"`
+	Data        []string `json:"data,omitempty"`
+	Reservation string   `json:"reservation,omitempty"`
+	Switches    string   `json:"switches,omitempty"`
+	WholeNodes  bool     `json:"whole_nodes,omitempty"`
 
 	Deadline  *time.Time `json:"deadline"`
 	Objective string     `json:"objective"`
@@ -406,7 +407,7 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 		Stdin: string(s.GetStdin()), Stdout: string(s.GetStdout()), Stderr: string(s.GetStderr()),
 		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(), MailType: s.GetMailType(), MailUser: s.GetMailUser(), IdleOKSeconds: s.GetIdleOk().AsDuration().Seconds(), NoResize: s.GetNoResize(), Retries: s.GetRetries(), RetryOn: s.GetRetryOn(), BatchScaling: s.GetBatchScaling(), InPlace: s.GetInPlace(),
 		PowerCap: s.GetPowerCap(), GPUFreq: s.GetGpuFreq(),
-		NodeList: w.GetNodes(), Exclude: w.GetExclude(), Constraint: w.GetFeatures(), Reservation: w.GetReservation(), Switches: w.GetSwitches(), WholeNodes: w.GetWhole(),
+		NodeList: w.GetNodes(), Exclude: w.GetExclude(), Constraint: w.GetFeatures(), Data: s.GetData(), Reservation: w.GetReservation(), Switches: w.GetSwitches(), WholeNodes: w.GetWhole(),
 		Deadline: Stamp(s.GetDeadline()), Objective: s.GetObjective(), MaxPowerW: s.GetMaxPowerW(), MaxCost: float64(s.GetMaxCostMilli()) / 1000,
 		Checkpoint: cluster.Checkpoint{Signal: s.GetCheckpointSignal(), Grace: s.GetCheckpointGrace().AsDuration()}.String(),
 		Signal:     jobspec.WarningOf(s), OpenMode: jobspec.OpenMode(s), Net: s.GetContainer().GetNetwork(), Mounts: jobspec.MountTexts(s),

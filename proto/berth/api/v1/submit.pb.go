@@ -250,6 +250,8 @@ type JobSpec struct {
 	Defer *durationpb.Duration `protobuf:"bytes,81,opt,name=defer,proto3" json:"defer,omitempty"`
 	// Of a range of nodes: they come and leave while it runs, and it does not begin again.
 	InPlace bool `protobuf:"varint,88,opt,name=in_place,json=inPlace,proto3" json:"in_place,omitempty"`
+	// The data sets that it reads: it prefers nodes that have them.
+	Data []string `protobuf:"bytes,99,rep,name=data,proto3" json:"data,omitempty"`
 	// Who is charged, "" is the user's default account; and the quality of
 	// service, "" is the account's default.
 	Account string `protobuf:"bytes,45,opt,name=account,proto3" json:"account,omitempty"`
@@ -707,6 +709,13 @@ func (x *JobSpec) GetInPlace() bool {
 		return x.InPlace
 	}
 	return false
+}
+
+func (x *JobSpec) GetData() []string {
+	if x != nil {
+		return x.Data
+	}
+	return nil
 }
 
 func (x *JobSpec) GetAccount() string {
@@ -1538,7 +1547,7 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
 	"\bwarnings\x18\x03 \x03(\tR\bwarnings\x12\x18\n" +
-	"\achanges\x18\x14 \x03(\tR\achanges\"\x94\x11\n" +
+	"\achanges\x18\x14 \x03(\tR\achanges\"\xa8\x11\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -1605,7 +1614,8 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
 	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12/\n" +
 	"\x05defer\x18Q \x01(\v2\x19.google.protobuf.DurationR\x05defer\x12\x19\n" +
-	"\bin_place\x18X \x01(\bR\ainPlace\x12\x18\n" +
+	"\bin_place\x18X \x01(\bR\ainPlace\x12\x12\n" +
+	"\x04data\x18c \x03(\tR\x04data\x12\x18\n" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
 	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x14\n" +

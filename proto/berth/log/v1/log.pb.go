@@ -5260,7 +5260,9 @@ type Spec struct {
 	// What its command has in common with others; see cluster.Spec.
 	Program string `protobuf:"bytes,94,opt,name=program,proto3" json:"program,omitempty"`
 	// The numbers in which it differs from them, as model.EncodeNumbers writes them.
-	Numbers       string `protobuf:"bytes,89,opt,name=numbers,proto3" json:"numbers,omitempty"`
+	Numbers string `protobuf:"bytes,89,opt,name=numbers,proto3" json:"numbers,omitempty"`
+	// The data sets that it reads.
+	Data          []string `protobuf:"bytes,99,rep,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5762,6 +5764,13 @@ func (x *Spec) GetNumbers() string {
 		return x.Numbers
 	}
 	return ""
+}
+
+func (x *Spec) GetData() []string {
+	if x != nil {
+		return x.Data
+	}
+	return nil
 }
 
 // Service is what runs until somebody ends it and takes requests; see service.Service.
@@ -12264,7 +12273,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xfe\x0f\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\x92\x10\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -12341,7 +12350,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bdefer_us\x18Q \x01(\x03R\adeferUs\x12\x19\n" +
 	"\bin_place\x18X \x01(\bR\ainPlace\x12\x18\n" +
 	"\aprogram\x18^ \x01(\tR\aprogram\x12\x18\n" +
-	"\anumbers\x18Y \x01(\tR\anumbers\"\xbe\x03\n" +
+	"\anumbers\x18Y \x01(\tR\anumbers\x12\x12\n" +
+	"\x04data\x18c \x03(\tR\x04data\"\xbe\x03\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +

@@ -2565,7 +2565,9 @@ type Assignment struct {
 	// What this attempt found already of its power cap, for an agent that began anew.
 	Found *CapSearch `protobuf:"bytes,82,opt,name=found,proto3" json:"found,omitempty"`
 	// What the attempt before it found.
-	FoundBefore   *CapSearch `protobuf:"bytes,83,opt,name=found_before,json=foundBefore,proto3" json:"found_before,omitempty"`
+	FoundBefore *CapSearch `protobuf:"bytes,83,opt,name=found_before,json=foundBefore,proto3" json:"found_before,omitempty"`
+	// The data sets that it reads; it is told where those are that the node has.
+	Data          []string `protobuf:"bytes,84,rep,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2883,6 +2885,13 @@ func (x *Assignment) GetFound() *CapSearch {
 func (x *Assignment) GetFoundBefore() *CapSearch {
 	if x != nil {
 		return x.FoundBefore
+	}
+	return nil
+}
+
+func (x *Assignment) GetData() []string {
+	if x != nil {
+		return x.Data
 	}
 	return nil
 }
@@ -4406,7 +4415,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\x91\v\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xa5\v\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -4454,7 +4463,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x120\n" +
 	"\areplica\x18H \x01(\v2\x16.berth.node.v1.ReplicaR\areplica\x12.\n" +
 	"\x05found\x18R \x01(\v2\x18.berth.node.v1.CapSearchR\x05found\x12;\n" +
-	"\ffound_before\x18S \x01(\v2\x18.berth.node.v1.CapSearchR\vfoundBefore\"\x9d\x01\n" +
+	"\ffound_before\x18S \x01(\v2\x18.berth.node.v1.CapSearchR\vfoundBefore\x12\x12\n" +
+	"\x04data\x18T \x03(\tR\x04data\"\x9d\x01\n" +
 	"\aReplica\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1b\n" +
 	"\tport_name\x18\x02 \x01(\tR\bportName\x12\x12\n" +
