@@ -15,6 +15,11 @@ const (
 	// easy is the fraction of its objective below which a percentile lets one
 	// replica go.
 	easy = 0.5
+	// hopeful is for how much longer than usual a service stays awake without a
+	// request that the forecast expects; vainFor is how long it then is woken by
+	// requests alone.
+	hopeful = time.Hour
+	vainFor = 12 * time.Hour
 	// spare is the fraction of the rate at which a replica missed the objective
 	// that it is given.
 	spare = 0.9
@@ -50,8 +55,8 @@ type Seen struct {
 // at which it did not, which MArk (ATC 2019) and BARISTA (IC2E 2019) profile
 // beforehand. If a day's load is known, it provides at least as many as needed for
 // the highest load expected until a replica requested now accepts requests. A
-// service that may have none has none after a time without a request. The zero
-// value is ready to use.
+// service that may have none has none after a time without a request, until the next
+// one or until that forecast expects some. The zero value is ready to use.
 type Scaler struct {
 	last    time.Duration
 	seen    []need // in order of time, at most calm old
@@ -63,6 +68,8 @@ type Scaler struct {
 	good, bad float64
 	told      Told
 	peak      peak
+	// vain is until when the forecast wakes nothing, since nobody came.
+	vain time.Duration
 }
 
 // peak caches a forecast with its inputs; it is reused while those do not change.
@@ -87,18 +94,13 @@ func (c *Scaler) Next(s *Service, have int, seen *Seen, now time.Duration) int {
 }
 
 func (c *Scaler) next(s *Service, have int, seen *Seen, now time.Duration) int {
-	m := &seen.Measured
 	if have != c.have || seen.Ready != c.ready {
 		c.have, c.ready, c.changed = have, seen.Ready, now
 	}
-	switch {
-	case s.Min > 0:
-	case have == 0:
-		c.told = Told{Asleep: true}
-		return min(m.Waiting, 1)
-	case m.Known && m.Waiting == 0 && m.InFlight == 0 && min(m.Idle, now-c.changed) >= s.IdleAfter:
-		c.told = Told{Asleep: true}
-		return 0
+	if s.Min == 0 {
+		if n, ok := c.sleeps(s, have, seen, now); ok {
+			return n
+		}
 	}
 	if !s.scales() || c.last != 0 && now-c.last < scaleEvery {
 		return have
@@ -119,6 +121,35 @@ func (c *Scaler) next(s *Service, have int, seen *Seen, now time.Duration) int {
 	return c.smooth(min(max(min(want, 2*have), c.told.Ahead, s.Min, 1), s.Max), have, now)
 }
 
+// sleeps decides for a service that may have no replica: whether it has none, or
+// which it begins with. ok is false while it has some and keeps them.
+func (c *Scaler) sleeps(s *Service, have int, seen *Seen, now time.Duration) (n int, ok bool) {
+	m := &seen.Measured
+	if m.Waiting > 0 || m.InFlight > 0 || m.Rate > 0 {
+		c.vain = 0
+	}
+	idle := min(m.Idle, now-c.changed)
+	if have > 0 && (!m.Known || m.Waiting > 0 || m.InFlight > 0 || idle < s.IdleAfter) {
+		return 0, false
+	}
+	told := Told{Asleep: true}
+	if told.Forecast, told.Ahead = c.ahead(s, seen, now); told.Ahead > 0 && have > 0 {
+		if now >= c.vain && idle < s.IdleAfter+hopeful {
+			return 0, false
+		}
+		c.vain = max(c.vain, now+vainFor)
+	}
+	switch {
+	case have > 0:
+	case m.Waiting > 0:
+		n, told.Asked = 1, 1
+	case now >= c.vain:
+		n = min(told.Ahead, s.Max)
+	}
+	c.told = told
+	return n, true
+}
+
 // ahead returns how many replicas are needed for the highest load expected until
 // one requested now accepts requests, or until the next check; 0 if unknown.
 func (c *Scaler) ahead(s *Service, seen *Seen, now time.Duration) (Forecast, int) {
@@ -133,6 +164,9 @@ func (c *Scaler) ahead(s *Service, seen *Seen, now time.Duration) (Forecast, int
 		return Forecast{}, 0
 	}
 	look := min(seen.ColdStart+scaleEvery, mostAhead)
+	if seen.ColdStart == 0 && c.have == 0 {
+		look = Slot // nobody knows yet how long its first replica takes
+	}
 	p := peak{of: seen.History, from: int64(now / Slot), to: int64((now + look) / Slot)}
 	if p.f, p.ok = c.peak.f, c.peak.ok; p != c.peak {
 		p.f, p.ok = seen.History.Peak(now, look)

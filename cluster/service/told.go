@@ -8,8 +8,8 @@ import (
 // Told is the reason for the number of replicas of a service. The zero value means
 // that no measurement decided it.
 type Told struct {
-	// Known means that something was measured, Asleep that it has no replica until
-	// the next request.
+	// Known means that something was measured, Asleep that it had no replica, until
+	// the next request or what the forecast expects.
 	Known, Asleep bool
 	// Asked is how many its current load requires; Ahead is how many Forecast
 	// requires, if there is one: then its Ahead is not 0.
@@ -25,6 +25,8 @@ func (t *Told) String() string {
 	switch {
 	case t.Asleep && t.N == 0:
 		return "nobody has asked for a long time"
+	case t.Asleep && t.Ahead > 0 && t.Asked == 0:
+		return fmt.Sprintf("nobody asks yet, the forecast is for %d", t.Ahead)
 	case t.Asleep:
 		return "a request waits"
 	case !t.Known:

@@ -39,6 +39,9 @@ func (d *day) clock() time.Duration {
 func (d *day) until(at time.Duration) {
 	for d.clock() != at {
 		d.c.Requests += uint64(5 * d.rate(d.clock()))
+		if d.c.Waiting = 0; d.rate(d.clock()) > 0 && len(d.ready()) == 0 {
+			d.c.Waiting = 1
+		}
 		rs := d.f.Services()
 		if !d.l.Heard(&rs[len(rs)-1], "proxy", &d.c) {
 			d.t.Fatal("nobody hears the proxy")
@@ -108,4 +111,47 @@ func TestAheadOfTheMorning(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestThereBeforeTheMorning: a service that sleeps at night has its replicas before the
+// first request of the second day, though another leads by then; the first day's first
+// request waited.
+func TestThereBeforeTheMorning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &day{town: newTown(t), rate: func(at time.Duration) int {
+			if at >= 8*time.Hour && at < 18*time.Hour {
+				return 36
+			}
+			return 0
+		}}
+		d.serve(1, 6, 1, func(s *service.Service) {
+			s.Min, s.IdleAfter, s.Scale, s.Every = 0, 10*time.Minute, service.Scale{On: service.Rate, Target: 10}, time.Second
+		})
+		d.lead()
+		defer func() { d.stop() }()
+		time.Sleep(24*time.Hour - d.clock()) // from midnight on
+		d.until(8*time.Hour + 5*time.Second)
+		if d.c.Waiting == 0 {
+			t.Error("no request waits on the first day")
+		}
+		d.until(19 * time.Hour)
+		d.want()
+		d.lead()
+		d.until(7*time.Hour + 50*time.Minute)
+		d.want()
+		if v := d.l.Served(1000, "web"); v.Told.String() != "nobody has asked for a long time" || v.Told.Forecast.Ahead == 0 {
+			t.Errorf("ten minutes before the rise: %+v", v.Told)
+		}
+		d.until(8 * time.Hour)
+		if got := len(d.ready()); got != 3 {
+			t.Errorf("before the rise %d replicas: %+v", got, d.l.Served(1000, "web"))
+		}
+		d.until(9 * time.Hour)
+		if got := len(d.ready()); got != 3 {
+			t.Errorf("by day %d replicas", got)
+		}
+		d.until(19 * time.Hour)
+		d.want()
+	})
 }
