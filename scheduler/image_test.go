@@ -37,7 +37,8 @@ func TestNodesThatHoldTheImage(t *testing.T) {
 		{"a node where none is", []cluster.NodeID{"n3"}, append(share, in(image)), "n1-00", "beside 1 job;"},
 		{"another image", []cluster.NodeID{"n2"}, append(share, in("registry.example/train:4")), "n1-00", "beside 1 job;"},
 		{"no image", []cluster.NodeID{"n2"}, share, "n1-00", "beside 1 job;"},
-		{"a whole card", []cluster.NodeID{"n3"}, append(alone, in(image)), "n3-00", "alone on " + a100 + ", on a node that has its image"},
+		{"a whole card", []cluster.NodeID{"n2"}, append(alone, in(image)), "n2-01", "alone on " + a100 + ", on a node that has its image"},
+		{"a whole card of the only idle node", []cluster.NodeID{"n3"}, append(alone, in(image)), "n1-01", ", on the node with the fewest free"},
 		{"a whole card, anywhere", nil, append(alone, in(image)), "n1-01", ", on the node with the fewest free"},
 		{"a node that is asked for", []cluster.NodeID{"n2"}, append(alone, in(image), On("n3")), "n3-00", ", on the node with the fewest free"},
 		{"the second that holds it", []cluster.NodeID{"gone", "n2"}, append(share, in(image)), "n2-00", "that has its image"},
@@ -104,8 +105,26 @@ func TestCoresOfIdleGPUsAreNotTakenForData(t *testing.T) {
 	}
 }
 
+// TestIdleNodesToSpare: while two of the widest nodes are idle a job may break into one
+// for its image.
+func TestIdleNodesToSpare(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]cluster.GPUID{1: "n1-01", 2: "n3-00"} {
+		nodes := []*cluster.Node{Node("n1", 2, a100), Node("n3", 3, a100), Node("n4", 3, a100)}[:n+1]
+		w := NewWorld(nodes)
+		running(w, Job(50, Mem(1000), Util(100), Lasts(time.Hour)), "n1-00", cluster.Share{MemMiB: 1000, Milli: 100})
+		w.Submit(Job(1, Exclusive, Lasts(time.Hour), in(image)))
+		s := w.Snapshot()
+		s.Images = map[string][]cluster.NodeID{image: {"n3"}}
+		p := scheduler.Schedule(s, scheduler.Default())
+		if len(p.Starts) != 1 || p.Starts[0].Berth.GPUs[0].GPU != want {
+			t.Errorf("%d idle nodes: %+v, want on %s", n, p.Starts, want)
+		}
+	}
+}
+
 // TestImagesAtRandom: where a job lies, no node that holds its image would have held it
-// without breaking into more idle cards; and nothing else about its start changes.
+// without breaking into more idle cards or a wider idle part of a node; and nothing else about its start changes.
 func TestImagesAtRandom(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -134,10 +153,22 @@ func TestImagesAtRandom(t *testing.T) {
 				holders = append(holders, n.ID)
 			}
 		}
+		// Idle cards, then those of the node: only one node here is as wide as any.
 		opens := func(st *dispatch.Start) (n int) {
+			idle := func(id cluster.GPUID) bool {
+				u, _ := w.Ledg.GPU(id)
+				return u.Shares == 0
+			}
 			for _, g := range st.Berth.GPUs {
-				if u, _ := w.Ledg.GPU(g.GPU); u.Shares == 0 {
-					n++
+				if idle(g.GPU) {
+					n += 100
+				}
+			}
+			for _, node := range nodes {
+				for i := range node.GPUs {
+					if n > 0 && node.ID == st.Berth.Node && idle(node.GPUs[i].ID) {
+						n++
+					}
 				}
 			}
 			return n

@@ -257,12 +257,12 @@ func (ft *fitter) fitBulky(it *item, c int, want fleet.Room, lo, hi int, to []in
 const maxNearer = 16
 
 // nearer returns the GPUs on which a job that would get cards has most of what it
-// reads at hand, if that takes no more idle GPUs, otherwise cards.
+// reads at hand, if that breaks into nothing more, otherwise cards.
 func (ft *fitter) nearer(it *item, c int, cards []int32) []int32 {
 	if it.node != "" {
 		return cards
 	}
-	opens, here, left := ft.opens(cards), ft.scoreOn(it, ft.f.Cards[cards[0]].Host), maxNearer
+	breaks, here, left := ft.breaks(cards), ft.scoreOn(it, ft.f.Cards[cards[0]].Host), maxNearer
 	defer func() { it.node = "" }()
 	for _, tier := range ft.near.Tiers(it.job) {
 		if tier.Score <= here {
@@ -274,7 +274,7 @@ func (ft *fitter) nearer(it *item, c int, cards []int32) []int32 {
 			if it.node = tier.Nodes[(int(it.job.ID)+n)%len(tier.Nodes)]; !ft.mayFit(it, c) {
 				continue
 			}
-			if there := ft.fit(it, c, nil); len(there) > 0 && ft.opens(there) <= opens {
+			if there := ft.fit(it, c, nil); len(there) > 0 && ft.breaks(there) <= breaks {
 				return there
 			}
 		}

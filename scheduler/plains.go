@@ -345,7 +345,7 @@ func (s *scene) goalsOf(it *item, among []int) []rules.GoalOf {
 }
 
 // nearParts chooses a job's nodes among parts: of those equally near to each other
-// the ones that have most of what it reads, if that takes no more idle GPUs.
+// the ones that have most of what it reads, if that breaks into no more idle nodes or GPUs.
 func (p *pass) nearParts(it *item, parts []rules.Part) ([]rules.Part, bool) {
 	best, ok := rules.NearParts(it.job, parts, cluster.Time(p.now))
 	if !ok || len(p.near.Tiers(it.job)) == 0 {
@@ -357,16 +357,32 @@ func (p *pass) nearParts(it *item, parts []rules.Part) ([]rules.Part, bool) {
 			s.Near = p.scoreOn(it, s.Host)
 		}
 	}
-	opens := func(parts []rules.Part) (n int) {
+	breaks := func(parts []rules.Part) (n int) {
 		for i := range parts {
-			n += p.fitter.opens(parts[i].Cards)
+			n += p.fitter.breaks(parts[i].Cards)
 		}
 		return n
 	}
-	if near, ok := rules.NearParts(it.job, parts, cluster.Time(p.now)); ok && opens(near) <= opens(best) {
+	if near, ok := rules.NearParts(it.job, parts, cluster.Time(p.now)); ok && breaks(near) <= breaks(best) {
 		return near, true
 	}
 	return best, true
+}
+
+// breaks returns how much a start breaks into: idle GPUs and, unless two of the widest
+// nodes are idle anyway, nodes with many of them, which wide jobs need.
+func (ft *fitter) breaks(cards []int32) int {
+	n := ft.opens(cards) << 16
+	if n == 0 {
+		return 0
+	}
+	c := &ft.f.Cards[cards[0]]
+	k := &ft.f.Classes[c.Class]
+	idle := &k.Free[len(k.Free)-1]
+	if i := idle.Next(0); i < 0 || idle.Next(i+1) < 0 {
+		n += int(k.Groups[c.Group].Empty)
+	}
+	return n
 }
 
 // readWords says what of that which a job reads all of its nodes have.

@@ -74,8 +74,8 @@ func (st *starter) start(t *scene.Task) bool {
 }
 
 // choose returns the GPUs that the placement rule gives t: those it would give it if
-// there were only nodes with most of what it reads, if that takes no more empty
-// GPUs, otherwise those of any node. Rules that do more than choose are asked once.
+// there were only nodes with most of what it reads, if that breaks into no more idle
+// nodes or GPUs, otherwise those of any node. Rules that do more than choose are asked once.
 func (st *starter) choose(t *scene.Task) []int32 {
 	cards := st.Rule.Choose(st.Scene, t)
 	if len(cards) == 0 || !st.plainly {
@@ -86,7 +86,7 @@ func (st *starter) choose(t *scene.Task) []int32 {
 		return cards
 	}
 	cards = slices.Clone(cards)
-	opens, here := st.Opens(cards), st.Near.Score(t.Job, st.nodeOf(cards))
+	breaks, here := st.Breaks(cards), st.Near.Score(t.Job, st.nodeOf(cards))
 	defer func() { st.Among = nil }()
 	for _, tier := range tiers {
 		if tier.Score <= here {
@@ -94,7 +94,7 @@ func (st *starter) choose(t *scene.Task) []int32 {
 		}
 		st.Among = tier.Nodes
 		there := st.Rule.Choose(st.Scene, t)
-		if len(there) > 0 && st.Opens(there) <= opens && (st.guard == nil || st.guard.allowsAll(t, there)) {
+		if len(there) > 0 && st.Breaks(there) <= breaks && (st.guard == nil || st.guard.allowsAll(t, there)) {
 			return slices.Clone(there)
 		}
 	}

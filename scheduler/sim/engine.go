@@ -78,7 +78,8 @@ type engine struct {
 	zoom             *zoom
 	learner          *slowdown.Learner // nil if nothing is learned
 	plugs            plugs
-	fresh            []*cluster.Job // arrived at this time
+	fresh            []*cluster.Job              // arrived at this time
+	held             map[string][]cluster.NodeID // nodes by the images that they have, sorted
 }
 
 // present is which jobs are in the system now.
@@ -132,7 +133,7 @@ func newEngine(w *workload.Workload, f *workload.Fleet, opt *Options) (*engine, 
 	}
 	e := &engine{
 		sight: sight{opt: opt, nodes: nodes, types: f.Types(), owners: map[string]cluster.UID{}}, cards: newCards(nodes, watts, world),
-		nodeAt: map[cluster.NodeID]int32{}, passAt: -1, asks: opt.Planner, sums: sums{powered: watts != nil},
+		nodeAt: map[cluster.NodeID]int32{}, held: map[string][]cluster.NodeID{}, passAt: -1, asks: opt.Planner, sums: sums{powered: watts != nil},
 	}
 	for i, n := range nodes {
 		e.nodeAt[n.ID] = int32(i)
@@ -160,7 +161,7 @@ func newEngine(w *workload.Workload, f *workload.Fleet, opt *Options) (*engine, 
 	if r, ok := opt.Planner.(Rememberer); ok && !opt.NoZoom {
 		e.asks = r.Remember()
 	}
-	if !opt.NoZoom && opt.Know == nil && !opt.Learn && opt.Power == nil { // it does not consider residents
+	if !opt.NoZoom && opt.Know == nil && !opt.Learn && opt.Power == nil && !slices.ContainsFunc(w.Jobs, reads) { // it does not consider residents, nor what jobs read
 		e.zoom = newZoom(e)
 	}
 	e.tasks = make([]task, len(w.Jobs))

@@ -21,6 +21,7 @@ type sums struct {
 	passes, rejected            int
 	ooms, preemptions, failures int
 	cuts, growths, harmed       int
+	fetched, elsewhere          int
 	planned, wall               time.Duration
 	asked                       durations
 	powered                     bool
@@ -195,7 +196,11 @@ type Result struct {
 	WakeCallsPerDay *float64 `json:"wake_calls_per_day,omitempty"`
 	JobsLate        *int     `json:"jobs_late,omitempty"`
 	MeanLate        *float64 `json:"mean_late_s,omitempty"`
-	World           string   `json:"interference"`
+	// ImagesFetched is how often a node fetched an image, DataElsewhere how often an
+	// attempt began on nodes without one of its data sets; nil if jobs name none.
+	ImagesFetched *int   `json:"images_fetched,omitempty"`
+	DataElsewhere *int   `json:"data_elsewhere,omitempty"`
+	World         string `json:"interference"`
 	// Completions are the completion times in seconds of the jobs that ended
 	// well, in ascending order.
 	Completions []float64 `json:"-"`
@@ -223,6 +228,9 @@ func (e *engine) result(w *workload.Workload, f *workload.Fleet) *Result {
 	}
 	if e.opt.resizes() {
 		r.Cuts, r.Growths, r.Harmed = &e.sums.cuts, &e.sums.growths, &e.sums.harmed
+	}
+	if slices.ContainsFunc(w.Jobs, reads) {
+		r.ImagesFetched, r.DataElsewhere = &e.sums.fetched, &e.sums.elsewhere
 	}
 	if end := e.sums.end; e.opt.Rise.set() && end.mem > 0 {
 		r.ReservedOverUsed = figure(end.reserved / end.mem)

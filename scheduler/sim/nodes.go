@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
@@ -61,4 +63,36 @@ func (e *engine) lose(id int32) error {
 	}
 	t.left, t.saved = back, back
 	return nil
+}
+
+// reads reports whether a job reads anything that some nodes have and others not.
+func reads(j workload.Job) bool { return j.Image != "" || len(j.Data) > 0 }
+
+// fetch returns how long an attempt waits for what its nodes lack of what the job
+// reads.
+func fetch(e *engine, j *workload.Job, a *cluster.Attempt) (lost time.Duration) {
+	cold := false
+	on := a.NodeIDs()
+	for _, id := range on {
+		at, has := slices.BinarySearch(e.held[j.Image], id)
+		if j.Image == "" || has {
+			continue
+		}
+		// Planners keep nothing of it, but an earlier snapshot may still be in use.
+		e.held[j.Image] = slices.Insert(slices.Clone(e.held[j.Image]), at, id)
+		e.sums.fetched++
+		cold = true
+	}
+	if cold {
+		lost = e.opt.Fetch.Image
+	}
+	for _, name := range j.Data {
+		if slices.ContainsFunc(on, func(id cluster.NodeID) bool {
+			return !slices.Contains(e.nodes[e.nodeAt[id]].Features, cluster.DataFeature+name)
+		}) {
+			lost += e.opt.Fetch.Data
+			e.sums.elsewhere++
+		}
+	}
+	return lost
 }

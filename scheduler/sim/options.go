@@ -99,6 +99,11 @@ type Options struct {
 	// Tick makes a pass at least this often while a job waits and one runs, for
 	// planners that depend on time; 0 does not.
 	Tick time.Duration
+	// Tell has jobs report their steps: how many are done when an attempt begins, of how
+	// many, and how fast they go alone.
+	Tell bool
+	// Fetch is what it costs to start where a node lacks what a job reads.
+	Fetch Fetch
 	// Start is lost at each start. PreemptSmall and PreemptLarge are lost by a
 	// preempted job of up to 8 and of more GPUs.
 	Start, PreemptSmall, PreemptLarge time.Duration
@@ -153,6 +158,16 @@ type Options struct {
 	Clock func() time.Duration
 }
 
+// Fetch is what it costs to start where a node lacks what a job reads.
+type Fetch struct {
+	// Image is lost at a start on nodes one of which has not got the job's image; from
+	// then on they have it. Data is lost at each start for each of its data sets that
+	// one of its nodes has not got.
+	Image, Data time.Duration
+	// Blind keeps planners from knowing what jobs read.
+	Blind bool
+}
+
 // Observer receives what happens, in order of virtual time.
 type Observer interface {
 	// Attempt is an attempt that ended, with the GPUs it had.
@@ -172,7 +187,7 @@ func (o *Options) Check() error {
 		v    time.Duration
 	}{
 		{"pass-every", o.PassEvery}, {"tick", o.Tick}, {"start-overhead", o.Start}, {"preempt-small", o.PreemptSmall}, {"preempt-large", o.PreemptLarge}, {"save", o.Save},
-		{"profile", o.Profile}, {"oom-after", o.OOMAfter}, {"mtbf", o.MTBF}, {"repair", o.Repair}, {"checkpoint", o.Checkpoint},
+		{"profile", o.Profile}, {"oom-after", o.OOMAfter}, {"image-fetch", o.Fetch.Image}, {"data-fetch", o.Fetch.Data}, {"mtbf", o.MTBF}, {"repair", o.Repair}, {"checkpoint", o.Checkpoint},
 	} {
 		if d.v < 0 {
 			return fmt.Errorf("%s: %s is below 0", d.name, d.v)
@@ -208,6 +223,9 @@ func (o *Options) Check() error {
 	}
 	if o.Log && o.Promise != nil {
 		return fmt.Errorf("fsm: deadlines are promised without it")
+	}
+	if o.Log && o.Tell {
+		return fmt.Errorf("fsm: no job reports its progress there; run without it, or without progress")
 	}
 	if o.Log && o.Profile > 0 {
 		return fmt.Errorf("fsm: the state machine has no trials that tell what a job needs; run without it, or without profiles")

@@ -207,6 +207,7 @@ func (e *engine) service(snap *dispatch.Snapshot) map[cluster.UID]int64 {
 }
 
 func (e *engine) ask(snap *dispatch.Snapshot) (*dispatch.Plan, error) {
+	snap.Images = e.held
 	began := e.clock()
 	plan := e.asks.Plan(snap)
 	e.sums.took(e.clock() - began)

@@ -38,6 +38,19 @@ func (t *task) until(left float64) int64 {
 // step time is known at once.
 const elasticSteps = 1000
 
+// tells has a task report its step time if that is looked at, having many steps, and
+// how many are done if all jobs report that.
+func tells(e *engine, t *task, a *cluster.Attempt) {
+	if e.opt.Log || !e.opt.Tell && (!t.job.Elastic() || a.Progress != nil) {
+		return
+	}
+	p := &cluster.Progress{At: e.wallTime(), StepTime: time.Duration(t.solo) * time.Microsecond / elasticSteps}
+	if e.opt.Tell {
+		p.Step, p.Total = int64((1-t.left)*elasticSteps), elasticSteps
+	}
+	a.Progress = p
+}
+
 // begin starts a task where the store put it.
 func (e *engine) begin(a cluster.AttemptID) {
 	id := int32(a.Job - 1)
@@ -63,10 +76,8 @@ func (e *engine) begin(a cluster.AttemptID) {
 	f := t.job.Figures(gpuType)
 	t.solo = float64(max(1, f.Duration.Microseconds())) * t.job.Slower(len(berth.GPUs))
 	t.solution = t.solo
-	if t.job.Elastic() && !e.opt.Log { // it reports its step time, having many steps
-		view.Last().Progress = &cluster.Progress{At: e.wallTime(), StepTime: time.Duration(t.solo) * time.Microsecond / elasticSteps}
-	}
-	t.overhead += float64(e.opt.Start.Microseconds())
+	tells(e, t, view.Last())
+	t.overhead += float64((e.opt.Start + fetch(e, t.job, view.Last())).Microseconds())
 	t.rate = 1
 	t.load = slowdown.LoadOf(t.job, gpuType)
 	if t.steps = e.opt.Rise.steps(e.opt.Seed, t.job, t.left, t.load.MemMiB); len(t.steps) > 0 {
@@ -134,6 +145,7 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 	t.settle(e.now)
 	view, _ := e.st.Job(cluster.JobID(id + 1))
 	berth := view.Last().Berth
+	tells(e, t, view.Last())
 	told := how
 	if how == cluster.JobOutOfMemory && e.opt.OOMFatal {
 		told = cluster.JobFailed

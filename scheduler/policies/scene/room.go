@@ -113,12 +113,35 @@ func (p *Scene) amongst(id cluster.NodeID) bool {
 	return ok
 }
 
-// Opens returns how many of the GPUs are empty.
-func (p *Scene) Opens(cards []int32) (n int) {
+// Breaks returns how much a start on GPUs of one node breaks into: idle GPUs and,
+// unless two nodes of the class with as many as any are idle anyway, nodes with many
+// of them, which wide jobs need.
+func (p *Scene) Breaks(cards []int32) int {
+	n := 0
 	for _, ci := range cards {
 		if p.Fleet.Cards[ci].Use.Shares == 0 {
-			n++
+			n += 1 << 16
 		}
+	}
+	if n == 0 {
+		return 0
+	}
+	g := &p.Fleet.Groups[p.Fleet.Cards[cards[0]].Group]
+	widest, idle := 0, 0
+	for i := range p.Fleet.Groups {
+		o := &p.Fleet.Groups[i]
+		switch wide := len(o.Cards); {
+		case o.Class != g.Class || wide < widest:
+			continue
+		case wide > widest:
+			widest, idle = wide, 0
+		}
+		if o.Empty == widest {
+			idle++
+		}
+	}
+	if idle < 2 {
+		n += g.Empty
 	}
 	return n
 }

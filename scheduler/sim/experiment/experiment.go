@@ -105,6 +105,7 @@ func All() []Experiment {
 		{"hived", "guarantees for virtual clusters: private nodes, quotas, cells (HiveD, OSDI 2020)", hived},
 		{"ces", "idle nodes powered down by a forecast of demand (Helios' CES, SC 2021)", ces},
 		{"defer", "jobs that wait for cheaper hours (ANDREAS, 2021)", cheaper},
+		{"near", "jobs that start where their images and data sets are", near},
 		{"demand", "how well the demand of nodes is forecast, by each method", demand},
 		{"sizing", "sizes of elastic jobs on 64 GPUs: marginal gain, AFS, Optimus, Pollux", sizing},
 		{"elasticflow", "deadlines of elastic jobs on 128 GPUs (ElasticFlow, ASPLOS 2023, its list of 195 jobs)", elasticFlow},
@@ -161,7 +162,7 @@ func figures(r *sim.Result) map[string]*float64 {
 		"lower_bound_alone_makespan_s": r.LowerBoundAlone, "energy_kwh": r.EnergyKWh,
 		"cuts": counted(r.Cuts), "growths": counted(r.Growths), "harmed": counted(r.Harmed), "reserved_over_used": r.ReservedOverUsed,
 		"rejected": rejected, "decision_us": decision, "decision_p50_us": r.DecisionP50, "decision_p99_us": r.DecisionP99,
-		"nodes_off": r.NodesOff, "nodes_busy_pct": r.NodesBusyPct, "wake_ups_per_day": r.WakeUpsPerDay, "wake_calls_per_day": r.WakeCallsPerDay,
+		"images_fetched": counted(r.ImagesFetched), "data_elsewhere": counted(r.DataElsewhere), "nodes_off": r.NodesOff, "nodes_busy_pct": r.NodesBusyPct, "wake_ups_per_day": r.WakeUpsPerDay, "wake_calls_per_day": r.WakeCallsPerDay,
 		"jobs_late": counted(r.JobsLate), "mean_late_s": r.MeanLate,
 		"decisions_per_s": r.DecisionsPerS, "lower_bound_alone_mean_jct_s": r.LowerBoundJCT,
 	}

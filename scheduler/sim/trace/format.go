@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
@@ -112,8 +113,26 @@ func readPlain(t *table, o *Options) (workload.Job, error) {
 	if err != nil {
 		return j, err
 	}
-	j.MemMiB, j.UsedMilli = int64(mem), min(1000, int64(util*10))
+	j.MemMiB, j.UsedMilli, j.Image = int64(mem), min(1000, int64(util*10)), t.text("image")
+	if j.Data, err = readData(t); err != nil {
+		return j, err
+	}
 	return j, readSteps(t, &j, "steps")
+}
+
+// readData reads the data sets of a job, as imagenet+coco.
+func readData(t *table) ([]string, error) {
+	v := t.text("data")
+	if v == "" {
+		return nil, nil
+	}
+	names := strings.Split(v, "+")
+	for _, name := range names {
+		if err := cluster.CheckDataName(name); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
 }
 
 // readGPUs reads a number of GPUs; a fraction of one is a share.

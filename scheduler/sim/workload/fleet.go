@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -23,6 +24,8 @@ type NodeSpec struct {
 	MaxW  int64 `yaml:"max_w"`
 	// MaxShares overrides the fleet's for these nodes; 0 does not.
 	MaxShares int `yaml:"max_shares"`
+	// Data are the data sets on their disks, as imagenet+coco.
+	Data string `yaml:"data"`
 }
 
 // Fleet is the cluster of a simulation.
@@ -68,6 +71,11 @@ func (f *Fleet) Check() error {
 			return fmt.Errorf("nodes[%d].max_shares: %d is outside 0 to 1024", i, n.MaxShares)
 		case n.IdleW < 0 || n.MaxW < n.IdleW || n.MaxW > 1<<16:
 			return fmt.Errorf("nodes[%d]: want 0 <= idle_w <= max_w <= %d", i, 1<<16)
+		}
+		for _, name := range n.dataSets() {
+			if err := cluster.CheckDataName(name); err != nil {
+				return fmt.Errorf("nodes[%d]: %w", i, err)
+			}
 		}
 		total += n.Count
 		gpus += n.Count * n.GPUs
@@ -142,6 +150,14 @@ func (s *NodeSpec) Type() string {
 	return cmp.Or(s.GPUType, "gpu")
 }
 
+// dataSets returns the data sets on the machines' disks, sorted.
+func (s *NodeSpec) dataSets() []string {
+	if s.Data == "" {
+		return nil
+	}
+	return slices.Compact(slices.Sorted(strings.SplitSeq(s.Data, "+")))
+}
+
 // island is where the machines of a pool begin, by the index of their first GPU;
 // empty for a node that is one machine.
 type island []int
@@ -166,7 +182,7 @@ func (f *Fleet) pooled() ([]NodeSpec, []island) {
 		one := s
 		one.Count, one.GPUs, one.CPUMilli, one.HostMemMiB = 1, s.Count*s.GPUs, int64(s.Count)*s.CPUMilli, int64(s.Count)*s.HostMemMiB
 		i := slices.IndexFunc(out, func(o NodeSpec) bool {
-			return o.Type() == s.Type() && o.MemMiB == s.MemMiB && o.IdleW == s.IdleW && o.MaxW == s.MaxW && o.MaxShares == s.MaxShares && s.GPUs > 0 && o.GPUs > 0
+			return o.Type() == s.Type() && o.MemMiB == s.MemMiB && o.IdleW == s.IdleW && o.MaxW == s.MaxW && o.MaxShares == s.MaxShares && o.Data == s.Data && s.GPUs > 0 && o.GPUs > 0
 		})
 		if i < 0 {
 			i = len(out)
@@ -198,6 +214,9 @@ func (f *Fleet) Build() []*cluster.Node {
 			n := &cluster.Node{
 				ID: cluster.NodeID(fmt.Sprintf("n%06d", len(out))), State: cluster.NodeReady, BootID: "b",
 				CPUMilli: cmp.Or(s.CPUMilli, PlentyCPUMilli), MemMiB: cmp.Or(s.HostMemMiB, PlentyMemMiB),
+			}
+			for _, name := range s.dataSets() {
+				n.Features = append(n.Features, cluster.DataFeature+name)
 			}
 			for i := range s.GPUs {
 				mem := cmp.Or(s.MemMiB, DefaultMemMiB)

@@ -68,6 +68,9 @@ type Job struct {
 	// preempted.
 	Partition string
 	Serves    bool
+	// Image and Data are what it reads, see Options.Fetch of a run.
+	Image string
+	Data  []string
 }
 
 // OnType is what is true of a job on one type of GPU.

@@ -20,8 +20,8 @@ type simWorld struct {
 	trace, mix, cluster, policy, order, world, colocation, profiles, predictor, fsm, resize, sizing, elastic string
 	demand, memError, utilError, durError, memMargin, peakAt, lateGrowers                                    float64
 	maxShares, maxJobs                                                                                       int
-	strict, pool, preempt, capMemory                                                                         bool
-	since, until, start, passEvery, tick, profile, oomAfter                                                  time.Duration
+	strict, pool, preempt, capMemory, blind, tell                                                            bool
+	since, until, start, passEvery, tick, profile, oomAfter, imageFetch, dataFetch                           time.Duration
 	preemptSmall, preemptLarge, mtbf, repair, checkpoint, powerIdle, powerBoot                               time.Duration
 	powerForecast, powerEvery, powerLearn                                                                    time.Duration
 	powerKeep, powerSpare                                                                                    int
@@ -132,6 +132,10 @@ func (o *simWorld) worldFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.preemptLarge, "preempt-cost-large", 60*time.Second, "time lost by a preempted job of more GPUs")
 	f.DurationVar(&o.profile, "profile", 0, "profile each job alone for this long, then restart it")
 	f.DurationVar(&o.oomAfter, "oom-after", 30*time.Second, "how far into an attempt its memory peaks")
+	f.DurationVar(&o.imageFetch, "image-fetch", 0, "time a start takes longer on a node without the job's image, which then has it")
+	f.DurationVar(&o.dataFetch, "data-fetch", 0, "time a start takes longer for each data set of the job that its node lacks")
+	f.BoolVar(&o.tell, "progress", false, "jobs report how many of their steps are done, and how fast they go")
+	f.BoolVar(&o.blind, "blind", false, "keep the scheduler from knowing which images and data sets jobs read")
 	f.BoolVar(&o.capMemory, "cap-memory", false, "end jobs that exceed their reserved memory, not only those that find a GPU full")
 	f.StringVar(&o.sizing, "sizing", "", "`SIZING` policy that chooses the number of GPUs of jobs and restarts them with others: afs, marginal, none, optimus or pollux; with --elastic")
 	f.StringVar(&o.elastic, "elastic", "1-8", "with --sizing, the `RANGE` of GPUs for each job with whole GPUs; run times hold for the trace's number and scale by the common curve")

@@ -284,7 +284,7 @@ func (p *simPoint) options(planner sim.Planner, seed uint64) (sim.Options, error
 		Power: saving, Planner: planner, Seed: seed, World: p.inter,
 		Errors:    sim.Errors{Mem: p.memError, Util: p.utilError, Duration: p.durError, MemMargin: p.memMargin},
 		PassEvery: p.passEvery, Tick: p.tick, Start: p.start, PreemptSmall: p.preemptSmall, PreemptLarge: p.preemptLarge,
-		Profile: p.profile, OOMAfter: p.oomAfter, CapMemory: p.capMemory, MTBF: p.mtbf, Repair: p.repair, Checkpoint: p.checkpoint,
+		Profile: p.profile, OOMAfter: p.oomAfter, Tell: p.tell, Fetch: sim.Fetch{Image: p.imageFetch, Data: p.dataFetch, Blind: p.blind}, CapMemory: p.capMemory, MTBF: p.mtbf, Repair: p.repair, Checkpoint: p.checkpoint,
 		Preemptible: p.preempt, Resize: mode, Rise: rise,
 	}, nil
 }

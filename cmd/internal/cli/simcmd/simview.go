@@ -90,6 +90,10 @@ func printSim(e *console.Env, f console.Format, v View) error {
 		t.Cols = append(t.Cols, console.Column{Head: "NODE_HOURS_OFF", Right: true}, console.Column{Head: "OFF", Right: true}, console.Column{Head: "WOKEN", Right: true},
 			console.Column{Head: "LATE", Right: true}, console.Column{Head: "LATE_BY", Right: true}, console.Column{Head: "KWH", Right: true})
 	}
+	reads := slices.ContainsFunc(v.Results, func(r *sim.Result) bool { return r.ImagesFetched != nil })
+	if reads {
+		t.Cols = append(t.Cols, console.Column{Head: "FETCHED", Right: true}, console.Column{Head: "ELSEWHERE", Right: true})
+	}
 	for _, r := range v.Results {
 		row := []string{r.Policy, strconv.FormatUint(r.Seed, 10), strconv.Itoa(r.Jobs), simPct(r.AllocationPct), simPct(r.GPUUtilPct), simPct(r.MemUtilPct),
 			simFig(r.MeanJCT, 0), simFig(r.P99JCT, 0), simFig(r.Makespan, 0), simFig(r.LowerBoundMakespan, 0), simFig(r.MeanWait, 0),
@@ -99,6 +103,9 @@ func printSim(e *console.Env, f console.Format, v View) error {
 		}
 		if sleeps {
 			row = append(row, simFig(r.NodeHoursOff, 0), simPct(r.NodesOffPct), simCount(r.WakeUps), simCount(r.JobsLate), simFig(r.MeanLate, 0), simFig(r.EnergyKWh, 0))
+		}
+		if reads {
+			row = append(row, simCount(r.ImagesFetched), simCount(r.DataElsewhere))
 		}
 		t.Add(row...)
 	}
