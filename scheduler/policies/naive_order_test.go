@@ -23,6 +23,7 @@ type nwaits struct {
 	lasts    time.Duration
 	waited   time.Duration
 	ran      time.Duration // in an attempt that was ended
+	steps    int64         // of a thousand, by then; 0 is unknown
 	deadline time.Duration // from now, 0 for none
 	weight   int64
 }
@@ -36,6 +37,9 @@ func drawWaits(t *rapid.T) (out []nwaits) {
 		}
 		if rapid.Bool().Draw(t, "ran before") {
 			j.ran = min(j.lasts, j.waited) * time.Duration(rapid.IntRange(0, 9).Draw(t, "tenths")) / 10
+		}
+		if j.ran > 0 && rapid.Bool().Draw(t, "tells") {
+			j.steps = rapid.Int64Range(1, 1000).Draw(t, "steps")
 		}
 		if rapid.Bool().Draw(t, "due") {
 			j.deadline = time.Duration(rapid.IntRange(1, 600).Draw(t, "deadline")) * time.Minute
@@ -54,6 +58,9 @@ func (j *nwaits) job() *cluster.Job {
 	if j.ran > 0 {
 		began := out.Submitted
 		out.Attempts = []cluster.Attempt{{No: 1, State: cluster.JobPreempted, Placed: began, Started: began, Ended: began.Add(j.ran)}}
+		if j.steps > 0 {
+			out.Attempts[0].Progress = &cluster.Progress{At: began, Step: j.steps, Total: 1000, StepTime: time.Second}
+		}
 		out.Eligible = began.Add(j.ran)
 	}
 	return out
@@ -81,6 +88,15 @@ func TestOrdersAsNaive(t *testing.T) {
 		},
 		"las": func(j *nwaits, _ []nwaits) (float64, float64) { // 2D: cards times time, in queues of first come, first served
 			queue, had := 0.0, j.ran.Seconds()*float64(j.gpus)
+			for _, limit := range []float64{3250, 7200, 18000} {
+				if had >= limit {
+					queue++
+				}
+			}
+			return queue, -minutes(j.waited)
+		},
+		"elas": func(j *nwaits, _ []nwaits) (float64, float64) { // the same, times the part of the steps that is left
+			queue, had := 0.0, j.ran.Seconds()*float64(j.gpus)*float64(1000-j.steps)/1000
 			for _, limit := range []float64{3250, 7200, 18000} {
 				if had >= limit {
 					queue++

@@ -39,6 +39,7 @@ func All() []Order {
 		{Name: "srsf", key: byServiceLeft, Over: muchLessService},
 		{Name: "srtf", key: byTimeLeft, Over: muchShorter},
 		{Name: "las", key: byService, Over: lowerQueue},
+		{Name: "elas", key: byWeighedService, Over: lowerWeighedQueue},
 		{Name: "fairshare", key: byUse, prepare: countUse},
 		{Name: "themis", key: byUnfairness, Over: leaseEnded},
 		{Name: "rounds", key: byPriority, Over: roundEnded, prepare: Allocate},

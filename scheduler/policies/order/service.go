@@ -74,17 +74,58 @@ func byService(ts *Turns, f *scene.Facts) scene.Key {
 	return scene.Key{A: ts.serviceQueue(f), B: f.Submitted}
 }
 
-func (ts *Turns) serviceQueue(f *scene.Facts) int64 {
-	q, had := 0, f.Attained
+func (ts *Turns) serviceQueue(f *scene.Facts) int64 { return ts.queueOf(ts.attained(f)) }
+
+// attained returns the service that a job received, since it was last promoted.
+func (ts *Turns) attained(f *scene.Facts) int64 {
 	if ts.LAS.Promote > 0 {
-		had = sincePromoted(f, ts.Now, ts.LAS.Promote) * int64(f.Width())
+		return sincePromoted(f, ts.Now, ts.LAS.Promote) * int64(f.Width())
 	}
+	return f.Attained
+}
+
+// queueOf returns the queue of a job that had so much service.
+func (ts *Turns) queueOf(had int64) (q int64) {
 	for _, limit := range ts.LAS.queues() {
 		if had >= limit.Microseconds() {
 			q++
 		}
 	}
-	return int64(q)
+	return q
+}
+
+// byWeighedService is byService with the service weighed by the part of the job's
+// steps that is still to do, so that one that is nearly done does not sink: the idea
+// of E-LAS (Sultana et al., ICPP 2020), which weighs by the progress in epochs. A job
+// that reports no steps counts as under "las".
+func byWeighedService(ts *Turns, f *scene.Facts) scene.Key {
+	return scene.Key{A: ts.weighedQueue(f), B: f.Submitted}
+}
+
+func (ts *Turns) weighedQueue(f *scene.Facts) int64 {
+	return ts.queueOf(ts.attained(f) / 1000 * (1000 - doneMilli(f, ts.Now)))
+}
+
+// doneMilli returns the part of a job's steps that are done, in thousandths, by its
+// latest report: from there on it goes on as fast while it runs. 0 is unknown.
+func doneMilli(f *scene.Facts, now int64) int64 {
+	for i := len(f.Attempts) - 1; i >= 0; i-- {
+		a := &f.Attempts[i]
+		p := a.Progress
+		if p == nil || p.Total <= 0 {
+			continue
+		}
+		step := p.Step
+		if a.State.Live() && p.StepTime > 0 {
+			step += max(0, now-int64(p.At)) / max(1, p.StepTime.Microseconds())
+		}
+		return min(step, p.Total) * 1000 / p.Total
+	}
+	return 0
+}
+
+func lowerWeighedQueue(ts *Turns, waits, runs *scene.Facts) bool {
+	return ts.weighedQueue(waits) < ts.weighedQueue(runs)
 }
 
 // sincePromoted returns how long a job ran since it was last promoted: whenever it
