@@ -16,7 +16,7 @@ import (
 func TestLawsReach(t *testing.T) {
 	t.Parallel()
 	type tally struct{ starts, gangs, spans, whole, spansFor, spansEnd, beside, unplaced, preempts, moves, overtakes int }
-	preempts := map[string]bool{"srtf": true, "srsf": true, "las": true, "themis": true, "edf": true, "rounds": true}
+	preempts := map[string]bool{"srtf": true, "srsf": true, "las": true, "elas": true, "themis": true, "edf": true, "rounds": true}
 	for _, name := range policies.Names() {
 		for _, order := range policies.Orders() {
 			t.Run(name+"+"+order, func(t *testing.T) {
