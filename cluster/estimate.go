@@ -281,3 +281,13 @@ const (
 func Objectives() []Objective {
 	return []Objective{ObjectiveLatency, ObjectiveThroughput, ObjectiveEnergy, ObjectiveCost, ObjectiveBalanced}
 }
+
+// BusyMilli returns how much compute a job is expected to keep busy of a GPU of
+// which it holds a share by an estimate, in thousandths: what it reserves, or what
+// is predicted if that is more, where predicted compute is overcommitted.
+func BusyMilli(s *Spec, held Share, e *Estimate) int64 {
+	if held.Exclusive || s.GPUMilli > 0 {
+		return held.Milli
+	}
+	return max(held.Milli, min(WholeGPU, e.Milli))
+}

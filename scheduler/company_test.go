@@ -133,6 +133,35 @@ func TestCalm(t *testing.T) {
 	}
 }
 
+// TestOvercommitKeepsTheLimit: slowdowns are those of what jobs are predicted to
+// keep busy, not of what they reserve of it.
+func TestOvercommitKeepsTheLimit(t *testing.T) {
+	t.Parallel()
+	pol := scheduler.Default()
+	pol.OvercommitMilli = 1250
+	half := func(id cluster.JobID, mib int64) *cluster.Job {
+		return Job(id, Predict(a100, mib, 600, time.Hour), Signed("s"))
+	}
+	for compute, beside := range map[float64]bool{1.3: true, 1.6: false} { // 1.47 and 1.58 times as long by 600; 1.37 by 480
+		w := NewWorld([]*cluster.Node{Node("n1", 1, a100)}, half(1, 9000))
+		w.Know = &dispatch.Interference{MaxBend: 1.6, Jobs: map[string]dispatch.Temper{}, Cards: []dispatch.Sharing{{GPUType: a100, Compute: compute}}}
+		p := scheduler.Schedule(w.Snapshot(), pol)
+		w.Apply(&p)
+		w.Submit(half(2, 9000))
+		p = scheduler.Schedule(w.Snapshot(), pol)
+		if got := len(p.Starts) == 1; got != beside {
+			t.Errorf("compute %g: started %t, want %t", compute, got, beside)
+		}
+		why := explain.Explanation{}
+		for _, e := range scheduler.Explain(w.Snapshot(), w.Jobs[2], pol) {
+			why = e
+		}
+		if slow := strings.Contains(why.Reason.Detail, "slow job 1 down 1.6"); slow == beside {
+			t.Errorf("compute %g: explained by %q", compute, why.Reason.Detail)
+		}
+	}
+}
+
 // TestTheFastPathKeepsThemApart: a job that ends makes room, but not for one
 // that would slow down who stays.
 func TestTheFastPathKeepsThemApart(t *testing.T) {

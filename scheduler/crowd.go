@@ -63,6 +63,18 @@ func (w *crowd) calmly(calm bool) bool {
 	return true
 }
 
+// calm returns the room that a job is to find first, and whether it differs from
+// want or the lower limit holds for it: while there are empty GPUs for all waiting
+// jobs, no GPU is overcommitted.
+func (ft *fitter) calm(it *item, c int, want fleet.Room) (fleet.Room, bool) {
+	spare := int64(0)
+	if ft.plenty {
+		spare = it.needs[c].Calm(&ft.pol)
+	}
+	want.Milli += spare
+	return want, ft.crowd.calmly(true) || spare > 0
+}
+
 // kind distinguishes jobs with the same needs.
 type kind struct {
 	temper   dispatch.Temper
@@ -89,7 +101,7 @@ func newCrowd(know *dispatch.Interference, f *fleet.Fleet, running []*cluster.Jo
 		}
 		for _, gs := range a.HeldGPUs() {
 			if i, ok := f.CardAt[gs.GPU]; ok {
-				w.on[i] = company.Insert(w.on[i], company.SharerOf(know, j, j.ID, gs.Share.Milli))
+				w.on[i] = company.Insert(w.on[i], company.SharerOf(know, j, j.ID, cluster.BusyMilli(j.Spec, gs.Share, &a.Estimate)))
 			}
 		}
 	}
@@ -126,7 +138,7 @@ func (ft *fitter) judge(it *item, n *rules.Need, i int32) company.Verdict {
 	if v := company.Strangers(ft.f.Cards[i].GPU, w.on[i], &it.job.Owner); v.Strange != nil {
 		return v
 	}
-	return company.Judge(w.know, w.rules[i], w.on[i], company.SharerOf(w.know, it.job, 0, n.Milli), w.limit)
+	return company.Judge(w.know, w.rules[i], w.on[i], company.SharerOf(w.know, it.job, 0, n.Busy), w.limit)
 }
 
 func (ft *fitter) suits(it *item, c int, i int32) bool {

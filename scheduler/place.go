@@ -83,8 +83,8 @@ func (ft *fitter) mayFit(it *item, c int) bool {
 func (ft *fitter) fit(it *item, c int, to []int32) []int32 {
 	ft.frag.begin(ft, it, c)
 	want, at := ft.want(it, c), len(to)
-	if ft.crowd.calmly(true) {
-		to = ft.look(it, c, want, to)
+	if calm, ok := ft.calm(it, c, want); ok {
+		to = ft.look(it, c, calm, to)
 	}
 	if ft.crowd.calmly(false); len(to) == at {
 		to = ft.look(it, c, want, to)
@@ -341,7 +341,7 @@ func (p *pass) place(it *item, c int, cards []int32) {
 	p.f.Hosts[first.Host].Occupy(it.cpu, it.mem, takes)
 	p.commit(it, &st, first.Host)
 	p.lines.settle(it, c, cards)
-	p.crowd.settled(it.job, n.Milli, cards)
+	p.crowd.settled(it.job, n.Busy, cards)
 }
 
 // commit takes the berth in the ledger. The indexes hold only what the ledger says,

@@ -301,24 +301,24 @@ func (r *release) judge(j *cluster.Job, c *cluster.GPU, nd *rules.Need) company.
 	var on []company.Sharer
 	for _, id := range r.on(c.ID) {
 		if o, ok := r.v.Job(id); ok && o.Live() != nil {
-			on = r.mates(on, o, o.Live().HeldGPUs(), c.ID)
+			on = r.mates(on, o, &o.Live().Estimate, o.Live().HeldGPUs(), c.ID)
 		}
 	}
 	for i := range r.plan.Starts {
 		if o, ok := r.v.Job(r.plan.Starts[i].Job); ok {
-			on = r.mates(on, o, r.plan.Starts[i].Berth.GPUs, c.ID)
+			on = r.mates(on, o, &r.plan.Starts[i].Estimate, r.plan.Starts[i].Berth.GPUs, c.ID)
 		}
 	}
 	if v := company.Strangers(c, on, &j.Owner); v.Strange != nil {
 		return v
 	}
-	return company.Judge(r.know, s, on, company.SharerOf(r.know, j, 0, nd.Milli), r.pol.MaxSlowdownMilli)
+	return company.Judge(r.know, s, on, company.SharerOf(r.know, j, 0, nd.Busy), r.pol.MaxSlowdownMilli)
 }
 
-func (r *release) mates(on []company.Sharer, j *cluster.Job, shares []cluster.GPUShare, gpu cluster.GPUID) []company.Sharer {
+func (r *release) mates(on []company.Sharer, j *cluster.Job, e *cluster.Estimate, shares []cluster.GPUShare, gpu cluster.GPUID) []company.Sharer {
 	for _, gs := range shares {
 		if gs.GPU == gpu {
-			on = company.Insert(on, company.SharerOf(r.know, j, j.ID, gs.Share.Milli))
+			on = company.Insert(on, company.SharerOf(r.know, j, j.ID, cluster.BusyMilli(j.Spec, gs.Share, e)))
 		}
 	}
 	return on

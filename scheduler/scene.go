@@ -32,6 +32,7 @@ type scene struct {
 	standing     *accounting.Standing
 	niced        bool                // some job has a nice value
 	spanning     bool                // some job needs several nodes, or all of one
+	plenty       bool                // there are empty GPUs for every waiting job; see rankOf
 	unseen       bool                // some queued job is not in the snapshot
 	limits       *accounting.Limiter // the pass's own, nil without quotas
 	plan         dispatch.Plan

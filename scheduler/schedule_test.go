@@ -209,6 +209,33 @@ func TestSchedulePlaces(t *testing.T) {
 			want: []string{"j2 on n1-00:whole", "j1 on n1-01:5000/100"},
 		},
 		{
+			name:  "under overcommit jobs join until what is predicted adds up to it",
+			nodes: []*cluster.Node{Node("n1", 1, a100)},
+			jobs:  []*cluster.Job{Job(1, Predict(a100, 9000, 650, time.Hour)), Job(2, Predict(a100, 9000, 600, time.Hour)), Job(3, Predict(a100, 9000, 10, time.Hour))},
+			pol:   func(p *scheduler.Policy) { p.OvercommitMilli = 1250 },
+			want: []string{
+				"j1 on n1-00:9000/520", "j2 on n1-00:9000/480",
+				"j3 waits at n1-00 in 1h0m0s: GPUCompute", "j3: GPUCompute: A100-SXM4-80GB: at most 0 % of one GPU free, needs 0.8 %",
+			},
+		},
+		{
+			name:  "under overcommit too what was declared is kept",
+			nodes: []*cluster.Node{Node("n1", 1, a100)},
+			jobs:  []*cluster.Job{Job(1, Mem(9000), Util(600)), Job(2, Predict(a100, 9000, 501, time.Hour))},
+			pol:   func(p *scheduler.Policy) { p.OvercommitMilli = 1250 },
+			want: []string{
+				"j1 on n1-00:9000/600",
+				"j2 waits at n1-00 in 36m0s: GPUCompute", "j2: GPUCompute: A100-SXM4-80GB: at most 40 % of one GPU free, needs 40.1 %",
+			},
+		},
+		{
+			name:  "nothing is overcommitted while there are empty cards for all",
+			nodes: []*cluster.Node{Node("n1", 3, a100)},
+			jobs:  []*cluster.Job{Job(1, Predict(a100, 9000, 650, time.Hour)), Job(2, Predict(a100, 9000, 600, time.Hour)), Job(3, Predict(a100, 9000, 350, time.Hour))},
+			pol:   func(p *scheduler.Policy) { p.OvercommitMilli = 1250 },
+			want:  []string{"j1 on n1-00:9000/520", "j2 on n1-01:9000/480", "j3 on n1-00:9000/280"},
+		},
+		{
 			name:  "jobs under cancellation are left alone",
 			nodes: []*cluster.Node{Node("n1", 1, a100)},
 			jobs:  []*cluster.Job{Job(1, func(j *cluster.Job) { j.Cancel = &cluster.CancelRequest{} })},

@@ -23,7 +23,6 @@ import (
 type turns struct {
 	*scene
 	lasted int64 // how long jobs have kept arriving; see streamAge
-	plenty bool  // there are empty GPUs for every waiting job; see rankOf
 }
 
 // measure computes the drain of each class.

@@ -82,7 +82,7 @@ func (c *yielding) lift(g *giver, p *pass, sign int64) {
 		switch {
 		case c.on == nil:
 		case sign > 0:
-			c.on[k] = company.Insert(c.on[k], company.SharerOf(p.crowd.know, g.job, g.job.ID, gs.Share.Milli))
+			c.on[k] = company.Insert(c.on[k], company.SharerOf(p.crowd.know, g.job, g.job.ID, cluster.BusyMilli(g.job.Spec, gs.Share, &g.job.Live().Estimate)))
 		default:
 			c.on[k] = slices.DeleteFunc(c.on[k], func(m company.Sharer) bool { return m.Job == g.job.ID })
 		}
@@ -169,7 +169,7 @@ func (c *yielding) room(it *item, p *pass, k int) bool {
 	if v := company.Strangers(card.GPU, c.on[k], &it.job.Owner); v.Strange != nil {
 		return false
 	}
-	v := company.Judge(p.crowd.know, p.crowd.rules[i], c.on[k], company.SharerOf(p.crowd.know, it.job, 0, n.Milli), p.pol.MaxSlowdownMilli)
+	v := company.Judge(p.crowd.know, p.crowd.rules[i], c.on[k], company.SharerOf(p.crowd.know, it.job, 0, n.Busy), p.pol.MaxSlowdownMilli)
 	return !v.Against()
 }
 
@@ -191,7 +191,7 @@ func (c *yielding) claim(w *wish, p *pass) (at []int32) {
 		u.Shares++
 		u.Exclusive = s.Exclusive
 		if c.on != nil {
-			c.on[k] = company.Insert(c.on[k], company.SharerOf(p.crowd.know, it.job, it.job.ID, s.Milli))
+			c.on[k] = company.Insert(c.on[k], company.SharerOf(p.crowd.know, it.job, it.job.ID, n.Busy))
 		}
 	}
 	for i := range at {

@@ -195,7 +195,7 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 	as.Ranks, as.Array = ranks(s, a, rank), arrayTask(j)
 	for i, g := range b.GPUs {
 		as.Gpus = append(as.Gpus, &nodev1.Share{
-			Uuid: string(g.GPU), MemMib: g.Share.MemMiB, Milli: g.Share.Milli, Exclusive: g.Share.Exclusive, GrantedMib: apiconv.Granted(a, i),
+			Uuid: string(g.GPU), MemMib: g.Share.MemMiB, Milli: cluster.BusyMilli(s, g.Share, &a.Estimate), Exclusive: g.Share.Exclusive, GrantedMib: apiconv.Granted(a, i),
 		})
 	}
 	return as

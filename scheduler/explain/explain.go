@@ -339,14 +339,14 @@ func (x *explainer) judge(g *cluster.GPU, nd *rules.Need) (company.Verdict, *dis
 	for _, j := range x.on[g.ID] {
 		for _, gs := range j.Live().HeldGPUs() {
 			if gs.GPU == g.ID {
-				on = company.Insert(on, company.SharerOf(know, j, j.ID, gs.Share.Milli))
+				on = company.Insert(on, company.SharerOf(know, j, j.ID, cluster.BusyMilli(j.Spec, gs.Share, &j.Live().Estimate)))
 			}
 		}
 	}
 	if v := company.Strangers(g, on, &x.job.Owner); v.Strange != nil {
 		return v, s
 	}
-	return company.Judge(know, s, on, company.SharerOf(know, x.job, 0, nd.Milli), x.pol.MaxSlowdownMilli), s
+	return company.Judge(know, s, on, company.SharerOf(know, x.job, 0, nd.Busy), x.pol.MaxSlowdownMilli), s
 }
 
 // vetoes tallies the GPUs of a node that could never serve the job, and

@@ -120,6 +120,7 @@ func New(name string, opt Options) (Policy, error) {
 	if k < 0 && pl.Own == "" {
 		return native{pl.Name, opt.Base}, nil
 	}
+	opt.Base.OvercommitMilli = 0 // as published
 	full := where
 	if who == "" || who == pl.Own {
 		who = pl.Own

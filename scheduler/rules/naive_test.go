@@ -94,6 +94,7 @@ func drawChoice(t *rapid.T) rules.Policy {
 	pol := rules.Default()
 	pol.Mode = rapid.SampledFrom([]rules.Mode{rules.ModeFFD, rules.ModeFFD, rules.ModeFFD, rules.ModeSlot}).Draw(t, "mode")
 	pol.MaxShares = rapid.SampledFrom([]int{1, 3, 3}).Draw(t, "most shares")
+	pol.OvercommitMilli = rapid.SampledFrom([]int64{0, 1000, 1250, 1999}).Draw(t, "overcommit")
 	if rapid.Bool().Draw(t, "priced") {
 		pol.Prices = &rules.Prices{PerHourMilli: map[string]int64{"A": 2000}}
 	}
@@ -139,6 +140,13 @@ func shareByWords(j *cluster.Job, g *cluster.GPU, pol *rules.Policy) (share clus
 		j.Spec.Exclusive || j.NeedWhole || memory >= g.SellableMiB || // it asks to, or needs all that is sold
 		g.CapMode == "none" || g.MaxShares < 2 || // the card cannot be capped, or holds one
 		!declared && j.Spec.GPUs > 1 || !declared && !confident
+	if pol.OvercommitMilli > 1000 && confident && j.Spec.GPUMilli == 0 && e.Milli > 0 {
+		least := int64(1)
+		for least*pol.OvercommitMilli < compute*1000 {
+			least++
+		}
+		compute = least
+	}
 	share = cluster.Share{MemMiB: memory, Milli: compute}
 	if alone {
 		share = cluster.Share{MemMiB: g.SellableMiB, Milli: 1000, Exclusive: true}

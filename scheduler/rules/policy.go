@@ -30,6 +30,12 @@ type Policy struct {
 	// or for another, is not placed there. It counts only where something was
 	// learned of sharing; 0 switches the rule off.
 	MaxSlowdownMilli int64
+	// OvercommitMilli is up to what, in thousandths of a GPU, the predicted compute
+	// of jobs that share it may add up: a job whose compute is confidently predicted
+	// and not declared reserves that much less of it. While there are empty GPUs for
+	// all waiting jobs, those are taken first. Memory and declared compute are never
+	// overcommitted. 1000 and less switch it off.
+	OvercommitMilli int64
 	// MinConfidenceMilli is how sure a prediction must be, 0–1000, for a job
 	// without a declared memory cap to share a GPU.
 	MinConfidenceMilli int64

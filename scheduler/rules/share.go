@@ -21,6 +21,7 @@ const (
 // Need is what a job takes of each GPU of one class.
 type Need struct {
 	Mem, Milli int64
+	Busy       int64 // how much of it the job is expected to keep busy: Milli, or more if that is overcommitted
 	Dur        int64 // microseconds, never 0
 	Way        Way
 	Why        Veto
@@ -57,7 +58,9 @@ const (
 // its memory, if the GPU's memory cannot be capped, or if it has neither a
 // prediction nor a declared cap. A confident prediction above what the GPU sells is
 // a veto (SchedTune, section IV-C). If only its upper quantile is above, the job
-// takes the GPU alone, and a pass avoids that GPU if a larger one will do.
+// takes the GPU alone, and a pass avoids that GPU if a larger one will do. Compute
+// is the declared one, or what is predicted, reduced by Policy.OvercommitMilli if
+// that is confident; unknown compute is all of it.
 func ShareOn(job *cluster.Job, gpu *cluster.GPU, pol Policy) (cluster.Share, cluster.Estimate, cluster.Reason) {
 	e, known := cluster.EstimateFor(job.Estimates, gpu.Type)
 	n := NeedOn(job, gpu, &e, &pol)
@@ -116,10 +119,33 @@ func NeedOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol *Policy
 		n.Mem >= gpu.SellableMiB || s.GPUMemMiB == 0 && (!sure || s.GPUs > 1) {
 		n.Way, n.Mem, n.Milli = WayWhole, gpu.SellableMiB, cluster.WholeGPU
 	}
+	n.Busy = n.Milli
+	if n.Way == WayShare && s.GPUMilli == 0 && e.Milli > 0 && sure {
+		n.Milli = pol.reserved(n.Milli)
+	}
 	if n.Why = pol.beyond(job, gpu.Type, e, &n, gpu.SellableMiB); n.Why != VetoNone {
 		n.Way = WayNone
 	}
 	return n
+}
+
+// reserved returns how much compute a job reserves that is predicted to keep milli
+// busy. It is rounded up, so that what is predicted never adds up to more than
+// OvercommitMilli.
+func (p *Policy) reserved(milli int64) int64 {
+	if p.OvercommitMilli <= cluster.WholeGPU {
+		return milli
+	}
+	return (milli*cluster.WholeGPU + p.OvercommitMilli - 1) / p.OvercommitMilli
+}
+
+// Calm returns how much compute must stay free next to a share so that what is
+// predicted of a GPU adds up to no more than all of it.
+func (n *Need) Calm(pol *Policy) int64 {
+	if n.Milli == n.Busy {
+		return 0
+	}
+	return cluster.WholeGPU - pol.reserved(cluster.WholeGPU)
 }
 
 // DurationOf returns how long job is expected to hold its berth, in microseconds.

@@ -124,6 +124,7 @@ type Users struct {
 type Scheduling struct {
 	MaxShares         int           `yaml:"max_shares"`   // jobs on one GPU
 	MaxSlowdown       float64       `yaml:"max_slowdown"` // factor for any job that shares a GPU; 0 means no limit
+	Overcommit        float64       `yaml:"overcommit"`   // up to how many GPUs' worth predicted compute on one may add up, from 1 on
 	Interval          time.Duration `yaml:"interval"`     // longest time between full passes
 	MemoryHeadroomMiB int           `yaml:"memory_headroom_mib"`
 	// Fairshare is how much fair share counts against length in the order of waiting jobs,
@@ -301,7 +302,7 @@ func DefaultCoordinator() Coordinator {
 		},
 		Gossip: Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
 		Users:  Users{MinUID: 1000},
-		Scheduling: Scheduling{MaxShares: 3, MaxSlowdown: 1.5, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd", Sizing: "marginal",
+		Scheduling: Scheduling{MaxShares: 3, MaxSlowdown: 1.5, Overcommit: 1, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd", Sizing: "marginal",
 			PreemptEvery: time.Minute, PreemptAfter: 10 * time.Minute, PreemptWait: 2 * time.Minute, LASQueues: []string{"54m10s", "2h", "5h"},
 			GangTimeout: 10 * time.Minute, GangPorts: "20000-29999"},
 		Lease: Lease{Agent: 60 * time.Second},
@@ -352,8 +353,7 @@ func (c *Coordinator) Validate() error {
 	p.path("tls.ca_key", c.TLS.CAKey, optional)
 	p.gossip(c.Gossip)
 	p.users(c.Users)
-	p.number("scheduling.max_shares", c.Scheduling.MaxShares, 1, 16)
-	p.factor("scheduling.max_slowdown", c.Scheduling.MaxSlowdown, 1.01, 10)
+	c.Scheduling.shares(&p)
 	p.span("scheduling.interval", c.Scheduling.Interval, 10*time.Millisecond, time.Minute)
 	p.number("scheduling.memory_headroom_mib", c.Scheduling.MemoryHeadroomMiB, 0, 64<<10)
 	p.policy("scheduling.policy", c.Scheduling.Policy)

@@ -105,6 +105,15 @@ func (p *Problems) factor(key string, v, lo, hi float64) {
 	}
 }
 
+// shares checks how jobs share GPUs.
+func (s *Scheduling) shares(p *Problems) {
+	p.number("scheduling.max_shares", s.MaxShares, 1, 16)
+	p.factor("scheduling.max_slowdown", s.MaxSlowdown, 1.01, 10)
+	if !(s.Overcommit >= 1 && s.Overcommit <= 2) {
+		p.addf("scheduling.overcommit", "is %v, want 1 to 2", s.Overcommit)
+	}
+}
+
 func (p *Problems) span(key string, d, lo, hi time.Duration) {
 	if d < lo || d > hi {
 		p.addf(key, "is %v, want %v to %v", d, lo, hi)

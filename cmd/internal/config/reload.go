@@ -4,7 +4,7 @@ package config
 // told to reread its configuration.
 func live() map[string]struct{} {
 	return map[string]struct{}{
-		"scheduling.policy": {}, "scheduling.policies": {}, "scheduling.max_slowdown": {}, "scheduling.interval": {}, "scheduling.prices": {},
+		"scheduling.policy": {}, "scheduling.policies": {}, "scheduling.max_slowdown": {}, "scheduling.overcommit": {}, "scheduling.interval": {}, "scheduling.prices": {},
 		"scheduling.fairshare": {}, "scheduling.preempt_every": {}, "scheduling.preempt_after": {}, "scheduling.preempt_wait": {}, "scheduling.sizing": {}, "scheduling.las_queues": {}, "scheduling.tenants": {},
 	}
 }

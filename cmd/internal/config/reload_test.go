@@ -22,8 +22,8 @@ func TestChanges(t *testing.T) {
 		name, inUse, again, taken, restart string
 	}{
 		{name: "nothing", taken: "[]", restart: "[]"},
-		{name: "policies", again: "scheduling: {policy: slot, policies: [a=ffd], interval: 2s, max_slowdown: 2, prices: [T4=1]}\n",
-			taken: "[scheduling.max_slowdown scheduling.interval scheduling.prices scheduling.policy scheduling.policies]", restart: "[]"},
+		{name: "policies", again: "scheduling: {policy: slot, policies: [a=ffd], interval: 2s, max_slowdown: 2, overcommit: 1.25, prices: [T4=1]}\n",
+			taken: "[scheduling.max_slowdown scheduling.overcommit scheduling.interval scheduling.prices scheduling.policy scheduling.policies]", restart: "[]"},
 		{name: "tenants", inUse: "scheduling: {tenants: [{name: a, users: [u]}]}\n", again: "scheduling: {tenants: [{name: a, users: [u, v]}]}\n",
 			taken: "[scheduling.tenants]", restart: "[]"},
 		{name: "back again", inUse: "scheduling: {policy: slot}\n", taken: "[scheduling.policy]", restart: "[]"},

@@ -33,6 +33,7 @@ func schedulingOf(cfg *config.Scheduling) (*lead.Scheduling, error) {
 	base.FairMilli = int64(math.Round(1000 * cfg.Fairshare))
 	base.YieldAfter = cfg.PreemptWait
 	base.MaxSlowdownMilli = int64(math.Round(1000 * cfg.MaxSlowdown))
+	base.OvercommitMilli = int64(math.Round(1000 * cfg.Overcommit))
 	prices, err := cfg.PerHourMilli()
 	if err != nil {
 		return nil, fmt.Errorf("scheduling.prices: %w", err)

@@ -124,11 +124,19 @@ func ByName(name string) (Experiment, error) {
 	return Experiment{}, fmt.Errorf("experiment %q is not known; the experiments are %v", name, names)
 }
 
+// overcommitted is ffd with scheduling.overcommit: 1.25.
+const overcommitted = "ffd, overcommit 1.25"
+
 // planner returns a policy; the scheduler's own passes come with their fast path.
 func planner(name string, seed uint64, maxShares int) (sim.Planner, error) {
 	if name == "ffd+longest" { // the same with every job counted as long
 		b := sim.NewBerth(scheduler.ModeFFD, maxShares)
 		b.Policy.ShortPart, b.Policy.LongPart = 0, 1<<40
+		return b, nil
+	}
+	if name == overcommitted {
+		b := sim.NewBerth(scheduler.ModeFFD, maxShares)
+		b.Policy.OvercommitMilli = 1250
 		return b, nil
 	}
 	if name == "ffd" || name == "slot" {

@@ -44,7 +44,7 @@ func gapAssumptions() []string {
 	return []string{
 		"8 to 10 jobs of one GPU are there at the start on 2 or 3 GPUs of 16 GiB; run times are log-normal around 20 min (sigma 1.1) in 2 min to 2 h, utilization is uniform in 20 to 82 %, memory in 1 to 12 GiB; all is predicted exactly",
 		"neighbours cost 1 + 0.06 (k-1) + max(0, sum of utilizations - 1); at most three jobs share a GPU",
-		"the optimum of makespan is that of schedules which start jobs at the beginning or when others end, found by branch and bound, whatever utilizations on a card add up to; \"best without overselling\" is that of schedules in which they add up to 100 % at most, as all policies here keep it; the bound is that of patterns and holds for all schedules",
+		"the optimum of makespan is that of schedules which start jobs at the beginning or when others end, found by branch and bound, whatever utilizations on a card add up to; \"best without overselling\" is that of schedules in which they add up to 100 % at most, as all policies here but one keep it; the bound is that of patterns and holds for all schedules",
 		"for GPUs in one epoch there are as many GPUs as jobs: counted are those in use after the first pass, against the fewest that hold all jobs within memory and time",
 		"gap is by how many per cent a figure is above the optimum",
 	}
@@ -85,7 +85,7 @@ func (g *gaps) line(variant string) Line {
 // gapWithin is the best possible without overselling compute.
 const gapWithin = "best without overselling"
 
-func gapPolicies() []string { return []string{"ffd", "ffd+longest", "slot", "fgd"} }
+func gapPolicies() []string { return []string{"ffd", overcommitted, "ffd+longest", "slot", "fgd"} }
 
 // gap measures how far policies are from the optimum of small instances.
 func gap(ctx context.Context, c Config) (*Report, error) {
@@ -122,6 +122,7 @@ func gap(ctx context.Context, c Config) (*Report, error) {
 				limit, rep.mean("ffd, "+what, "gap_pct")))
 		}
 	}
+	rep.Claims = append(rep.Claims, atMost("makespan of "+overcommitted+" above the optimum, mean % (5 % must)", 5, rep.mean(overcommitted+", makespan", "gap_pct")))
 	return rep, nil
 }
 

@@ -54,7 +54,7 @@ func schedTune(ctx context.Context, c Config) (*Report, error) {
 		name, policy string
 		hide         bool
 	}{
-		{"fifo", "slot+fifo", true}, {"slot", "slot", false}, {"ffd", "ffd", false}, {"schedtune", "schedtune", false}, {"ffd+longest", "ffd+longest", false},
+		{"fifo", "slot+fifo", true}, {"slot", "slot", false}, {"ffd", "ffd", false}, {overcommitted, overcommitted, false}, {"schedtune", "schedtune", false}, {"ffd+longest", "ffd+longest", false},
 		{"firstfit", "firstfit", false}, {"bestfit", "bestfit", false},
 	} {
 		if err := run(v.name, v.policy, func(o *sim.Options) { o.OOMFatal, o.Errors.Hide = v.hide, v.hide }); err != nil {

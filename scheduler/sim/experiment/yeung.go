@@ -75,7 +75,7 @@ func yeung(ctx context.Context, c Config) (*Report, error) {
 		Columns: []string{"gpu_util_pct", "makespan_s", "mean_run_s", "mean_slowdown", "mean_jct_s", "ooms", "lower_bound_makespan_s", "lower_bound_alone_makespan_s"},
 	}
 	rep.followed(&c)
-	n := c.seeds(20, 5)
+	n := c.seeds(80, 5)
 	free := []int64{1}
 	run := func(name, policy string, memory []int64, change func(*sim.Options)) error {
 		return rep.repeat(ctx, name, n, func(seed uint64) (setup, error) {
@@ -93,7 +93,7 @@ func yeung(ctx context.Context, c Config) (*Report, error) {
 		memory       []int64
 	}{
 		{"slot", "slot+fifo", 0, peaks}, {"slot, our order", "slot", 0, peaks}, {"reactive", "ffd", yeungProfile, peaks}, {"ffd", "ffd", 0, peaks},
-		{"ffd+longest", "ffd+longest", 0, peaks},
+		{overcommitted, overcommitted, 0, peaks}, {"ffd+longest", "ffd+longest", 0, peaks},
 		{"reactive, memory left out", "ffd", yeungProfile, free}, {"ffd, memory left out", "ffd", 0, free},
 	} {
 		if err := run(v.name, v.policy, v.memory, func(o *sim.Options) { o.Profile = v.profile }); err != nil {
@@ -109,6 +109,9 @@ func yeung(ctx context.Context, c Config) (*Report, error) {
 		atLeast("utilization of ffd over slot, %", 61.5, rep.change("slot", "ffd", "gpu_util_pct")),
 		atMost("makespan of ffd over slot, %", -33.6, rep.change("slot", "ffd", "makespan_s")),
 		atMost("mean slowdown of ffd", 1.083, rep.mean("ffd", "mean_slowdown")),
+		atLeast("utilization of "+overcommitted+" over slot, %", 75, rep.change("slot", overcommitted, "gpu_util_pct")),
+		atMost("makespan of "+overcommitted+" over slot, %", -42, rep.change("slot", overcommitted, "makespan_s")),
+		atMost("mean slowdown of "+overcommitted, 1.15, rep.mean(overcommitted, "mean_slowdown")),
 		atMost("makespan of reactive over slot, %", 0, rep.change("slot", "reactive", "makespan_s")),
 	}
 	rep.followedTo(&c, "slot", "gpu_util_pct", 75, -42)
