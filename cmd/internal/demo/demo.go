@@ -68,7 +68,7 @@ func (o *options) run(ctx context.Context, out, stderr io.Writer) (err error) {
 	}
 	began := time.Now()
 	c, err := dev.Start(ctx, dev.Options{
-		Coordinators: o.coordinators, Nodes: nodes, Runtime: "process", Policy: "ffd", Exe: daemon, Log: stderr,
+		Coordinators: o.coordinators, Nodes: nodes, Runtime: "process", Policy: "ffd", Overcommit: 1.25, Exe: daemon, Log: stderr,
 	})
 	if err != nil {
 		return err

@@ -36,6 +36,8 @@ type Options struct {
 	Runtime string
 	// Policy is the scheduling policy.
 	Policy string
+	// Overcommit is scheduling.overcommit, 0 its default.
+	Overcommit float64
 	// Busybox imports a small image on every node, with Runtime containerd.
 	Busybox bool
 	// Exe is the program berthd.

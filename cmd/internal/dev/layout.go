@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -189,7 +190,7 @@ func (l *layout) writeCoordinator(d daemonFiles, o *Options) error {
 	c.Gossip.Addr, c.Gossip.KeyFile = d.gossip, d.path("gossip.key")
 	// Whoever started the cluster may use it, root and system users too.
 	c.Users = config.Users{AllowRoot: true, MinUID: 1, Admins: []string{fmt.Sprint(os.Getuid())}}
-	c.Scheduling.Policy = o.Policy
+	c.Scheduling.Policy, c.Scheduling.Overcommit = o.Policy, cmp.Or(o.Overcommit, c.Scheduling.Overcommit)
 	c.Lease.Agent = 10 * time.Second
 	if o.Configure != nil {
 		o.Configure(&c)
