@@ -12,7 +12,6 @@ purge | 0)
 	awk '$1 == "berth" && $2 ~ "^/run/berth-scripts(/|$)" { print $2 }' /proc/mounts | sort -r | while read -r room; do
 		umount -l "$room" || :
 	done
-	rm -rf /run/berth-starts
 	for kept in /var/lib/berth/agent /etc/berth; do
 		if [ -d "$kept" ] && [ -n "$(ls -A "$kept")" ]; then
 			echo "berth-agent: $kept is kept; look at what is in it before you delete it"

@@ -26,7 +26,7 @@ var changes = map[string]string{
 	"comment": "comment", "image": "image", "mount": "container.mounts", "read-only": "container.read_only", "tmp": "container.tmp_mib", "shm": "container.shm_mib",
 	"net": "container.network", "gpus": "gpus gpu_util_milli", "gpu-type": "gpu_type", "gpu-mem": "gpu_mem_mib", "gpu-util": "gpu_util_milli", "or-cpu": "or_cpu",
 	"exclusive": "exclusive", "power-cap": "power_cap", "gpu-freq": "gpu_freq", "chdir": "dir", "output": "stdout", "error": "stderr", "input": "stdin",
-	"open-mode": "truncate", "export": "env", "nodelist": "where.nodes", "exclude": "where.exclude", "constraint": "where.features", "reservation": "where.reservation",
+	"open-mode": "truncate", "export": "env", "nodelist": "where.nodes", "exclude": "where.exclude", "constraint": "where.features", "data": "data", "reservation": "where.reservation",
 	"whole-nodes": "where.whole", "switches": "where.switches", "account": "account", "qos": "qos", "nice": "nice", "mail-type": "mail_type", "mail-user": "mail_user", "no-resize": "no_resize", "idle-ok": "idle_ok",
 	"replicas": "service.replicas service.most", "port": "service.port", "health": "service.health", "health-every": "service.every", "health-fails": "service.fails",
 	"start-within": "service.start_within", "drain": "service.drain", "scale-on": "service.scale_on service.scale_target",
@@ -97,6 +97,9 @@ func partial(fs *pflag.FlagSet, e *console.Env, o *options, args []string) (*api
 	}
 	o.Spec.Service = &o.s
 	js := apiconv.SpecToAPI(&o.Spec)
+	if fs.Changed("data") && js.GetWhere().GetFeatures() != "" { // --data NAME! is a constraint, too
+		fields = append(fields, "where.features")
+	}
 	js.Change = &apiv1.ServiceChange{Fields: fields}
 	return js, nil
 }

@@ -33,6 +33,8 @@ func TestUpdate(t *testing.T) {
 		"chat --replicas 2-6":                        "service.replicas service.most",
 		"chat --scale-on in_flight=4":                "service.scale_on service.scale_target",
 		"chat --nodelist n1":                         "where.nodes",
+		"chat --data words":                          "data",
+		"chat --data words!":                         "data where.features",
 		"chat --gpus 0.5 --model resnet50 --batch 2": "features gpus gpu_util_milli",
 		"chat -- python serve.py --x":                "command script",
 		"chat --mem 1G -- serve":                     "mem_mib all_mem command script",
