@@ -351,7 +351,7 @@ func TestGolden(t *testing.T) {
 		submitCmd(7, "request-7", 1000, &cluster.Spec{Name: "d", Account: "bio", QOS: "high", Nice: -5}),
 		setCmd(&accounting.QOS{Name: "high", Priority: 7, Grace: time.Minute, Cancel: true, Default: true}, 0), setCmd(&accounting.Account{Name: "bio", Shares: 3, QOS: []string{"high"}, DefaultQOS: "high"}, 0),
 		setCmd(&accounting.Member{Account: "bio", UID: 1000, Name: "ada", Shares: 2, Default: true, Coordinator: true}, 0), setCmd(quota(accounting.Subject{Account: "bio", Each: true}, accounting.Limits{GPUMilli: 1, Running: 2, Jobs: 3, GPUTime: 4, Period: accounting.Weekly, MaxTime: time.Hour, MaxGPUs: 5}), 0),
-		setCmd(&accounting.AccountPolicy{HalfLife: time.Hour, CoreMicro: 9, Require: true, BySpeed: true, GPUWeights: []accounting.GPUWeight{{GPUType: "T4", Milli: 200}}}, 0), unsetCmd(&accounting.AccountPolicy{}),
+		setCmd(&accounting.AccountPolicy{HalfLife: time.Hour, CoreMicro: 9, Require: true, GPUWeights: []accounting.GPUWeight{{GPUType: "T4", Milli: 200}}}, 0), unsetCmd(&accounting.AccountPolicy{}),
 		// They are refused, since the least that is taken would make this file ten times as long.
 		&logv1.Command{Kind: &logv1.Command_PutBulk{PutBulk: &logv1.PutBulk{Sum: make([]byte, 32), Size: 1 << 16, Part: 1, Data: []byte("part"), Uid: 1000}}},
 		&logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: &logv1.SubmitJob{FirstJob: 8, RequestId: "request-8", BodyHash: make([]byte, 32), Owner: &logv1.Owner{Uid: 1000}, Jobs: []*logv1.NewJob{{Spec: &logv1.Spec{Name: "e", Bulk: make([]byte, 32)}}}}}},
