@@ -34,6 +34,8 @@ for id in 1000 1001 1002 1003 1004 1005; do
 done
 mount --bind "$dir/passwd" /etc/passwd
 mount --bind "$dir/group" /etc/group
+{ cat /etc/hosts && echo "127.0.1.1 somebody-elses-machine"; } >"$dir/hosts"
+mount --bind "$dir/hosts" /etc/hosts
 hostname somebody-elses-machine
 export TZ=Asia/Kathmandu LC_ALL=C.UTF-8 LANG=de_DE.UTF-8
 
