@@ -42,7 +42,7 @@ func measure(ctx context.Context, o *options, exe string, log io.Writer) (figure
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.cluster.Stop()) }()
-	t.say("%d coordinators serve, in %s", o.coordinators, t.cluster.Dir())
+	t.say("coordinators: %d, in %s", o.coordinators, t.cluster.Dir())
 	jobs := o.jobs + o.running + o.waiting + changing
 	t.sent = make([]atomic.Int64, jobs+1)
 	if t.fleet, err = newFleet(t.cluster, o.nodes, o.gpus, jobs); err != nil {
