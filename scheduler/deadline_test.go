@@ -69,6 +69,41 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// TestAReservationIsNamed: who is refused because of a reservation that begins before the
+// deadline learns which one, and when; before it, and with a reservation of one's own,
+// nobody is.
+func TestAReservationIsNamed(t *testing.T) {
+	t.Parallel()
+	h := time.Hour
+	n1, err := cluster.ParseHostList("n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		due     time.Duration
+		inside  bool
+		refused string
+	}{
+		{3 * h, false, "no node has 1 GPU among the 50 % of each type that deadlines may claim and that nobody has reserved until then (course from 2023-11-15 00:13:20 UTC on)"},
+		{2 * h, false, ""},
+		{5 * h, true, ""},
+	} {
+		s := NewWorld([]*cluster.Node{Node("n1", 4, a100)}).Snapshot()
+		s.Reservations = dispatch.Reservations{{Name: "course", Start: Now.Add(2 * h), Duration: 3 * h, Nodes: n1, Users: []string{"bob"}}}
+		if c.inside {
+			s.Reservations[0].Start = Now
+		}
+		j := Job(9, Exclusive, Limit(h), dueIn(c.due))
+		if c.inside {
+			j.Owner.Name, j.Spec.Where = "bob", &cluster.Where{Reservation: "course"}
+		}
+		_, err := deadline.Admit(s, []*cluster.Job{j}, scheduler.Default())
+		if (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Msg, c.refused) {
+			t.Errorf("due in %s, inside %t: %v, want %q", c.due, c.inside, err, c.refused)
+		}
+	}
+}
+
 // TestDeadlinesAreLaidAnew: two cards, n2 busy for half an hour; job 1 takes two
 // hours and waits at n2, job 2 takes one and may only lie there. Behind job 1 it
 // ends after three and a half. If that is too late by however little, job 1 is laid

@@ -4,6 +4,7 @@ package deadline
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -331,10 +332,25 @@ func claimable(slots []slot, at []int, claims bool, may func(*slot) bool, to []i
 	return to
 }
 
+// reserved names a reservation that keeps a job from GPUs because it begins before the
+// deadline, for a sentence on them; "" if there is none.
+func (d *demand) reserved(j *cluster.Job) string {
+	for _, t := range d.types {
+		for i := range d.slots[t] {
+			for _, r := range d.rs {
+				if start, bars := r.Bars(j, d.slots[t][i].node, d.slots[t][i].gpu, cluster.Time(d.now), j.Spec.Deadline); bars {
+					return fmt.Sprintf(" and that nobody has reserved until then (%s from %s on)", r.Name, say.Clock(start))
+				}
+			}
+		}
+	}
+	return ""
+}
+
 func (d *demand) refusal(j *cluster.Job, c Check) *cluster.Error {
 	if c.End == 0 {
-		return cluster.Errorf(cluster.CodeInvalid, "deadline: no node has %s among the %s of each type that deadlines may claim; ask for fewer, or submit without a deadline",
-			say.GPUs(j.Spec.GPUs), say.Percent(d.pol.DeadlineShareMilli))
+		return cluster.Errorf(cluster.CodeInvalid, "deadline: no node has %s among the %s of each type that deadlines may claim%s; ask for fewer, or submit without a deadline",
+			say.GPUs(j.Spec.GPUs), say.Percent(d.pol.DeadlineShareMilli), d.reserved(j))
 	}
 	where, would := "", "fewer GPUs"
 	if c.GPUType != "" {
