@@ -27,7 +27,7 @@ type slurm struct {
 }
 
 const slurmConf = `ClusterName=beside
-SlurmctldHost=%[1]s(127.0.0.1)
+SlurmctldHost=%[1]s(%[5]s)
 SlurmctldPort=%[2]s
 SlurmdPort=%[3]s
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
@@ -56,7 +56,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 GresTypes=gpu
 KillWait=1
-NodeName=n1 NodeAddr=127.0.0.1 NodeHostname=%[1]s Port=%[3]s CPUs=2 RealMemory=2000 Gres=gpu:t4:2 State=UNKNOWN
+NodeName=n1 NodeAddr=%[5]s NodeHostname=%[1]s Port=%[3]s CPUs=2 RealMemory=2000 Gres=gpu:t4:2 State=UNKNOWN
 PartitionName=gpu Nodes=n1 Default=YES MaxTime=60 State=UP
 `
 
@@ -82,7 +82,8 @@ func startSlurm(t *testing.T) *slurm {
 		t.Fatal(err)
 	}
 	host, _, _ = strings.Cut(host, ".")
-	if _, err := net.DefaultResolver.LookupHost(t.Context(), host); err != nil {
+	at, err := net.DefaultResolver.LookupHost(t.Context(), host) // where it listens
+	if err != nil {
 		t.Skipf("slurmctld starts only where the machine's own name has an address: %v", err)
 	}
 	s := &slurm{t: t, dir: dir, env: append(os.Environ(), "SLURM_CONF="+filepath.Join(dir, "slurm.conf"))}
@@ -103,7 +104,7 @@ func startSlurm(t *testing.T) *slurm {
 		gres += "Name=gpu Type=t4 File=" + dev + "\n"
 	}
 	write(t, filepath.Join(dir, "gres.conf"), gres)
-	write(t, filepath.Join(dir, "slurm.conf"), fmt.Sprintf(slurmConf, host, slurmsite.Port(t), slurmsite.Port(t), dir))
+	write(t, filepath.Join(dir, "slurm.conf"), fmt.Sprintf(slurmConf, host, slurmsite.Port(t), slurmsite.Port(t), dir, at[0]))
 	key := filepath.Join(dir, "key")
 	if err := os.WriteFile(key, []byte(strings.Repeat("0123456789abcdef", 8)), 0o400); err != nil {
 		t.Fatal(err)
