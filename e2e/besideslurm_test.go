@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,15 +76,7 @@ func startSlurm(t *testing.T) *slurm {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, _, _ = strings.Cut(host, ".")
-	at, err := net.DefaultResolver.LookupHost(t.Context(), host) // where it listens
-	if err != nil {
-		t.Skipf("slurmctld starts only where the machine's own name has an address: %v", err)
-	}
+	host, at := slurmsite.Host(t)
 	s := &slurm{t: t, dir: dir, env: append(os.Environ(), "SLURM_CONF="+filepath.Join(dir, "slurm.conf"))}
 	for _, d := range []string{"state", "spool"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
@@ -104,7 +95,7 @@ func startSlurm(t *testing.T) *slurm {
 		gres += "Name=gpu Type=t4 File=" + dev + "\n"
 	}
 	write(t, filepath.Join(dir, "gres.conf"), gres)
-	write(t, filepath.Join(dir, "slurm.conf"), fmt.Sprintf(slurmConf, host, slurmsite.Port(t), slurmsite.Port(t), dir, at[0]))
+	write(t, filepath.Join(dir, "slurm.conf"), fmt.Sprintf(slurmConf, host, slurmsite.Port(t), slurmsite.Port(t), dir, at))
 	key := filepath.Join(dir, "key")
 	if err := os.WriteFile(key, []byte(strings.Repeat("0123456789abcdef", 8)), 0o400); err != nil {
 		t.Fatal(err)

@@ -158,7 +158,7 @@ func TestPlanIsAFunction(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, true)
 		s, untouched := w.Snapshot(), w.Snapshot()
-		pol := scheduler.Default()
+		pol := drawPolicy(t)
 		want := scheduler.Schedule(s, pol)
 		if d := cmp.Diff(untouched.Waiting, s.Waiting); d != "" || !untouched.Ledger.Equal(s.Ledger) {
 			t.Fatalf("the snapshot was changed: %s", d)
@@ -182,7 +182,7 @@ func TestPlansHold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, true)
-		pol := scheduler.Default()
+		pol := drawPolicy(t)
 		next := cluster.JobID(1000)
 		for range rapid.IntRange(1, 15).Draw(t, "steps") {
 			freed := w.Advance(time.Duration(rapid.IntRange(0, 40).Draw(t, "minutes")) * time.Minute)

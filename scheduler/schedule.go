@@ -5,6 +5,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/explain"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
+	"github.com/berth-scheduler/berth/scheduler/rollout"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -62,21 +63,30 @@ func newPass(s *scene) *pass {
 // It costs sorting the waiting jobs plus a logarithm of the GPUs for each job that
 // moves. Every waiting job that does not start has an entry in Unplaced; the first
 // Policy.MaxReasons shapes of them have it in words.
-func Schedule(snap *dispatch.Snapshot, pol Policy) dispatch.Plan { return schedule(snap, pol).plan }
+func Schedule(snap *dispatch.Snapshot, pol Policy) dispatch.Plan {
+	return schedule(snap, looked(snap, pol)).plan
+}
+
+// looked returns pol as it is followed now, after a look ahead.
+func looked(snap *dispatch.Snapshot, pol Policy) Policy {
+	pol.OvercommitMilli = rollout.Overcommit(snap, pol, func(s *dispatch.Snapshot, pol Policy) dispatch.Plan { return schedule(s, pol).plan })
+	pol.LookAhead = 0
+	return pol
+}
 
 var passes = explain.Passes{Schedule: Schedule, Before: spanBefore, Kept: keptFrom}
 
 // Explain says why job waits, worst first, from every GPU of the snapshot. It
 // serves users who ask about one job; Schedule never calls it.
 func Explain(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) []explain.Explanation {
-	return explain.Why(snap, job, pol, passes)
+	return explain.Why(snap, job, looked(snap, pol), passes)
 }
 
 // ForecastStart finds where and when job is likely to start: at its queue, or the
 // place that is free first. ok is false if no node that takes jobs could ever run
 // it. Like Explain it serves users who ask.
 func ForecastStart(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) (f explain.Forecast, ok bool) {
-	return explain.When(snap, job, pol, passes)
+	return explain.When(snap, job, looked(snap, pol), passes)
 }
 
 // schedule runs a pass, and returns it with its plan.

@@ -212,7 +212,7 @@ func TestSchedulePlaces(t *testing.T) {
 			name:  "under overcommit jobs join until what is predicted adds up to it",
 			nodes: []*cluster.Node{Node("n1", 1, a100)},
 			jobs:  []*cluster.Job{Job(1, Predict(a100, 9000, 650, time.Hour)), Job(2, Predict(a100, 9000, 600, time.Hour)), Job(3, Predict(a100, 9000, 10, time.Hour))},
-			pol:   func(p *scheduler.Policy) { p.OvercommitMilli = 1250 },
+			pol:   func(p *scheduler.Policy) { p.OvercommitMilli, p.LookAhead = 1250, 0 },
 			want: []string{
 				"j1 on n1-00:9000/520", "j2 on n1-00:9000/480",
 				"j3 waits at n1-00 in 1h0m0s: GPUCompute", "j3: GPUCompute: A100-SXM4-80GB: at most 0 % of one GPU free, needs 0.8 %",

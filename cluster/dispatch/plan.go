@@ -186,6 +186,21 @@ func (s *Start) Berths() iter.Seq2[int, *cluster.Berth] {
 	}
 }
 
+// Began returns a job as the state will have it once the start is committed.
+func (s *Start) Began(j *cluster.Job, now cluster.Time) *cluster.Job {
+	run := j.Clone()
+	run.State, run.Queue = cluster.JobStarting, ""
+	a := cluster.Attempt{No: s.Attempt, State: cluster.JobStarting, Berth: s.Berth, Estimate: s.Estimate, Placed: now, Loan: s.Loan}
+	if len(s.Rest) > 0 {
+		a.Gang = &cluster.Gang{Rest: s.Rest}
+		for range s.Berths() {
+			a.Gang.Parts = append(a.Gang.Parts, cluster.Part{State: cluster.JobStarting})
+		}
+	}
+	run.Attempts = append(run.Attempts, a)
+	return run
+}
+
 // On reports whether the start uses a node.
 func (s *Start) On(id cluster.NodeID) bool {
 	for _, b := range s.Berths() {

@@ -80,6 +80,21 @@ func Port(t testing.TB) string {
 	return addr[strings.LastIndexByte(addr, ':')+1:]
 }
 
+// Host returns the machine's own name and its address, where Slurm's daemons
+// listen; a test is skipped if it has none.
+func Host(t testing.TB) (name, at string) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, _, _ = strings.Cut(host, ".")
+	addrs, err := net.DefaultResolver.LookupHost(t.Context(), name)
+	if err != nil {
+		t.Skipf("slurmctld starts only where the machine's own name has an address: %v", err)
+	}
+	return name, addrs[0]
+}
+
 // Dir returns the directory of its state; it appears in the command lines of its daemons.
 func (s *Site) Dir() string { return s.dir }
 
@@ -120,24 +135,25 @@ func listens(socket string) bool {
 	return true
 }
 
-// confTemplate takes the host, two ports, the directory, the scheduler's parameters, the kinds
-// of generic resources, the host, cores, GPUs, and the options' additions.
+// confTemplate takes the host and its address, two ports, the directory, the
+// scheduler's parameters, the kinds of generic resources, address and host again,
+// cores, GPUs, and the options' additions.
 const confTemplate = `ClusterName=throwaway
-SlurmctldHost=%s(127.0.0.1)
+SlurmctldHost=%s(%s)
 SlurmctldPort=%s
 SlurmdPort=%s
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket=%[4]s/munge.socket
+AuthInfo=socket=%[5]s/munge.socket
 CredType=cred/munge
-StateSaveLocation=%[4]s/state
-SlurmdSpoolDir=%[4]s/spool
-SlurmctldPidFile=%[4]s/slurmctld.pid
-SlurmdPidFile=%[4]s/slurmd.pid
-SlurmctldLogFile=%[4]s/slurmctld.log
-SlurmdLogFile=%[4]s/slurmd.log
+StateSaveLocation=%[5]s/state
+SlurmdSpoolDir=%[5]s/spool
+SlurmctldPidFile=%[5]s/slurmctld.pid
+SlurmdPidFile=%[5]s/slurmd.pid
+SlurmctldLogFile=%[5]s/slurmctld.log
+SlurmdLogFile=%[5]s/slurmd.log
 SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -158,7 +174,7 @@ SchedulerParameters=%s
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 %s
-NodeName=n1 NodeAddr=127.0.0.1 NodeHostname=%s CPUs=%d RealMemory=4096%s State=UNKNOWN
+NodeName=n1 NodeAddr=%s NodeHostname=%s CPUs=%d RealMemory=4096%s State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 %s
 `
@@ -166,11 +182,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe
 // write writes the key, the configuration and the devices.
 func (s *Site) write(o Options) {
 	s.t.Helper()
-	host, err := os.Hostname()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	host, _, _ = strings.Cut(host, ".")
+	host, at := Host(s.t)
 	key := make([]byte, 128)
 	rand.Read(key) // never fails, see crypto/rand
 	gres, types := "", ""
@@ -182,7 +194,7 @@ func (s *Site) write(o Options) {
 			}
 		}
 	}
-	conf := fmt.Sprintf(confTemplate, host, Port(s.t), Port(s.t), s.dir, o.Params, types, host, o.CPUs, gres, o.More)
+	conf := fmt.Sprintf(confTemplate, host, at, Port(s.t), Port(s.t), s.dir, o.Params, types, at, host, o.CPUs, gres, o.More)
 	for name, text := range map[string]string{
 		"key": string(key), "slurm.conf": conf,
 		"gres.conf": "AutoDetect=off\n" + strings.Repeat(fmt.Sprintf("NodeName=n1 Name=gpu Type=fake File=%s/gpu[0-%d]\n", s.dir, o.GPUs-1), min(o.GPUs, 1)),

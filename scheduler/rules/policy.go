@@ -36,6 +36,10 @@ type Policy struct {
 	// all waiting jobs, those are taken first. Memory and declared compute are never
 	// overcommitted. 1000 and less switch it off.
 	OvercommitMilli int64
+	// LookAhead is with how many waiting jobs at most a pass overcommits only so
+	// far as everything is predicted to be done sooner by that; with more it does so
+	// wherever it can. 0 switches it off. See package rollout.
+	LookAhead int
 	// MinConfidenceMilli is how sure a prediction must be, 0–1000, for a job
 	// without a declared memory cap to share a GPU.
 	MinConfidenceMilli int64
@@ -140,7 +144,7 @@ func Default() Policy {
 		DefaultCPUMilli: 1000, DefaultMemMiB: 2048,
 		YieldAfter: 2 * time.Minute, YieldMilli: 2000, YieldMost: 20,
 		NearAge: 10 * time.Minute, DeadlineShareMilli: 500, KeepCPUMilli: 2000, KeepMemMiB: 2048,
-		FragNodes: 128, FragJobs: 256,
+		FragNodes: 128, FragJobs: 256, LookAhead: 16,
 		ReleaseDepth: 8, MaxReasons: 256,
 	}
 }

@@ -48,7 +48,7 @@ func planApart(snap *dispatch.Snapshot, plan func(*dispatch.Snapshot, []policies
 			if !ok {
 				continue
 			}
-			all.Running = append(all.Running, started(set[at], &st, snap.Now))
+			all.Running = append(all.Running, st.Began(set[at], snap.Now))
 		}
 		slices.SortFunc(all.Running, func(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) })
 	}

@@ -222,7 +222,7 @@ func (d *division) take(p *partPass, plan dispatch.Plan) {
 		}
 		d.plan.Starts = append(d.plan.Starts, st)
 		d.begun[st.Job] = true
-		run := started(j, &st, d.snap.Now)
+		run := st.Began(j, d.snap.Now)
 		for _, b := range st.Berths() {
 			d.live[b.Node] = append(d.live[b.Node], run)
 		}

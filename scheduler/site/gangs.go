@@ -388,7 +388,7 @@ func (g *gangs) start(j *cluster.Job, t *onType, r cells.Request, a cells.Answer
 	g.b.Take(r, a)
 	g.led.TakeStart(&st)
 	g.plan.Starts = append(g.plan.Starts, st)
-	g.runs(started(j, &st, g.snap.Now))
+	g.runs(st.Began(j, g.snap.Now))
 }
 
 // clear proposes to preempt the jobs in the way of a gang, and reserves the GPUs

@@ -102,26 +102,3 @@ func (s *Site) guarantees(snap *dispatch.Snapshot, id cluster.JobID) bool {
 	i := slices.IndexFunc(snap.Running, func(j *cluster.Job) bool { return j.ID == id })
 	return i >= 0 && s.Of(snap.Running[i].Spec.Partition).Tenancy() != nil
 }
-
-// started returns a job as the state will have it once a start is committed, for
-// passes after the one that planned it.
-func started(j *cluster.Job, st *dispatch.Start, now cluster.Time) *cluster.Job {
-	run := j.Clone()
-	run.State, run.Queue = cluster.JobStarting, ""
-	run.Attempts = append(run.Attempts, cluster.Attempt{
-		No: st.Attempt, State: cluster.JobStarting, Berth: st.Berth, Gang: gangOf(st), Estimate: st.Estimate, Placed: now, Loan: st.Loan,
-	})
-	return run
-}
-
-// gangOf returns the gang of a start on several nodes; nil for one node.
-func gangOf(st *dispatch.Start) *cluster.Gang {
-	if len(st.Rest) == 0 {
-		return nil
-	}
-	g := &cluster.Gang{Rest: st.Rest}
-	for range st.Berths() {
-		g.Parts = append(g.Parts, cluster.Part{State: cluster.JobStarting})
-	}
-	return g
-}

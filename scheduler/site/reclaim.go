@@ -154,7 +154,7 @@ func (r *reclaimer) begin(j *cluster.Job, st dispatch.Start) bool {
 		r.view.Limits.Count(accounting.HolderOf(j), 0, 1, r.view.Ledger.HeldMilli(st.AllGPUs()))
 	}
 	r.view.Waiting = slices.DeleteFunc(r.view.Waiting, func(o *cluster.Job) bool { return o.ID == j.ID })
-	r.view.Running = byID(append(r.view.Running, started(j, &st, r.view.Now)))
+	r.view.Running = byID(append(r.view.Running, st.Began(j, r.view.Now)))
 	return true
 }
 

@@ -325,7 +325,7 @@ func TestAJobThatStarts(t *testing.T) {
 	j.Attempts = []cluster.Attempt{{No: 1, State: cluster.JobNodeFail}}
 	st := start(4, on("n1", 0, 100), on("n2", 0, 200))
 	st.Attempt, st.Estimate = 2, cluster.Estimate{GPUType: "T4", Duration: time.Hour}
-	run := started(j, &st, now)
+	run := st.Began(j, now)
 	a := run.Live()
 	if run.State != cluster.JobStarting || run.Queue != "" || a == nil || a.No != 2 || a.Placed != now || a.Estimate != st.Estimate || a.Gang == nil || len(a.Gang.Parts) != 2 || a.Nodes() != 2 {
 		t.Errorf("it is %+v, its attempt %+v", run, a)

@@ -84,7 +84,7 @@ func (n *Needs) add(snap *dispatch.Snapshot, starts []dispatch.Start, view *disp
 		if view.Limits != nil {
 			view.Limits.Count(accounting.HolderOf(j), 0, 1, view.Ledger.HeldMilli(st.AllGPUs()))
 		}
-		view.Running = append(view.Running, started(j, st, view.Now))
+		view.Running = append(view.Running, st.Began(j, view.Now))
 		for _, b := range st.Berths() {
 			_, known := n.Used[b.Node]
 			n.Used[b.Node] = struct{}{}
