@@ -350,6 +350,9 @@ type ArrayInfo struct {
 	Owner cluster.Owner
 	// Throttle is how many tasks may run at once now, 0 is any number.
 	Throttle int
+	// Wanted is how many replicas a service should have, which it has not while a
+	// revision takes the place of another; of another array it is Throttle.
+	Wanted int
 	// Live tasks run, Queued ones are in the queue of a GPU; Over have ended, Good
 	// of them as COMPLETED.
 	Live, Queued, Over, Good int
@@ -367,7 +370,7 @@ func (f JobsReader) Array(id cluster.JobID) (ArrayInfo, bool) {
 	if a == nil {
 		return ArrayInfo{}, false
 	}
-	out := ArrayInfo{ID: id, Spec: a.Spec, Throttle: a.Throttle, Live: a.Live, Queued: a.Queued, Over: a.Over.N, Good: a.Good.N}
+	out := ArrayInfo{ID: id, Spec: a.Spec, Throttle: a.Throttle, Wanted: a.Wanted(), Live: a.Live, Queued: a.Queued, Over: a.Over.N, Good: a.Good.N}
 	for k := 0; k < a.Len() && !a.Done(); k++ {
 		if !a.Over.Has(k) {
 			out.First = s.roll.Job(id + cluster.JobID(k))
@@ -406,7 +409,7 @@ func (f JobsReader) ServicesWhere(keep func(owner cluster.UID, user string, s *c
 			if a.Done() || !keep(a.Owner.UID, a.Owner.Name, a.Spec) {
 				continue
 			}
-			r := Revision{ArrayInfo: ArrayInfo{ID: id, Owner: a.Owner, Spec: a.Spec, Throttle: a.Throttle, Live: a.Live, Queued: a.Queued, Over: a.Over.N, Good: a.Good.N}, Load: a.Load}
+			r := Revision{ArrayInfo: ArrayInfo{ID: id, Owner: a.Owner, Spec: a.Spec, Throttle: a.Throttle, Wanted: a.Wanted(), Live: a.Live, Queued: a.Queued, Over: a.Over.N, Good: a.Good.N}, Load: a.Load}
 			for _, j := range s.roll.Overlapping(a, a.Spec.Array.Tasks.All()) {
 				if !j.State.Terminal() {
 					r.Jobs = append(r.Jobs, j)
@@ -463,11 +466,12 @@ func (f JobsReader) Barred(j *cluster.Job, now cluster.Time) cluster.Reason {
 	return read(f.held, func(s *State) cluster.Reason { return s.roll.BarredBy(j, now) })
 }
 
-// Throttle returns how many tasks of an array may run at once, 0 for any number.
+// Throttle returns how many tasks of an array may run at once, 0 for any number; of a
+// service how many replicas it should have.
 func (f JobsReader) Throttle(id cluster.JobID) int {
 	return read(f.held, func(s *State) int {
 		if a := s.roll.Arrays[id]; a != nil {
-			return a.Throttle
+			return a.Wanted()
 		}
 		return 0
 	})

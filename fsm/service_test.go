@@ -218,3 +218,30 @@ func TestServicesByOwner(t *testing.T) {
 	check("when it was forgotten", m.f, one)
 	check("and after a restart", restored(t, snapshotOf(t, m.f)), one)
 }
+
+// TestWhatAServiceIsScaledTo is kept over snapshots, whatever a roll lets run
+// meanwhile; of another array it is what may run.
+func TestWhatAServiceIsScaledTo(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	id := m.submit(serves(1))
+	to := func(n uint32, scales bool) *logv1.Command {
+		c := changeCmd(id, "", logv1.TaskChange_TASK_CHANGE_THROTTLE)
+		c.Throttle, c.Scales = n, scales
+		return &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}}
+	}
+	if need := NeedsVersion(to(3, true)); need != 15 {
+		t.Errorf("needs version %d", need)
+	}
+	m.must(to(2, false))
+	if s := m.f.Services()[0]; s.Throttle != 2 || s.Wanted != 1 {
+		t.Errorf("by a roll: %d may run, %d are wanted", s.Throttle, s.Wanted)
+	}
+	m.must(to(0, true))
+	m.must(to(3, true))
+	m.must(to(1, false))
+	again := restored(t, snapshotOf(t, m.f))
+	if s := again.Services()[0]; s.Throttle != 1 || s.Wanted != 3 || again.Throttle(id) != 3 || !bytes.Equal(again.Hash(), m.f.Hash()) {
+		t.Errorf("after a restore %d may run, %d are wanted", s.Throttle, s.Wanted)
+	}
+}

@@ -136,6 +136,9 @@ func Plan(s *Service, want int, revisions []Revision, now time.Duration) []Actio
 		}
 	}
 	if len(old) == 0 {
+		if newest.Want != want {
+			p.do = append(p.do, Action{Kind: SetWant, Revision: newest.ID, Want: want})
+		}
 		p.surplus(revisions, newest.staying()-newest.Want, false)
 		return p.do
 	}

@@ -256,7 +256,7 @@ func TestRolls(t *testing.T) {
 		}
 		// Fewer are wanted, then more.
 		for _, n := range []int{1, s.Max} {
-			w.revs[0].want = n
+			w.want = n
 			for range 20 {
 				w.step()
 			}

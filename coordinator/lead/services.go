@@ -104,7 +104,7 @@ func (l *servants) serve(ctx context.Context, kept *served, rs []fsm.Revision) (
 	for i := range rs {
 		revisions[i], ids[uint64(rs[i].ID)] = l.revision(&rs[i])
 	}
-	for _, a := range service.Plan(s, s.Replicas, revisions, now) {
+	for _, a := range service.Plan(s, newest.Wanted, revisions, now) {
 		if a.Kind == service.Note {
 			notes = append(notes, noteServing(ids[a.Revision][a.Task], &a, now))
 		}
@@ -119,10 +119,10 @@ func (l *servants) serve(ctx context.Context, kept *served, rs []fsm.Revision) (
 		return notes
 	}
 	seen.Ready, seen.Loads = l.loads(newest, kept)
-	want := kept.scaler.Next(s, newest.Throttle, &seen, now)
-	if known.Told = kept.scaler.Told(); want != newest.Throttle {
-		l.log.InfoContext(ctx, "service is scaled", "service", s.Name, "user", newest.Owner.Name, "from", newest.Throttle, "to", want, "reason", known.Told.String())
-		l.setWant(newest.ID, want)
+	want := kept.scaler.Next(s, newest.Wanted, &seen, now)
+	if known.Told = kept.scaler.Told(); want != newest.Wanted {
+		l.log.InfoContext(ctx, "service is scaled", "service", s.Name, "user", newest.Owner.Name, "from", newest.Wanted, "to", want, "reason", known.Told.String())
+		l.setWant(newest.ID, want, true)
 	}
 	if n, ended := kept.loads.Saw(seen.Total(s), now); ended {
 		if n.Each = 0; s.Scale == (service.Scale{}) {
@@ -207,7 +207,7 @@ func (l *servants) carryOut(ctx context.Context, a *service.Action, rs []fsm.Rev
 			}
 		}
 	case service.SetWant:
-		l.setWant(cluster.JobID(a.Revision), a.Want)
+		l.setWant(cluster.JobID(a.Revision), a.Want, false)
 	}
 }
 
@@ -215,10 +215,11 @@ func (l *servants) endReplica(j *cluster.Job, why string) {
 	l.ask = append(l.ask, &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: uint64(j.ID), Admin: true, Why: why}}})
 }
 
-// setWant sets how many replicas of a revision may run at once.
-func (l *servants) setWant(id cluster.JobID, n int) {
+// setWant sets how many replicas of a revision may run at once, for good or on the
+// way to that.
+func (l *servants) setWant(id cluster.JobID, n int, scales bool) {
 	l.ask = append(l.ask, &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{
-		Array: uint64(id), Change: logv1.TaskChange_TASK_CHANGE_THROTTLE, Admin: true, Throttle: uint32(n),
+		Array: uint64(id), Change: logv1.TaskChange_TASK_CHANGE_THROTTLE, Admin: true, Throttle: uint32(n), Scales: scales,
 	}}})
 }
 

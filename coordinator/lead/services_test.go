@@ -162,7 +162,7 @@ func TestServices(t *testing.T) {
 		}
 		// One that never comes up ends after a minute.
 		l.sick[id+2] = "nothing listens on port 7"
-		l.do(&logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{Array: uint64(id), Change: logv1.TaskChange_TASK_CHANGE_THROTTLE, Throttle: 3}}})
+		l.do(&logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{Array: uint64(id), Change: logv1.TaskChange_TASK_CHANGE_THROTTLE, Throttle: 3, Scales: true}}})
 		l.live(50)
 		if a := l.job(id + 2).Live(); a == nil || a.No != 1 {
 			t.Errorf("it had not a minute: %+v", a)
@@ -254,6 +254,31 @@ func TestARoll(t *testing.T) {
 				t.Errorf("old replica %d is %v: %v", id, j.State, j.Reason)
 			}
 		}
+	})
+}
+
+// TestARollIsScaled: what a service is scaled to in the middle of a roll is what it
+// has at its end.
+func TestARollIsScaled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newTown(t)
+		l.loop(l.l.services)
+		l.serve(2, 4, 2, nil)
+		l.live(5)
+		second := l.serve(2, 4, 1, nil)
+		l.sick[second] = "GET /healthz: 500"
+		l.live(5)
+		l.do(&logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{
+			Array: uint64(second), Change: logv1.TaskChange_TASK_CHANGE_THROTTLE, Throttle: 4, Scales: true,
+		}}})
+		l.live(1)
+		if left := l.f.Services(); len(left) != 2 || left[1].Throttle != 3 || left[1].Wanted != 4 {
+			t.Errorf("while a sick revision is rolled: %+v", left)
+		}
+		delete(l.sick, second)
+		l.live(60)
+		l.want("5_0", "5_1", "5_2", "5_3")
 	})
 }
 

@@ -61,7 +61,7 @@ var table = []row{
 	{"UpdateJob", 9, "job spec base"},
 	{"ChangeTasks", 9, "array runs change by admin throttle"},
 	{"ChangeTasks", 10, "time_limit_us"},
-	{"ChangeTasks", 15, "why"},
+	{"ChangeTasks", 15, "why scales"},
 	{"TaskChange", 9, "TASK_CHANGE_UNSPECIFIED TASK_CHANGE_CANCEL TASK_CHANGE_HOLD TASK_CHANGE_RELEASE TASK_CHANGE_REQUEUE TASK_CHANGE_REQUEUE_HOLD TASK_CHANGE_THROTTLE"},
 	{"TaskChange", 10, "TASK_CHANGE_TIME_LIMIT"},
 	{"ExpireJobs", 4, "jobs"},

@@ -20,6 +20,10 @@ type Array struct {
 	// Over are the tasks that ended, by rank, and Good those of them that ended as
 	// COMPLETED: tasks may be forgotten before their array is over.
 	Over, Good Ranks
+	// Scaled is how many replicas a service should have, plus one, if it was scaled;
+	// otherwise those of its spec. Throttle follows: it is less while this revision
+	// takes the place of another.
+	Scaled int
 	// Load is the load of a service over the last week, nil while unknown.
 	Load *service.History
 
@@ -40,6 +44,18 @@ type Array struct {
 func NewArray(id cluster.JobID, spec *cluster.Spec, estimates []cluster.Estimate, throttle int) *Array {
 	n := spec.Array.Tasks.Len()
 	return &Array{ID: id, Spec: spec, Estimates: estimates, Throttle: throttle, Over: newRanks(n), Good: newRanks(n)}
+}
+
+// Wanted returns how many tasks should run at once when no revision of its service
+// takes the place of another, 0 for any number.
+func (a *Array) Wanted() int {
+	switch {
+	case a.Spec.Service == nil:
+		return a.Throttle
+	case a.Scaled > 0:
+		return a.Scaled - 1
+	}
+	return a.Spec.Service.Replicas
 }
 
 // Len returns the number of its tasks.

@@ -91,6 +91,9 @@ func (r *Roll) loadArray(m *logv1.ArrayRecord) error {
 	if a.Load = conv.LoadFromLog(m.GetLoad()); !a.Load.Valid() || a.Load != nil && spec.Service == nil {
 		return fmt.Errorf("array %d: the load of its service is malformed", id)
 	}
+	if a.Scaled = int(m.GetScaled()); a.Scaled > cluster.MaxThrottle+1 || a.Scaled > 0 && spec.Service == nil {
+		return fmt.Errorf("array %d: it cannot be scaled to %d replicas", id, a.Scaled-1)
+	}
 	r.putArray(a)
 	return nil
 }
@@ -179,7 +182,7 @@ func arrayRecord(format uint32, a *Array) *logv1.ArrayRecord {
 	}
 	return &logv1.ArrayRecord{
 		Id: uint64(a.ID), Spec: spec(a.Spec), Estimates: conv.EstimatesToLog(a.Estimates), Throttle: uint32(a.Throttle),
-		Over: a.Over.bytes(), Good: a.Good.bytes(), Load: conv.LoadToLog(a.Load),
+		Over: a.Over.bytes(), Good: a.Good.bytes(), Load: conv.LoadToLog(a.Load), Scaled: uint32(a.Scaled),
 	}
 }
 

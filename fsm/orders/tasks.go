@@ -101,6 +101,10 @@ func (d *Desk) throttle(a *jobs.Array, c *logv1.ChangeTasks) command.Result {
 	if a.Done() {
 		return command.Refuse(cluster.CodeConflict, "array %d has ended", a.ID)
 	}
+	if c.Scales && a.Spec.Service != nil && a.Scaled != int(c.Throttle)+1 {
+		a.Scaled = int(c.Throttle) + 1
+		d.roll.Digests.Arrays.Touch(a.ID)
+	}
 	if int(c.Throttle) == a.Throttle {
 		return r
 	}

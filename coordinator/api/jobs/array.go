@@ -366,14 +366,16 @@ func (s *jobServer) controlWish(who authorize.Caller, req *apiv1.ControlJobsRequ
 	if req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE && (req.Throttle > cluster.MaxThrottle || w.tasks != "") {
 		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "throttle: %d of tasks %q; want 0 to %d, for a whole array", req.Throttle, w.tasks, cluster.MaxThrottle)
 	}
-	if a, _ := s.c.fsm.Array(cluster.JobID(w.id)); req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE && req.Throttle == 0 && a.Spec != nil && a.Spec.Service != nil && a.Spec.Service.Min > 0 {
+	a, _ := s.c.fsm.Array(cluster.JobID(w.id))
+	scales := req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE && a.Spec != nil && a.Spec.Service != nil
+	if scales && req.Throttle == 0 && a.Spec.Service.Min > 0 {
 		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "throttle: a service of at least %d replicas cannot have none; berth service delete ends it", a.Spec.Service.Min)
 	}
 	c, ranks, err := s.changeCommand(who, w)
 	if err != nil {
 		return nil, nil, err
 	}
-	c.Change, c.Throttle = taskChanges[req.Action], req.Throttle
+	c.Change, c.Throttle, c.Scales = taskChanges[req.Action], req.Throttle, scales
 	c.Admin = who.Admin && (!req.AsUser || c.Change == logv1.TaskChange_TASK_CHANGE_RELEASE)
 	return &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}}, ranks, nil
 }

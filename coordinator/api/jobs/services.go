@@ -55,7 +55,7 @@ func (c *Jobs) revised(ctx context.Context, who authorize.Caller, js *apiv1.JobS
 			return nil, nil, cluster.Errorf(cluster.CodeInvalid, "change.fields: %s cannot be changed for a service; want fields of a job's description such as gpu_mem_mib or service.drain", cluster.QuoteShort(f))
 		}
 	}
-	settle(now, base.Throttle, fields)
+	settle(now, base.Wanted, fields)
 	var changes []string
 	for _, f := range fields {
 		if text := differs(was.ProtoReflect(), now.ProtoReflect(), f); text != "" {

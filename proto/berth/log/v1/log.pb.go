@@ -3750,7 +3750,10 @@ type ChangeTasks struct {
 	// With TASK_CHANGE_TIME_LIMIT, 0 is none. It is raised by administrators alone.
 	TimeLimitUs int64 `protobuf:"varint,7,opt,name=time_limit_us,json=timeLimitUs,proto3" json:"time_limit_us,omitempty"`
 	// With TASK_CHANGE_CANCEL, of what a study or a service ends by itself.
-	Why           string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`
+	Why string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`
+	// With TASK_CHANGE_THROTTLE, of a service: so many replicas it should have from now
+	// on, and not only while a revision takes the place of another.
+	Scales        bool `protobuf:"varint,9,opt,name=scales,proto3" json:"scales,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3839,6 +3842,13 @@ func (x *ChangeTasks) GetWhy() string {
 		return x.Why
 	}
 	return ""
+}
+
+func (x *ChangeTasks) GetScales() bool {
+	if x != nil {
+		return x.Scales
+	}
+	return false
 }
 
 // UndoGang gives up an attempt on several nodes of which not all became ready
@@ -4749,7 +4759,9 @@ type ArrayRecord struct {
 	Over []byte `protobuf:"bytes,5,opt,name=over,proto3" json:"over,omitempty"`
 	Good []byte `protobuf:"bytes,6,opt,name=good,proto3" json:"good,omitempty"`
 	// Of a service; absent while nothing is known.
-	Load          *LoadHistory `protobuf:"bytes,30,opt,name=load,proto3" json:"load,omitempty"`
+	Load *LoadHistory `protobuf:"bytes,30,opt,name=load,proto3" json:"load,omitempty"`
+	// Of a service that was scaled: how many replicas it should have, plus one.
+	Scaled        uint32 `protobuf:"varint,31,opt,name=scaled,proto3" json:"scaled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4831,6 +4843,13 @@ func (x *ArrayRecord) GetLoad() *LoadHistory {
 		return x.Load
 	}
 	return nil
+}
+
+func (x *ArrayRecord) GetScaled() uint32 {
+	if x != nil {
+		return x.Scaled
+	}
+	return 0
 }
 
 // LoadHistory is the load of a service over the last week; see service.History.
@@ -12169,7 +12188,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"generation\x18\x02 \x01(\rR\n" +
 	"generation\x12'\n" +
 	"\x0ffrom_generation\x18\x03 \x01(\rR\x0efromGeneration\x12\x16\n" +
-	"\x06values\x18\x04 \x03(\tR\x06values\"\xe1\x01\n" +
+	"\x06values\x18\x04 \x03(\tR\x06values\"\xf9\x01\n" +
 	"\vChangeTasks\x12\x14\n" +
 	"\x05array\x18\x01 \x01(\x04R\x05array\x12\x12\n" +
 	"\x04runs\x18\x02 \x03(\rR\x04runs\x120\n" +
@@ -12178,7 +12197,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05admin\x18\x05 \x01(\bR\x05admin\x12\x1a\n" +
 	"\bthrottle\x18\x06 \x01(\rR\bthrottle\x12\"\n" +
 	"\rtime_limit_us\x18\a \x01(\x03R\vtimeLimitUs\x12\x10\n" +
-	"\x03why\x18\b \x01(\tR\x03why\"H\n" +
+	"\x03why\x18\b \x01(\tR\x03why\x12\x16\n" +
+	"\x06scales\x18\t \x01(\bR\x06scales\"H\n" +
 	"\bUndoGang\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x10\n" +
@@ -12240,7 +12260,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\rR\x04size\x12\x13\n" +
 	"\x05at_us\x18\x04 \x01(\x03R\x04atUs\x12\x14\n" +
-	"\x05parts\x18\x05 \x03(\fR\x05parts\"\xee\x01\n" +
+	"\x05parts\x18\x05 \x03(\fR\x05parts\"\x86\x02\n" +
 	"\vArrayRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12&\n" +
 	"\x04spec\x18\x02 \x01(\v2\x12.berth.log.v1.SpecR\x04spec\x124\n" +
@@ -12248,7 +12268,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bthrottle\x18\x04 \x01(\rR\bthrottle\x12\x12\n" +
 	"\x04over\x18\x05 \x01(\fR\x04over\x12\x12\n" +
 	"\x04good\x18\x06 \x01(\fR\x04good\x12-\n" +
-	"\x04load\x18\x1e \x01(\v2\x19.berth.log.v1.LoadHistoryR\x04load\"M\n" +
+	"\x04load\x18\x1e \x01(\v2\x19.berth.log.v1.LoadHistoryR\x04load\x12\x16\n" +
+	"\x06scaled\x18\x1f \x01(\rR\x06scaled\"M\n" +
 	"\vLoadHistory\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x14\n" +
 	"\x05loads\x18\x02 \x03(\x02R\x05loads\x12\x12\n" +
