@@ -228,11 +228,8 @@ func newScaleCmd(e *console.Env, c *client.Client) *cobra.Command {
 				return err
 			}
 			n, err := strconv.ParseUint(args[1], 10, 16)
-			switch most := s.newest().Most; {
-			case err != nil || n < min(1, uint64(s.newest().Least)) || n > uint64(most):
+			if most := s.newest().Most; err != nil || n < min(1, uint64(s.newest().Least)) || n > uint64(most) {
 				return console.Usagef("replicas %s: want a number from %d to %d, the maximum set for %s; berth service update %s --replicas 1-N allows more", console.ShortQuote(args[1]), min(1, s.newest().Least), most, s.Name, s.Name)
-			case s.Updating:
-				return cluster.Errorf(cluster.CodeConflict, "service %s is being updated; scale it when that is done (see berth service show %s)", s.Name, s.Name)
 			}
 			quiet := *e
 			quiet.Out = bufio.NewWriter(io.Discard)
