@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -25,6 +24,7 @@ type round struct {
 	index   uint64 // of the last change seen
 	// killAt is the number of finished jobs after which the leader is killed; 0 is never.
 	killAt int
+	killed string // the leader that was killed, "" for none
 
 	began, ended time.Time
 	busyBefore   map[string]int64
@@ -147,13 +147,14 @@ func (r *round) maybeKill(ctx context.Context) error {
 		return err
 	}
 	for _, m := range st.Members {
-		if !m.Leader || m.Pid == 0 {
+		if !m.Leader {
 			continue
 		}
-		if err := syscall.Kill(int(m.Pid), syscall.SIGKILL); err != nil {
+		killed := time.Now()
+		if err := r.cluster.Kill(m.Id); err != nil {
 			return fmt.Errorf("kill the leader: %w", err)
 		}
-		killed := time.Now()
+		r.killed = m.Id
 		r.show.note("leader %s (pid %d) killed with kill -9", m.Id, m.Pid)
 		for {
 			st, err := r.status(ctx)
