@@ -346,3 +346,38 @@ func TestKillInvalidDepend(t *testing.T) {
 		t.Error("restored differs")
 	}
 }
+
+// TestNobodyWaitsForItself: a change is refused with which a job would wait for
+// itself, through other jobs or tasks, too; jobs that need not wait for it are none
+// of its business.
+func TestNobodyWaitsForItself(t *testing.T) {
+	t.Parallel()
+	m := lab(t)
+	a := m.submit(spec(1))
+	b := m.submit(after(cluster.AfterAny, a))
+	s := after(cluster.After, b)
+	s.Array, _ = cluster.ParseArray("0-3")
+	tasks := m.submit(s)
+	anyOf := after(cluster.AfterOK, a, m.submit(spec(1)))
+	anyOf.DependAny = true
+	free := m.submit(anyOf)
+	waits := func(on ...cluster.Dependency) *logv1.Command {
+		return updateCmd(m.job(a), func(s *cluster.Spec) { s.Depends = on })
+	}
+	for _, d := range []cluster.Dependency{
+		{Kind: cluster.AfterOK, Job: a}, {Kind: cluster.After, Job: b}, {Kind: cluster.AfterAny, Job: tasks},
+		{Kind: cluster.AfterOK, Job: tasks, OneTask: true, Task: 2},
+	} {
+		err := m.refused(cluster.CodeInvalid, waits(cluster.Dependency{Kind: cluster.Singleton}, d))
+		if want := "neither would ever start"; d.Job == a && !strings.Contains(err.Error(), "would wait for itself") || d.Job != a && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", d, err)
+		}
+	}
+	m.must(waits(cluster.Dependency{Kind: cluster.AfterOK, Job: free}))
+	m.must(waits())
+	m.start(a, share1("n1-g0", 8000, 300))
+	m.report(a, cluster.JobCompleted)
+	c := m.submit(spec(1)) // b no longer waits for anything
+	m.must(updateCmd(m.job(c), func(s *cluster.Spec) { s.Depends = []cluster.Dependency{{Kind: cluster.AfterOK, Job: b}} }))
+	m.must(updateCmd(m.job(b), func(s *cluster.Spec) { s.Comment = "still waits for a job that has ended" }))
+}

@@ -55,4 +55,6 @@ const (
 	PostsVersion = 15
 	// A job that is being started says why that is tried again.
 	StartingVersion = 15
+	// A changed job may not wait for itself.
+	CircleVersion = 15
 )

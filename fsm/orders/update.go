@@ -45,6 +45,9 @@ func (d *Desk) updateJob(c *logv1.UpdateJob) command.Result {
 		if err := d.roll.Depends.Look(j); err != nil {
 			return command.Result{Err: err}
 		}
+		if err := d.roll.Depends.Circular(j); err != nil && d.roll.At.Version >= command.CircleVersion {
+			return command.Result{Err: err}
+		}
 		d.roll.Queues.Leave(j)
 		began := j.Eligible
 		d.roll.WaitAgain(j)
