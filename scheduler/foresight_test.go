@@ -249,7 +249,7 @@ func TestOvertookNamesWhoWaits(t *testing.T) {
 		got[st.Job] = st.Overtook
 	}
 	// The largest goes first, past job 1. Then 3 fits, and 1 does not.
-	want := map[cluster.JobID]string{2: "head j1 would fit as well; the pass takes 75 % of a GPU before 37.5 % for about as long", 3: "head j1 needs 30000 MiB, 20000 free"}
+	want := map[cluster.JobID]string{2: "job 1: would fit as well; the pass takes 75 % of a GPU before 37.5 % for about as long", 3: "job 1: needs 30000 MiB, 20000 free"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

@@ -416,7 +416,7 @@ func (p *pass) overtakes(it *item, c int, i int32) string {
 
 func (p *pass) overtook(it, head *item, c int, k *fleet.Card, w dispatch.Waiter) string {
 	if head == nil {
-		return "head j" + w.Job.String() + " is not old, and not looked at in this pass"
+		return "job " + w.Job.String() + ": is not old, and not looked at in this pass"
 	}
 	why := lacks(head.job, &head.needs[c], k, &p.f.Hosts[k.Host], p.pol)
 	if why == "" && p.crowd != nil {
@@ -428,7 +428,7 @@ func (p *pass) overtook(it, head *item, c int, k *fleet.Card, w dispatch.Waiter)
 	if why == "" {
 		why = "would fit as well; the pass takes " + p.turns.before(it, head)
 	}
-	return "head j" + head.job.ID.String() + " " + why
+	return "job " + head.job.ID.String() + ": " + why
 }
 
 // lacks says in numbers what a job misses on a GPU, "" if one GPU has it all.

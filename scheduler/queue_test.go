@@ -157,7 +157,7 @@ func TestScheduleQueues(t *testing.T) {
 					Job(2, Exclusive, hold, queued("n1-00", 0)), Job(3, Exclusive, hold, queued("n1-00", 0)),
 				}
 			}(),
-			want: []string{"j1 on n1-00:whole n1-01:whole (head j2 would fit as well; the pass takes what is long beside all that waits first)"},
+			want: []string{"j1 on n1-00:whole n1-01:whole (job 2: would fit as well; the pass takes what is long beside all that waits first)"},
 		},
 		{
 			name: "the last of a long queue changes to a short one",
@@ -252,7 +252,7 @@ func TestScheduleOvertakes(t *testing.T) {
 		{
 			"a younger one passes a head that does not fit", world(),
 			Job(2, Mem(20000), Util(100), Lasts(600*m)),
-			[]string{"j2 on n1-00:20000/100 (head j1 needs 40960 MiB, 30000 free)"},
+			[]string{"j2 on n1-00:20000/100 (job 1: needs 40960 MiB, 30000 free)"},
 		},
 		{
 			"not one that waits for 30 s", world(Waited(30*time.Second), queued("n1-00", 60*m)),
@@ -262,12 +262,12 @@ func TestScheduleOvertakes(t *testing.T) {
 		{
 			"but one that waits for 29 s", world(Waited(29*time.Second), queued("n1-00", -29*time.Second)),
 			Job(2, Mem(20000), Util(100), Lasts(600*m)),
-			[]string{"j2 on n1-00:20000/100 (head j1 needs 40960 MiB, 30000 free)"},
+			[]string{"j2 on n1-00:20000/100 (job 1: needs 40960 MiB, 30000 free)"},
 		},
 		{
 			"and one that waits long for a job that ends before it can start", world(Waited(11*m), queued("n1-00", -11*m)),
 			Job(2, Mem(20000), Util(100), Lasts(60*m)),
-			[]string{"j2 on n1-00:20000/100 (head j1 needs 40960 MiB, 30000 free)"},
+			[]string{"j2 on n1-00:20000/100 (job 1: needs 40960 MiB, 30000 free)"},
 		},
 		{
 			"but for no second more", world(Waited(11*m), queued("n1-00", -11*m)),
@@ -286,7 +286,7 @@ func TestScheduleOvertakes(t *testing.T) {
 				return w
 			}(),
 			Job(2, Mem(60000), Util(100), Lasts(m)),
-			[]string{"j2 on n1-00:60000/100 (head j1 would fit as well; the pass takes 75 % of a GPU before 37.5 % for about as long)"},
+			[]string{"j2 on n1-00:60000/100 (job 1: would fit as well; the pass takes 75 % of a GPU before 37.5 % for about as long)"},
 		},
 		{
 			"age before size after the FIFO age", func() *World {
@@ -399,7 +399,7 @@ func TestArrivalPass(t *testing.T) {
 			"a head that has just come is passed, and the plan says so",
 			[]*cluster.Job{Job(1, GPUs(2), Exclusive, Waited(12*time.Second), queued("n1-01", 0))},
 			[]*cluster.Job{one()},
-			[]string{"j8 on n1-01:whole (head j1 is not old, and not looked at in this pass)"},
+			[]string{"j8 on n1-01:whole (job 1: is not old, and not looked at in this pass)"},
 		},
 		{
 			"one that is old is not, nor is anything of its node taken",

@@ -392,7 +392,7 @@ func (r *release) overtook(j, passed *cluster.Job, c *cluster.GPU, h *dispatch.N
 		}
 	}
 	why = cmp.Or(why, "stands in another queue of the node")
-	return "head j" + passed.ID.String() + " " + why
+	return "job " + passed.ID.String() + ": " + why
 }
 
 func (r *release) take(st *dispatch.Start) {

@@ -43,7 +43,7 @@ func TestOnRelease(t *testing.T) {
 				Job(3, Mem(30000), Util(300), queued("n1-00", 0)), Job(4, Mem(20000), Util(300), queued("n1-00", 0)),
 			},
 			[]cluster.GPUID{"n1-00"},
-			[]string{"j1 on n1-00:30000/300", "j2 on n1-00:30000/300", "j4 on n1-00:20000/300 (head j3 needs 30000 MiB, 20000 free)"},
+			[]string{"j1 on n1-00:30000/300", "j2 on n1-00:30000/300", "j4 on n1-00:20000/300 (job 3: needs 30000 MiB, 20000 free)"},
 		},
 		{
 			"nobody passes a head that is old",
@@ -85,7 +85,7 @@ func TestOnRelease(t *testing.T) {
 			busy([]*cluster.Node{Node("n1", 2, a100)}),
 			[]*cluster.Job{Job(1, Exclusive, queued("n1-00", 0)), Job(2, GPUs(2), Exclusive, queued("n1-01", 0))},
 			[]cluster.GPUID{"n1-01"},
-			[]string{"j2 on n1-00:whole n1-01:whole (head j1 stands in another queue of the node)"},
+			[]string{"j2 on n1-00:whole n1-01:whole (job 1: stands in another queue of the node)"},
 		},
 		{
 			"passing nobody whom the same plan starts",

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies/place"
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // A job over several nodes takes the same of each, of GPUs that are alike, on all
@@ -212,20 +212,20 @@ type spanner interface {
 func (st *starter) placeSpan(t *scene.Task, parts []rules.Part) {
 	slices.SortFunc(parts, func(a, b rules.Part) int { return int(a.Host - b.Host) })
 	start := dispatch.Start{Job: t.ID, Attempt: uint32(len(t.Job.Attempts)) + 1}
-	dur, of := t.Dur, ""
+	dur, of, typ := t.Dur, "", cluster.CPUType
 	if t.GPUs == 0 {
 		start.Estimate, _ = cluster.EstimateFor(t.Job.Estimates, cluster.CPUType)
 	} else {
 		class := st.Fleet.Groups[st.Fleet.Cards[parts[0].Cards[0]].Group].Class
 		n := &t.Needs[class]
-		start.Estimate, dur = n.Est, n.Dur
-		of = fmt.Sprintf(" with %d of %s each", len(parts[0].Cards), st.Fleet.Classes[class].GPUType)
+		start.Estimate, dur, typ = n.Est, n.Dur, st.Fleet.Classes[class].GPUType
+		of = fmt.Sprintf(" with %d of %s each", len(parts[0].Cards), typ)
 	}
 	ids := make([]cluster.NodeID, len(parts))
 	for i := range parts {
 		ids[i] = st.Fleet.Hosts[parts[i].Host].Node.ID
 	}
-	start.Why = fmt.Sprintf("%s: %d nodes%s%s; predicted %s", st.Label, len(parts), of, st.Near.Words(t.Job, ids...), (time.Duration(dur) * time.Microsecond).Round(time.Second))
+	start.Why = fmt.Sprintf("%s: %d nodes%s%s; %s", st.Label, len(parts), of, st.Near.Words(t.Job, ids...), say.TimeWords(t.Job, typ, dur))
 	for i := range parts {
 		b := st.berthOn(t, &parts[i])
 		for _, g := range b.GPUs {

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // shape is what a choice depends on. What failed once in a pass fails again, since
@@ -146,8 +146,8 @@ func (st *starter) place(t *scene.Task, cards []int32) {
 	start := dispatch.Start{
 		Job: t.ID, Attempt: uint32(len(t.Job.Attempts)) + 1, Estimate: n.Est,
 		Berth: cluster.Berth{Node: st.Fleet.Hosts[g.Host].Node.ID, CPUMilli: t.CPU, MemMiB: t.Mem, GPUs: make([]cluster.GPUShare, 0, len(cards))},
-		Why: fmt.Sprintf("%s: %d of %s, beside %d%s; predicted %s", st.Label, len(cards), k.GPUType, st.Fleet.Cards[cards[0]].Use.Shares,
-			st.Near.Words(t.Job, st.nodeOf(cards)), (time.Duration(n.Dur) * time.Microsecond).Round(time.Second)),
+		Why: fmt.Sprintf("%s: %d of %s, beside %d%s; %s", st.Label, len(cards), k.GPUType, st.Fleet.Cards[cards[0]].Use.Shares,
+			st.Near.Words(t.Job, st.nodeOf(cards)), say.TimeWords(t.Job, k.GPUType, n.Dur)),
 	}
 	for _, ci := range cards {
 		start.Berth.GPUs = append(start.Berth.GPUs, cluster.GPUShare{GPU: st.Fleet.Cards[ci].Use.ID, Share: n.Share})
@@ -168,7 +168,7 @@ func (st *starter) overtakes(t *scene.Task, gpu cluster.GPUID) string {
 			return ""
 		}
 		if o == nil || !o.Gone {
-			return fmt.Sprintf("%s has one queue in which j%d does not stand first", st.Label, w.Job)
+			return fmt.Sprintf("%s has one queue in which job %d does not stand first", st.Label, w.Job)
 		}
 	}
 	return ""
