@@ -1,10 +1,12 @@
 package coordinator_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -94,4 +96,33 @@ func theNodes(t *testing.T, s apirpc.ClusterServiceClient) []*apiv1.Node {
 		t.Fatal(err)
 	}
 	return resp.Nodes
+}
+
+// TestWhyBeforeItsReservation: a job inside a reservation that has yet to begin is told
+// when that is, and not that there is room and the next pass decides.
+func TestWhyBeforeItsReservation(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
+	nodes := apirpc.NewClusterServiceClient(cc)
+	until(t, "the node is there", func() bool { return len(theNodes(t, nodes)) == 1 })
+	begins := time.Now().Add(2 * time.Hour).Truncate(time.Second)
+	if _, err := nodes.SetReservation(as(t, admin), &apiv1.SetReservationRequest{Name: "course", OnlyNew: true, Nodes: ptr("n1"),
+		Start: timestamppb.New(begins), Duration: durationpb.New(time.Hour), SetUsers: true, Users: []string{strconv.Itoa(alice)}}); err != nil {
+		t.Fatal(err)
+	}
+	inside := spec(2000)
+	inside.Where = &apiv1.Where{Reservation: "course"}
+	ids, err := submit(t, cc, alice, reqID(1), inside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[0]})
+	if err != nil || len(why.Explanations) != 1 || !strings.HasPrefix(why.Explanations[0].Detail, "reservation course begins at") {
+		t.Errorf("why: %v, %v", why, err)
+	}
+	if f := why.GetForecast(); !f.GetStartP50().AsTime().Equal(begins) || !strings.Contains(f.GetMissing(), "reservation course begins at") {
+		t.Errorf("forecast: %v, want %s", f, begins)
+	}
 }

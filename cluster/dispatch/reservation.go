@@ -253,16 +253,16 @@ func (rs Reservations) Keeps(j *cluster.Job, b *cluster.Berth, now cluster.Time)
 			return cluster.Reason{Code: cluster.ReasonReservation, Detail: r.words(start, now)}
 		}
 	}
-	if own == nil {
-		return cluster.Reason{}
-	}
-	for _, g := range b.GPUs {
-		if !own.Covers(b.Node, g.GPU) {
-			return cluster.Reason{Code: cluster.ReasonReservation, Detail: fmt.Sprintf("GPU %s is not of reservation %s", g.GPU, own.Name)}
+	switch {
+	case own == nil:
+	case !own.Covers(b.Node, ""):
+		return cluster.Reason{Code: cluster.ReasonReservation, Detail: "it is not of reservation " + own.Name}
+	default:
+		for _, g := range b.GPUs {
+			if !own.Covers(b.Node, g.GPU) {
+				return cluster.Reason{Code: cluster.ReasonReservation, Detail: fmt.Sprintf("GPU %s is not of reservation %s", g.GPU, own.Name)}
+			}
 		}
-	}
-	if !own.Covers(b.Node, "") {
-		return cluster.Reason{Code: cluster.ReasonReservation, Detail: fmt.Sprintf("node %s is not of reservation %s", b.Node, own.Name)}
 	}
 	return cluster.Reason{}
 }

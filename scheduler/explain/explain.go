@@ -260,6 +260,11 @@ func (x *explainer) namesOfDown() string {
 // place, also those counted for what they lack today.
 func (x *explainer) never() {
 	e := rules.NeverFits(x.snap.Nodes, x.job, x.pol)
+	if own := x.own(x.job); e == nil && own != nil {
+		if lack := rules.NeverFits(x.inside(own), x.job, x.pol); lack != nil {
+			x.tally(cluster.ReasonReservation, 1, 0, func() string { return "inside reservation " + own.Name + " it is " + lack.Msg })
+		}
+	}
 	if e == nil {
 		return
 	}

@@ -57,8 +57,9 @@ func When(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes
 		return x.forecastSpan(live)
 	}
 	var best *clearing
+	own := x.own(job)
 	for _, n := range rules.SortedNodes(snap.Nodes) {
-		if !n.Schedulable() || !job.Spec.Allows(n) {
+		if !n.Schedulable() || !job.Spec.Allows(n) || own != nil && !own.Covers(n.ID, "") {
 			continue
 		}
 		c := &clearing{x: x, node: n, running: live[n.ID]}
@@ -101,7 +102,8 @@ type clearing struct {
 	x       *explainer
 	node    *cluster.Node
 	running []*cluster.Job
-	at      int64 // when the job would fit if none were ahead of it
+	at      int64 // when the job would fit if none were ahead of it, and may start
+	clears  int64 // when it would fit, whatever is reserved
 	cards   []int // of the node, where it then fits
 	ends    int   // how many must end for that
 	length  int64 // how long the job may last there
@@ -178,10 +180,10 @@ func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, b
 
 // alike returns the GPUs from i on, of its type and kind, that hold a job.
 func (c *clearing) alike(s *stage, j *cluster.Job, i, at int, alone []bool) (on []int) {
-	first := &c.node.GPUs[i]
+	first, own := &c.node.GPUs[i], c.x.own(j)
 	for k := i; k < len(c.node.GPUs); k++ {
 		g := &c.node.GPUs[k]
-		if rules.Twins(g, first) && (at < 0 || j.Spec.GPUs > 1 || k == at) &&
+		if rules.Twins(g, first) && (own == nil || own.Covers(c.node.ID, g.ID)) && (at < 0 || j.Spec.GPUs > 1 || k == at) &&
 			!s.blocked[k] && c.holds(&s.cards[k], g, j, alone != nil && alone[k]) {
 			on = append(on, k)
 		}
@@ -237,7 +239,7 @@ func (c *clearing) find() bool {
 	for k := 0; ; k++ {
 		if on, ok := c.fit(&s, c.x.job, at, alone); ok {
 			c.cards = on
-			c.ends = c.mustEnd(leaves[:k])
+			c.ends, c.clears = c.mustEnd(leaves[:k]), c.at
 			return true
 		}
 		if k == len(leaves) {
@@ -388,7 +390,7 @@ func (c *clearing) begin(s *stage, j *cluster.Job, now int64, q rules.Quantile) 
 // missing says in words what is missing at the place now, and what must end.
 func (c *clearing) missing() string {
 	what := c.lacks()
-	if r := c.reserved(); r != "" && c.ends == 0 {
+	if r := c.reserved(); r != "" && (c.ends == 0 || c.clears < c.at) {
 		return r
 	}
 	if c.ends == 0 {
@@ -398,7 +400,7 @@ func (c *clearing) missing() string {
 	if c.ends == 1 {
 		verb = " ends in "
 	}
-	return what + "; " + say.Jobs(c.ends) + verb + say.About(c.at-int64(c.x.snap.Now))
+	return what + "; " + say.Jobs(c.ends) + verb + say.About(c.clears-int64(c.x.snap.Now))
 }
 
 // reserved says which reservation keeps the job from its GPUs now, "" for none.
@@ -407,7 +409,8 @@ func (c *clearing) reserved() string {
 	for _, k := range c.cards {
 		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: c.node.GPUs[k].ID})
 	}
-	if r := c.x.snap.Reservations.Keeps(c.x.job, &b, c.x.snap.Now); r.Code != "" {
+	rs := c.x.snap.Reservations
+	if r := cmp.Or(rs.Outside(c.x.job, c.x.snap.Now), rs.Keeps(c.x.job, &b, c.x.snap.Now)); r.Code != "" {
 		return fmt.Sprintf("node %s: %s", c.node.ID, r.Detail)
 	}
 	return ""

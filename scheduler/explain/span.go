@@ -104,10 +104,10 @@ func (x *explainer) typeOn(id cluster.NodeID) string {
 // they let them.
 func (x *explainer) forecastSpan(live map[cluster.NodeID][]*cluster.Job) (f Forecast, ok bool) {
 	want, free, all, now := x.job.Spec.NodeCount(), 0, 0, int64(x.snap.Now)
-	byType := map[string][]spanPlace{}
+	byType, own := map[string][]spanPlace{}, x.own(x.job)
 	for _, n := range rules.SortedNodes(x.snap.Nodes) {
 		c := &clearing{x: x, node: n, running: live[n.ID]}
-		if !n.Schedulable() || !x.job.Spec.Allows(n) || !c.find() || !c.shift() {
+		if !n.Schedulable() || !x.job.Spec.Allows(n) || own != nil && !own.Covers(n.ID, "") || !c.find() || !c.shift() {
 			continue
 		}
 		typ := ""

@@ -3,8 +3,10 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -45,6 +47,27 @@ func (x *explainer) tallyReserved(n *cluster.Node, count int) (left int) {
 	return cmp.Or(count, -1)
 }
 
+// own returns the reservation that a job asks for, nil for none.
+func (x *explainer) own(j *cluster.Job) *dispatch.Reservation {
+	if j.Spec.Where.InReservation() == "" {
+		return nil
+	}
+	return x.snap.Reservations.Get(j.Spec.Where.InReservation())
+}
+
+// inside returns what the reservation of the job holds: its nodes, with none but its
+// GPUs.
+func (x *explainer) inside(own *dispatch.Reservation) (out []*cluster.Node) {
+	for _, n := range x.snap.Nodes {
+		if own.Covers(n.ID, "") {
+			part := *n
+			part.GPUs = slices.DeleteFunc(slices.Clone(n.GPUs), func(g cluster.GPU) bool { return !own.Covers(n.ID, g.ID) })
+			out = append(out, &part)
+		}
+	}
+	return out
+}
+
 // shift moves the time of the clearing to when reservations let the job start.
 func (c *clearing) shift() (ok bool) {
 	now := c.x.snap.Now
@@ -57,7 +80,7 @@ func (c *clearing) shift() (ok bool) {
 // they keep it from windows into which it would run, and its own is open only in
 // its own windows. ok is false if that is never.
 func (c *clearing) shifted(at int64, length int64) (int64, bool) {
-	rs, j := c.x.snap.Reservations, c.x.job
+	rs, j, own := c.x.snap.Reservations, c.x.job, c.x.own(c.x.job)
 	if len(rs) == 0 && j.Spec.Where.InReservation() == "" {
 		return at, true
 	}
@@ -65,7 +88,6 @@ func (c *clearing) shifted(at int64, length int64) (int64, bool) {
 	for _, k := range c.cards {
 		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: c.node.GPUs[k].ID})
 	}
-	own := rs.Get(j.Spec.Where.InReservation())
 	const mostShifts = 1000
 	for range mostShifts {
 		was := at

@@ -312,7 +312,8 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 		return resp, nil
 	}
 	pol, part := s.c.lead.PolicyOf(j), site.PartitionOf(snap, j)
-	j, resp.Explanations = s.c.explainTerms(snap, j, part)
+	j, terms := s.c.explainTerms(snap, j, part)
+	resp.Explanations = append(resp.Explanations, terms...)
 	all := snap
 	snap = site.Within(snap, part)
 	if part != nil && len(snap.Nodes) == 0 {
@@ -331,9 +332,10 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	}
 	resp.Explanations = append(resp.Explanations, s.c.powering(j.ID)...)
 	es, behind := s.c.explain(snap, j, pol)
+	shut := snap.Reservations.Outside(j, snap.Now)
 	for _, e := range es {
-		if cells.Code != "" && (e.Reason.Code == cluster.ReasonUnconfirmed || e.Reason == cells) {
-			continue // there is room, but not for this job; or that is said already
+		if r := e.Reason; (cells.Code != "" || shut.Code != "") && (r.Code == cluster.ReasonUnconfirmed || r == cells || r == shut) {
+			continue // there is room, but not for this job or not yet; or that is said already
 		}
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{
 			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count), GpuType: e.GPUType,
