@@ -45,8 +45,43 @@ func ParseTask(arg string) (id uint64, task *uint32, err error) {
 	return id, &one, nil
 }
 
+// ParseShown is ParseTask, and takes several tasks the way lists show those that
+// wait alike, 1234_[3-9%2], for the first of them.
+func ParseShown(arg string) (id uint64, task *uint32, err error) {
+	job, list, ok := strings.Cut(arg, "_[")
+	if !ok {
+		return ParseTask(arg)
+	}
+	if id, err = ParseID(job); err != nil {
+		return 0, nil, err
+	}
+	tasks, err := bracketed(arg, list)
+	if err != nil {
+		return 0, nil, err
+	}
+	first := tasks.Min()
+	return id, &first, nil
+}
+
+// bracketed reads tasks after the bracket that opens, with the number that may run at
+// once, as lists show it, or without.
+func bracketed(arg, list string) (cluster.Tasks, error) {
+	list, ok := strings.CutSuffix(list, "]")
+	if !ok {
+		return cluster.Tasks{}, Usagef("tasks %s: the ] is missing", ShortQuote(arg))
+	}
+	if before, most, ok := strings.Cut(list, "%"); ok && most != "" && strings.Trim(most, "0123456789") == "" {
+		list = before
+	}
+	tasks, err := cluster.ParseTasks(list)
+	if err != nil {
+		return tasks, Usagef("tasks %s: %v", ShortQuote(arg), err)
+	}
+	return tasks, nil
+}
+
 // ParseJobs reads job ids as ParseIDs does, and tasks of arrays: 1234_7,
-// 1234_[3-9], 1234_[1-9:2]. The id of an array alone means the whole
+// 1234_[3-9], 1234_[1-9:2], 1234_[3-9%2]. The id of an array alone means the whole
 // array.
 func ParseJobs(args []string) (ids []uint64, tasks []TaskRef, err error) {
 	return parseJobs(args, MaxIDs)
@@ -84,16 +119,18 @@ func parseJobs(args []string, most int) (ids []uint64, tasks []TaskRef, err erro
 			if r.Array, err = ParseID(id); err != nil {
 				return nil, nil, err
 			}
-			if inner, ok := strings.CutPrefix(list, "["); ok {
-				if r.Tasks, ok = strings.CutSuffix(inner, "]"); !ok {
-					return nil, nil, Usagef("tasks %s: the ] is missing", ShortQuote(part))
-				}
-			} else if strings.ContainsAny(list, "-,:") {
+			inner, ok := strings.CutPrefix(list, "[")
+			if !ok && strings.ContainsAny(list, "-,:%") {
 				return nil, nil, Usagef("tasks %s: put several in brackets, 12_[3-9]", ShortQuote(part))
 			}
-			if _, err := cluster.ParseTasks(r.Tasks); err != nil {
-				return nil, nil, Usagef("tasks %s: %v", ShortQuote(part), err)
+			if !ok {
+				inner += "]"
 			}
+			some, err := bracketed(part, inner)
+			if err != nil {
+				return nil, nil, err
+			}
+			r.Tasks = some.String()
 			tasks = append(tasks, r)
 		}
 	}

@@ -65,7 +65,7 @@ func shown(args []string) ([]oneShown, error) {
 	var out []oneShown
 	for _, arg := range args {
 		if strings.Contains(arg, "_") {
-			id, task, err := console.ParseTask(arg)
+			id, task, err := console.ParseShown(arg)
 			if err != nil {
 				return nil, err
 			}

@@ -23,8 +23,9 @@ func NewWhyCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Use:   "why [JOB]",
 		Short: "Explain why a job waits, or how it ended",
 		Long: "Explain, with figures, why a job waits or how it ended; without an id, your latest job. For an array,\n" +
-			"this is the first waiting task of the state that most of its unfinished tasks are in.",
-		Example: "  berth why 12\n  berth why",
+			"this is the first waiting task of the state that most of its unfinished tasks are in; for some of its\n" +
+			"tasks, as lists show them, the first one.",
+		Example: "  berth why 12\n  berth why '30_[5-9]'\n  berth why",
 		Args:    console.MaybeOneArg("job id"),
 	}, func(ctx context.Context, f console.Format, args []string) error {
 		args, err := client.OrLatest(ctx, e, c, args)
@@ -79,7 +80,7 @@ type explanationView struct {
 }
 
 func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.Format, arg string) error {
-	id, task, err := console.ParseTask(arg)
+	id, task, err := console.ParseShown(arg)
 	if err != nil {
 		return err
 	}
