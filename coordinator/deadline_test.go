@@ -188,3 +188,44 @@ func TestPromisesAreMadeOneByOne(t *testing.T) {
 		t.Errorf("admitted %d and refused %d of 16, want 1 and 15", admitted.Load(), refused.Load())
 	}
 }
+
+// TestAChangeKeepsPromises: a waiting job with a deadline is promised it anew when it is
+// changed to ask for more: not if another could then not keep its own, or it its own.
+func TestAChangeKeepsPromises(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1, Lease: 1000 * time.Hour})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"), coordtest.T4("GPU-3"), coordtest.T4("GPU-4"))
+	full := limited(time.Hour, spec(2000))
+	full.Exclusive, full.Gpus = true, 4
+	if _, err := submit(t, cc, alice, reqID(1), full); err != nil {
+		t.Fatal(err)
+	}
+	a.Report(next(t, a), running, 0)
+	due := func(limit, by time.Duration) *apiv1.JobSpec {
+		s := limited(limit, spec(2000))
+		s.Exclusive, s.DeadlineIn = true, durationpb.New(by)
+		return s
+	}
+	ids, err := submit(t, cc, alice, reqID(2), due(time.Hour, 150*time.Minute), due(time.Hour, 151*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name    string
+		req     *apiv1.UpdateJobRequest
+		refused string
+	}{
+		{"both GPUs that deadlines may claim", &apiv1.UpdateJobRequest{Gpus: ptr(uint32(2))}, "which was promised its end by"},
+		{"so long that it ends too late", &apiv1.UpdateJobRequest{TimeLimit: durationpb.New(2 * time.Hour)}, "cannot be met"},
+		{"for less time", &apiv1.UpdateJobRequest{TimeLimit: durationpb.New(30 * time.Minute)}, ""},
+		{"another name", &apiv1.UpdateJobRequest{Name: ptr("other")}, ""},
+		{"both GPUs for less time", &apiv1.UpdateJobRequest{Gpus: ptr(uint32(2))}, ""},
+	} {
+		step.req.Id = ids[0]
+		_, err := apirpc.NewJobServiceClient(cc).UpdateJob(as(t, admin), step.req)
+		if (err == nil) != (step.refused == "") || err != nil && !strings.Contains(err.Error(), step.refused) {
+			t.Errorf("%s: %v, want %q", step.name, err, step.refused)
+		}
+	}
+}

@@ -39,12 +39,11 @@ func (a *Admission) energy(e *Entry) error {
 // is told with the request's warnings.
 func (a *Admission) admitted(ctx context.Context, e *Entry, jobs []*cluster.Job, cmd *logv1.SubmitJob) (fsm.Result, error) {
 	if slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
-		select {
-		case a.promising <- struct{}{}:
-			defer func() { <-a.promising }()
-		case <-ctx.Done():
-			return fsm.Result{}, ctx.Err()
+		done, err := a.Promising(ctx)
+		if err != nil {
+			return fsm.Result{}, err
 		}
+		defer done()
 		words, err := a.Promise(jobs, e.Now)
 		if err != nil {
 			return fsm.Result{}, err
@@ -54,10 +53,24 @@ func (a *Admission) admitted(ctx context.Context, e *Entry, jobs []*cluster.Job,
 	return a.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: cmd}})
 }
 
+// Promising waits until no other promise is being made. The next one waits until
+// done is called.
+func (a *Admission) Promising(ctx context.Context) (done func(), err error) {
+	select {
+	case a.promising <- struct{}{}:
+		return func() { <-a.promising }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // Promise refuses jobs whose deadlines cannot be met, and says what those of elastic
-// size need for theirs.
+// size need for theirs. A job that waits already is promised it anew.
 func (a *Admission) Promise(jobs []*cluster.Job, now cluster.Time) (words []string, err error) {
 	snap, _ := a.fsm.SchedulerSnapshotAt(now)
+	snap.Waiting = slices.DeleteFunc(slices.Clone(snap.Waiting), func(j *cluster.Job) bool {
+		return slices.ContainsFunc(jobs, func(n *cluster.Job) bool { return n.ID == j.ID })
+	})
 	for i, j := range jobs { // they have no ids yet; any in order will do
 		if j.ID == 0 {
 			j.ID = cluster.JobID(1<<62 + i)

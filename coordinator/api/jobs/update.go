@@ -32,6 +32,13 @@ func (s *jobServer) UpdateJob(ctx context.Context, req *apiv1.UpdateJobRequest) 
 		req.Id, req.Tasks = uint64(j.ArrayJobID), j.TasksText()
 		return s.updateTasks(ctx, who, req)
 	}
+	if j, ok := s.c.fsm.Job(cluster.JobID(req.Id)); ok && j.Spec.Deadline > 0 {
+		done, err := s.c.admission.Promising(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+	}
 	var warnings []string
 	if err := resource.Set(ctx, s.c.prop, func() (*logv1.Command, error) {
 		j, ok := s.c.fsm.Job(cluster.JobID(req.Id))
@@ -101,7 +108,25 @@ func (s *jobServer) updated(who authorize.Caller, j *cluster.Job, req *apiv1.Upd
 	case err != nil:
 		return nil, nil, err
 	}
+	if spec.Deadline > 0 && asksForMore(j.Spec, &spec) {
+		words, err := s.c.admission.Promise([]*cluster.Job{probe}, cluster.TimeOf(s.c.clock()))
+		if err != nil {
+			return nil, nil, err
+		}
+		warnings = append(warnings, words...)
+	}
 	return &spec, warnings, s.c.admission.NeverFits(s.c.fsm.Nodes(), part, probe)
+}
+
+// asksForMore reports whether a changed job may need other places than before, or
+// them for longer, so that its deadline has to be promised anew.
+func asksForMore(old, spec *cluster.Spec) bool {
+	was := *old
+	was.Name, was.Comment, was.RequeueOnLoss, was.Nice, was.Retry, was.Account, was.QOS = spec.Name, spec.Comment, spec.RequeueOnLoss, spec.Nice, spec.Retry, spec.Account, spec.QOS
+	if !cluster.LongerLimit(spec.TimeLimit, old.TimeLimit) {
+		was.TimeLimit = spec.TimeLimit
+	}
+	return !proto.Equal(conv.SpecNaming(&was), conv.SpecNaming(spec))
 }
 
 // mayRaise denies users what only administrators may change.
