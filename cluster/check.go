@@ -14,7 +14,7 @@ import (
 // Check reports whether some cluster could run s. It returns the first fault as an
 // *Error of CodeInvalid that names the field.
 func (s *Spec) Check() error {
-	for _, f := range []func() error{s.checkCommand, s.checkEnv, s.checkPaths, s.checkSizes, s.checkContainer, s.checkWarning, s.checkTelling, s.checkConflicts} {
+	for _, f := range []func() error{s.checkCommand, s.checkEnv, s.checkPaths, s.checkService, s.checkSizes, s.checkContainer, s.checkWarning, s.checkTelling, s.checkConflicts} {
 		if err := f(); err != nil {
 			return err
 		}
@@ -226,9 +226,6 @@ func (s *Spec) checkConflicts() error {
 		return err
 	}
 	if err := s.checkStudy(); err != nil {
-		return err
-	}
-	if err := s.checkService(); err != nil {
 		return err
 	}
 	if err := s.Where.Check(s.NodeCount()); err != nil {

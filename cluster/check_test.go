@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/cluster/study"
 )
 
@@ -176,5 +177,27 @@ func TestStudiesAreBounded(t *testing.T) {
 	plain.Study = nil
 	if without, _ := plain.Weight(); with-without < 200 {
 		t.Errorf("a study of more than 200 bytes weighs %d", with-without)
+	}
+}
+
+// TestServicesAreToldOfServices: options that make no sense for a service are refused
+// in words about services, whose array no user asked for.
+func TestServicesAreToldOfServices(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*Spec){
+		"":                      func(*Spec) {},
+		"service and gpus: ":    func(s *Spec) { s.GPURange = GPURange{1, 2} },
+		"service and deadline:": func(s *Spec) { s.DeadlineIn = time.Hour },
+		"service and nodes: ":   func(s *Spec) { s.Nodes = 2 },
+		"service and retry: ":   func(s *Spec) { s.Retry.Times = 1 },
+	} {
+		s := &Spec{Name: "web", Command: []string{"x"}, Dir: "/", GPUs: 1, Service: &service.Service{
+			Name: "web", Replicas: 1, Min: 1, Max: 3, Port: "http", Every: time.Second, Fails: 3, StartWithin: time.Minute, Drain: time.Second,
+		}}
+		s.Array, _ = ParseArray("0-2%1")
+		change(s)
+		if err := s.Check(); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }

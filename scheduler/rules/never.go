@@ -310,6 +310,9 @@ func whereNever(nodes []*cluster.Node, job *cluster.Job) string {
 	}
 	slices.Sort(has)
 	has = slices.Compact(has)
+	if set, none := dataNever(w.Features.String(), has); none {
+		return set
+	}
 	some := func(feature string) bool { return slices.Contains(has, feature) }
 	switch text := w.Features.String(); {
 	case w.Named() && !slices.ContainsFunc(nodes, func(n *cluster.Node) bool { return w.Nodes.Holds(n.ID) }):
@@ -322,6 +325,28 @@ func whereNever(nodes []*cluster.Node, job *cluster.Job) string {
 		return fmt.Sprintf("no node that it may use has the features %s all at once; there are %s", text, strings.Join(has, ", "))
 	}
 	return fmt.Sprintf("all nodes are excluded (%s)", w.Exclude)
+}
+
+// dataNever says that no node has a data set that a job must have.
+func dataNever(features string, has []string) (words string, none bool) {
+	var sets []string
+	for _, f := range has {
+		if set, ok := strings.CutPrefix(f, cluster.DataFeature); ok {
+			sets = append(sets, set)
+		}
+	}
+	for term := range strings.SplitSeq(features, "&") {
+		set, ok := strings.CutPrefix(term, cluster.DataFeature)
+		switch {
+		case !ok || slices.Contains(sets, set) || strings.Contains(set, "|"):
+		case len(sets) == 0:
+			return fmt.Sprintf("no node has the data set %s; none has any (node.data of their agents)", set), true
+		default:
+			const most = 16
+			return fmt.Sprintf("no node has the data set %s; there are %s", set, strings.Join(sets[:min(len(sets), most)], ", ")), true
+		}
+	}
+	return "", false
 }
 
 // enough reports the case that a job needs more nodes than could ever hold it at

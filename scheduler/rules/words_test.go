@@ -63,6 +63,9 @@ func TestNeverFitsNamesWhatLacks(t *testing.T) {
 		{"a feature that none has", all, []schedtest.JobOption{where(cluster.Where{Features: featuresOf(t, "tpu")})}, "no node has the features tpu; there are eth, ib, nvme"},
 		{"features that none has at once", all, []schedtest.JobOption{where(cluster.Where{Features: featuresOf(t, "ib&eth")})}, "no node that it may use has the features ib&eth all at once; there are eth, ib, nvme"},
 		{"a feature where none has any", all[:1], []schedtest.JobOption{where(cluster.Where{Features: featuresOf(t, "ib")})}, "no node has the features ib; none has any (features in the configuration of agents)"},
+		{"a data set where none has any", all, []schedtest.JobOption{where(cluster.Where{Features: featuresOf(t, "ib&data=coco")})}, "no node has the data set coco; none has any (node.data of their agents)"},
+		{"a data set that none has", []*cluster.Node{schedtest.Node("d", 1, "T4", schedtest.Has("data=coco"))}, []schedtest.JobOption{where(cluster.Where{Features: featuresOf(t, "data=imagenet")})}, "no node has the data set imagenet; there are coco"},
+		{"one data set or another", []*cluster.Node{schedtest.Node("d", 1, "T4", schedtest.Has("data=coco"))}, []schedtest.JobOption{where(cluster.Where{Features: featuresOf(t, "data=x|data=y")})}, "no node has the features data=x|data=y; there are data=coco"},
 	} {
 		got := ""
 		if err := rules.NeverFits(c.nodes, schedtest.Job(1, c.opts...), rules.Default()); err != nil {

@@ -27,3 +27,21 @@ func TestGPUTypeAsPeopleWriteIt(t *testing.T) {
 		}
 	}
 }
+
+// TestGPURanges: a range from a number to itself, as scripts put it together, is that
+// number, and one that counts down is refused.
+func TestGPURanges(t *testing.T) {
+	t.Parallel()
+	for asked, want := range map[string][3]uint32{"2-4": {2, 2, 4}, "2-2": {2, 0, 0}, "2": {2, 0, 0}} {
+		w, f := clitest.NewWorld(t), clitest.NewFake()
+		w.Serve("/a", f)
+		code := w.Run("submit", "--gpus", asked, "--", "true")
+		if j := f.Requests[0].GetJobs()[0]; code != 0 || [3]uint32{j.GetGpus(), j.GetLeastGpus(), j.GetMostGpus()} != want {
+			t.Errorf("%s: exit code %d, %v, want %d: %s", asked, code, j, want, w.Errs.String())
+		}
+	}
+	w := clitest.NewWorld(t)
+	if code := w.Run("submit", "--gpus", "4-2", "--", "true"); code != console.ExitUsage || !strings.Contains(w.Errs.String(), "the smaller one first") {
+		t.Errorf("4-2: exit code %d: %s", code, w.Errs.String())
+	}
+}

@@ -278,7 +278,11 @@ func gpuFields() []Field {
 				if err == nil {
 					r.Spec.GPURange.Max, err = units.ParseGPUs(most)
 				}
-				if r.Spec.GPUs = r.Spec.GPURange.Min; err != nil || r.Spec.GPURange.Max <= r.Spec.GPUs {
+				if r.Spec.GPUs = r.Spec.GPURange.Min; err == nil && r.Spec.GPURange.Max == r.Spec.GPUs {
+					r.Spec.GPURange = cluster.GPURange{}
+					return nil
+				}
+				if err != nil || r.Spec.GPURange.Max < r.Spec.GPUs {
 					return fmt.Errorf("range of GPUs %s: want two numbers from %d to %d, the smaller one first, such as 1-8", console.ShortQuote(v), units.MinGPUs, units.MaxGPUs)
 				}
 				return nil
