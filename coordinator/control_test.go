@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
@@ -146,5 +147,34 @@ func TestThePlannerWakesAtBegin(t *testing.T) {
 	}
 	if got := next(t, a); got.Job != ids[0] || time.Now().Before(begin.Truncate(time.Microsecond)) {
 		t.Fatalf("job %d started %s before its time", got.Job, time.Until(begin))
+	}
+}
+
+// TestPromisedJobsRunOn: a running job that was promised its deadline is not requeued,
+// by whomever: it would start over, and those promised theirs behind it would be late.
+func TestPromisedJobsRunOn(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	promised := limited(time.Hour, spec(2000))
+	promised.DeadlineIn = durationpb.New(2 * time.Hour)
+	ids, err := submit(t, cc, alice, reqID(1), promised, limited(time.Hour, spec(2000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range ids {
+		a.Report(next(t, a), running, 0)
+	}
+	for i, want := range []string{"CONFLICT", ""} {
+		await(t, cc, ids[i], "RUNNING")
+		for _, by := range []uint32{alice, admin} {
+			if got := controlled(t, cc, by, requeue, ids[i]); got != want {
+				t.Errorf("job %d by uid %d: fault %q, want %q", ids[i], by, got, want)
+			}
+			if want == "" {
+				break
+			}
+		}
 	}
 }

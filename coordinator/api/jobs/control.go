@@ -42,6 +42,10 @@ func (s *jobServer) ControlJobs(ctx context.Context, req *apiv1.ControlJobsReque
 			blame(res, err)
 			continue
 		}
+		if requeues := req.Action == apiv1.JobAction_JOB_ACTION_REQUEUE || req.Action == apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD; requeues && j.Spec.Deadline > 0 && j.Live() != nil {
+			blame(res, cluster.Errorf(cluster.CodeConflict, "job %s was promised its deadline and cannot be requeued; cancel it instead", j.Label()))
+			continue
+		}
 		cmds, at = append(cmds, controlCommand(who, req, id)), append(at, i)
 	}
 	if len(cmds) == 0 {
