@@ -66,6 +66,9 @@ func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, pol rules.Policy) (map[
 				j.ID, say.Clock(j.Spec.Deadline), say.Clock(now[j].End))
 		}
 	}
+	if err := keepsQuotas(snap, jobs, now, &pol); err != nil {
+		return nil, err
+	}
 	return now, nil
 }
 

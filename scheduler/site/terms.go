@@ -64,6 +64,9 @@ func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, s *Site) (promises map[
 	}
 	for _, name := range slices.Sorted(maps.Keys(byPart)) {
 		part := PartitionOf(snap, byPart[name][0])
+		if part != nil && part.Down && slices.ContainsFunc(byPart[name], func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
+			return nil, cluster.Errorf(cluster.CodeInvalid, "deadline: cannot be promised while partition %s is down: nothing starts there until an administrator sets it to up", part.Name)
+		}
 		pol := s.Of(name).Policy
 		pol.DeadlineShareMilli /= int64(overlaps(snap, part))
 		seen := *Within(snap, part)

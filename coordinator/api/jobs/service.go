@@ -332,20 +332,24 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	}
 	resp.Explanations = append(resp.Explanations, s.c.powering(j.ID)...)
 	es, behind := s.c.explain(snap, j, pol)
-	shut := snap.Reservations.Outside(j, snap.Now)
 	for _, e := range es {
-		if r := e.Reason; (cells.Code != "" || shut.Code != "") && (r.Code == cluster.ReasonUnconfirmed || r == cells || r == shut) {
-			continue // there is room, but not for this job or not yet; or that is said already
+		if saidBefore(snap, j, part, cells, e.Reason) {
+			continue
 		}
-		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{
-			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count), GpuType: e.GPUType,
-		})
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count), GpuType: e.GPUType})
 	}
 	resp.Explanations = append(resp.Explanations, s.c.heard(snap.Nodes, true)...)
 	if f, ok := scheduler.ForecastStart(snap, j, pol); ok && cells.Code == "" && (part == nil || !part.Down) && (behind.Code == "" || f.P50 > snap.Now) {
 		resp.Forecast = forecastToAPI(&f)
 	}
 	return resp, nil
+}
+
+// saidBefore reports whether there is room, but not for this job or not yet, for which
+// the reason was given, or that very reason is given again.
+func saidBefore(snap *dispatch.Snapshot, j *cluster.Job, part *cluster.Partition, cells, r cluster.Reason) bool {
+	shut := snap.Reservations.Outside(j, snap.Now)
+	return (cells.Code != "" || shut.Code != "" || part != nil && part.Down) && (r.Code == cluster.ReasonUnconfirmed || r == cells || r == shut)
 }
 
 // explain is scheduler.Explain, except that the policy in use explains what only it
