@@ -139,9 +139,6 @@ func TestGoalsHold(t *testing.T) {
 				if l := j.Spec.TimeLimit; l > 0 && (d == 0 || d > l) {
 					d = l
 				}
-				if d == 0 {
-					d = pol.AssumedDuration
-				}
 				u, _ := w.Ledg.GPU(g.GPU)
 				hours += d / 1000 * time.Duration(max(g.Share.Milli, g.Share.MemMiB*1000/u.SellableMiB))
 			}

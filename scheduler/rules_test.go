@@ -327,6 +327,10 @@ func TestGoalsOfGangs(t *testing.T) {
 		{"which is allowed", Job(1, GPUs(2), Predict(a100, 1000, 1000, h), power(300), drawsAtMost(600)), ""},
 		{"four an hour for all of a card", Job(1, Predict(a100, 1000, 1000, h), costs(4000)), ""},
 		{"a thousandth less is allowed", Job(1, Predict(a100, 1000, 1000, h), costs(3999)), "is predicted to take"},
+		{"of no known time", Job(1, Exclusive, costs(1)), ""},
+		{"of an expected time", Job(1, Exclusive, Lasts(h), costs(3999)), "is predicted to take"},
+		{"of no longer than a limit", Job(1, Exclusive, Limit(h), costs(3999)), "is predicted to take"},
+		{"nothing known, and counted as all of a card", Job(1, guessed(a100, 300), drawsAtMost(299)), ""},
 		{"half a card is half the price", Job(1, Predict(a100, 1000, 500, h), costs(2000)), ""},
 		{"two cards cost twice as much", Job(1, GPUs(2), Predict(a100, 1000, 1000, h), costs(7999)), "is predicted to take"},
 	} {
@@ -351,6 +355,13 @@ func TestGoalsOfGangs(t *testing.T) {
 	p = scheduler.Schedule(NewWorld([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, small)}, j).Snapshot(), priced())
 	if got := brief(&p); got != "1@n1-00" {
 		t.Errorf("%q: a type of unknown power was taken for the one that needs none", got)
+	}
+}
+
+// guessed is the estimate of a job of which nothing is known.
+func guessed(gpuType string, watts int64) JobOption {
+	return func(j *cluster.Job) {
+		j.Estimates = []cluster.Estimate{{GPUType: gpuType, GPUMemMiB: 1000, GPUMemP95MiB: 1000, Milli: cluster.WholeGPU, PowerW: watts, Source: "none"}}
 	}
 }
 

@@ -39,17 +39,18 @@ func (p *Policy) price(gpuType string, work int64) int64 {
 }
 
 // beyond says which of a job's limits a type exceeds. An unknown power or price
-// exceeds nothing.
+// exceeds nothing, nor does what is only assumed of a job of which nothing is known.
 func (p *Policy) beyond(job *cluster.Job, gpuType string, e *cluster.Estimate, n *Need, sellable int64) Veto {
 	s := job.Spec
 	if s.MaxPowerW == 0 && s.MaxCostMilli == 0 || n.Way == WayNone {
 		return VetoNone
 	}
 	g := p.Goal(job, gpuType, e, n, sellable)
+	timed := e.Duration > 0 || s.Duration > 0 || s.TimeLimit > 0 || s.Service != nil
 	switch {
-	case s.MaxPowerW > 0 && e.PowerW*int64(max(1, s.GPUs)*s.NodeCount()) > s.MaxPowerW:
+	case s.MaxPowerW > 0 && e.Source != "none" && e.PowerW*int64(max(1, s.GPUs)*s.NodeCount()) > s.MaxPowerW:
 		return vetoPower
-	case s.MaxCostMilli > 0 && g.milli > s.MaxCostMilli:
+	case s.MaxCostMilli > 0 && timed && g.milli > s.MaxCostMilli:
 		return vetoCost
 	}
 	return VetoNone

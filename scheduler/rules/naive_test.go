@@ -158,10 +158,7 @@ func shareByWords(j *cluster.Job, g *cluster.GPU, pol *rules.Policy) (share clus
 	if w := j.Spec.MaxPowerW; w > 0 && e.PowerW*cards > w {
 		return share, false
 	}
-	hours := int64(1) // AssumedDuration
-	if h := int64(e.Duration / time.Hour); h > 0 {
-		hours = h
-	}
+	hours := int64(e.Duration / time.Hour) // 0 is unknown, and costs nobody knows what
 	if pol.Prices != nil && j.Spec.MaxCostMilli > 0 {
 		part := max(share.Milli, share.MemMiB*1000/g.SellableMiB)
 		if pol.Prices.PerHourMilli[g.Type]*hours*cards*part/1000 > j.Spec.MaxCostMilli {
