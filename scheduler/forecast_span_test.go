@@ -109,7 +109,7 @@ func TestASpanBehindAReservation(t *testing.T) {
 // One that it could never hold is told so, and no time.
 func TestInsideAReservation(t *testing.T) {
 	t.Parallel()
-	n1, err := cluster.ParseHostList("n1")
+	n2, err := cluster.ParseHostList("n2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,24 +121,25 @@ func TestInsideAReservation(t *testing.T) {
 		want        time.Duration // -1 is never
 		says        string
 	}{
-		"open, and full for an hour":     {1, 1, 0, nil, time.Hour, "GPU 0 of n1: in use, but needed exclusively; 1 job ends in ~60 min"},
-		"begins in two hours":            {1, 1, 2 * time.Hour, nil, 2 * time.Hour, "reservation course begins at"},
-		"its only GPU is free in two":    {1, 1, 0, []cluster.GPUID{GPU("n1", 1)}, 2 * time.Hour, "GPU 1 of n1: in use, but needed exclusively; 1 job ends in ~2 h"},
-		"two GPUs, and it has one":       {2, 1, 0, []cluster.GPUID{GPU("n1", 1)}, -1, never + "2 GPUs on one node; the largest is node n1 with 1 × " + a100},
-		"two nodes, and it has only one": {1, 2, 0, nil, -1, never + "2 nodes with 1 GPU of one type on each; the largest set is 1 node with 1 GPU of " + a100},
+		"open, and full for an hour":            {1, 1, 0, nil, time.Hour, "GPU 0 of n2: in use, but needed exclusively; 1 job ends in ~60 min"},
+		"without GPUs, and begins in two hours": {0, 1, 2 * time.Hour, nil, 2 * time.Hour, "node n2: reservation course begins at"},
+		"begins in two hours":                   {1, 1, 2 * time.Hour, nil, 2 * time.Hour, "reservation course begins at"},
+		"its only GPU is free in two":           {1, 1, 0, []cluster.GPUID{GPU("n2", 1)}, 2 * time.Hour, "GPU 1 of n2: in use, but needed exclusively; 1 job ends in ~2 h"},
+		"two GPUs, and it has one":              {2, 1, 0, []cluster.GPUID{GPU("n2", 1)}, -1, never + "2 GPUs on one node; the largest is node n2 with 1 × " + a100},
+		"two nodes, and it has only one":        {1, 2, 0, nil, -1, never + "2 nodes with 1 GPU of one type on each; the largest set is 1 node with 1 GPU of " + a100},
 	} {
 		w := NewWorld([]*cluster.Node{Node("n1", 2, a100), Node("n2", 2, a100)})
-		running(w, Job(1, Lasts(time.Hour), Limit(time.Hour)), GPU("n1", 0), whole(80000))
-		running(w, Job(2, Lasts(2*time.Hour), Limit(2*time.Hour)), GPU("n1", 1), whole(80000))
+		running(w, Job(1, Lasts(time.Hour), Limit(time.Hour)), GPU("n2", 0), whole(80000))
+		running(w, Job(2, Lasts(2*time.Hour), Limit(2*time.Hour)), GPU("n2", 1), whole(80000))
 		j := Job(9, Exclusive, GPUs(c.gpus), Nodes(c.nodes), Limit(time.Hour))
 		j.Spec.Where = &cluster.Where{Reservation: "course"}
 		w.Submit(j)
 		s := w.Snapshot()
-		s.Reservations = dispatch.Reservations{{Name: "course", Start: Now.Add(c.begins), Duration: 5 * time.Hour, Nodes: n1, GPUs: c.only, Users: []string{fmt.Sprint(j.Owner.UID)}}}
+		s.Reservations = dispatch.Reservations{{Name: "course", Start: Now.Add(c.begins), Duration: 5 * time.Hour, Nodes: n2, GPUs: c.only, Users: []string{fmt.Sprint(j.Owner.UID)}}}
 		f, ok := scheduler.ForecastStart(s, j, scheduler.Default())
 		switch {
-		case c.want >= 0 && (!ok || f.P50.Sub(Now) != c.want || !strings.Contains(f.Missing, c.says)):
-			t.Errorf("%s: in %s: %s; want %s", name, f.P50.Sub(Now), f.Missing, c.want)
+		case c.want >= 0 && (!ok || f.Node != "n2" || f.P50.Sub(Now) != c.want || !strings.Contains(f.Missing, c.says)):
+			t.Errorf("%s: in %s on %s: %s; want %s", name, f.P50.Sub(Now), f.Node, f.Missing, c.want)
 		case c.want < 0 && (ok || !slices.ContainsFunc(scheduler.Explain(s, j, scheduler.Default()), func(e explain.Explanation) bool { return e.Reason.Detail == c.says })):
 			t.Errorf("%s: %t %+v: %+v", name, ok, f, scheduler.Explain(s, j, scheduler.Default()))
 		}
