@@ -96,7 +96,7 @@ func victim(t *testing.T) (*testCluster, *member, contents) {
 		}
 		propose(t, lead, op)
 		if i%30 == 20 {
-			if err := lead.Snapshot(t.Context()); err != nil {
+			if err := lead.raft.Snapshot().Error(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -322,7 +322,7 @@ func TestDamagedNodeRejoins(t *testing.T) {
 		want = append(want, fmt.Sprint(i))
 		propose(t, lead, want[i])
 	}
-	if err := lead.Snapshot(t.Context()); err != nil {
+	if err := lead.raft.Snapshot().Error(); err != nil {
 		t.Fatal(err)
 	}
 	c.agree(want)

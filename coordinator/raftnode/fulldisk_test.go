@@ -206,7 +206,7 @@ func TestNoRoomForASnapshot(t *testing.T) {
 		return st.Bavail * uint64(st.Bsize)
 	}
 	for range 3 {
-		if err := lead.Snapshot(t.Context()); err == nil || !strings.Contains(err.Error(), "no space left") {
+		if err := lead.raft.Snapshot().Error(); err == nil || !strings.Contains(err.Error(), "no space left") {
 			t.Fatalf("a snapshot of 600 KiB on 300 KiB: %v", err)
 		}
 		if n := free(); n < 290<<10 {
@@ -225,7 +225,7 @@ func TestNoRoomForASnapshot(t *testing.T) {
 		t.Errorf("of the snapshots are left: %v, %v", left, err)
 	}
 	empty()
-	if err := lead.Snapshot(t.Context()); err != nil {
+	if err := lead.raft.Snapshot().Error(); err != nil {
 		t.Fatal(err)
 	}
 	kill(t, m)

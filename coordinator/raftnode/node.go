@@ -35,9 +35,7 @@ type Node struct {
 	dir   *dataDir
 
 	changes  chan bool
-	terms    atomic.Uint64 // leaderships won
 	fatals   sync.Once
-	members  sync.Mutex // one change of membership at a time
 	stopDog  context.CancelFunc
 	probeEnd func() error
 	wg       sync.WaitGroup // what runs until stopping is closed
@@ -256,9 +254,6 @@ func (n *Node) follow(notify <-chan bool) {
 			case <-n.stopping:
 				return
 			case leads := <-notify:
-				if leads {
-					n.terms.Add(1)
-				}
 				q.add(leads)
 			case out <- next:
 				q.pending = q.pending[1:]

@@ -2,7 +2,6 @@ package raftnode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -55,18 +54,6 @@ func (n *Node) VerifyLeader(ctx context.Context) error {
 		return fmt.Errorf("verify leadership: %w", err)
 	}
 	return nil
-}
-
-// Snapshot writes a snapshot now. It returns nil if there is nothing new.
-func (n *Node) Snapshot(ctx context.Context) error {
-	if _, err := n.admit(ctx); err != nil {
-		return err
-	}
-	err := n.await(ctx, n.raft.Snapshot())
-	if err == nil || errors.Is(err, raft.ErrNothingNewToSnapshot) {
-		return nil
-	}
-	return fmt.Errorf("snapshot: %w", err)
 }
 
 // admit returns how long a call may wait for Raft's loop, or why it may not begin.

@@ -38,8 +38,6 @@ func (o op) String() string {
 type opTimes struct {
 	base  time.Time
 	since [numOps]atomic.Int64 // ns after base, 0 if none is in progress
-	count [numOps]atomic.Uint64
-	total [numOps]atomic.Int64
 	worst [numOps]atomic.Int64
 	index atomic.Uint64 // of the last entry that the state machine was given
 }
@@ -53,8 +51,6 @@ func (t *opTimes) begin(o op) func() {
 	return func() {
 		t.since[o].Store(0)
 		took := int64(time.Since(t.base) - start)
-		t.count[o].Add(1)
-		t.total[o].Add(took)
 		for old := t.worst[o].Load(); took > old && !t.worst[o].CompareAndSwap(old, took); old = t.worst[o].Load() {
 		}
 	}
