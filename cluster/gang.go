@@ -264,14 +264,6 @@ func (a *Attempt) Rank(node NodeID) int {
 	return -1
 }
 
-// BootOf returns the boot id of the node at rank at placement.
-func (a *Attempt) BootOf(rank int) string {
-	if a.Gang == nil {
-		return a.BootID
-	}
-	return a.Gang.Parts[rank].BootID
-}
-
 // NodeIDs returns the nodes of the attempt by rank, without those that left it and
 // ended.
 func (a *Attempt) NodeIDs() []NodeID {

@@ -59,9 +59,6 @@ type Line struct {
 // as idle. It is the 5 % used in idle policies.
 const idlePart = 20
 
-// Wasted returns the GPU time that was held, measured and not used.
-func (l *Line) Wasted() time.Duration { return max(0, l.Measured-l.Used) }
-
 // Report adds up rows. Create it with NewReport.
 type Report struct {
 	by    By

@@ -40,15 +40,6 @@ type Spec struct {
 	ContextMiB int64
 }
 
-// MatrixTFLOPS returns the peak of matrix products: on tensor cores if tensor is
-// set and the type has them.
-func (s Spec) MatrixTFLOPS(tensor bool) float64 {
-	if tensor && s.TensorTFLOPS > 0 {
-		return s.TensorTFLOPS
-	}
-	return s.FP32TFLOPS
-}
-
 // All returns a copy of the table, slowest type first.
 func All() []Spec { return slices.Clone(table[:]) }
 

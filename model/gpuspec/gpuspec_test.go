@@ -100,7 +100,7 @@ func TestTableIsConsistent(t *testing.T) {
 		if !plausible(s) {
 			t.Errorf("%s: a figure is missing: %+v", s.Name, s)
 		}
-		if speed := math.Sqrt(s.BandwidthGBs * s.MatrixTFLOPS(true)); speed < last {
+		if speed := math.Sqrt(s.BandwidthGBs * max(s.TensorTFLOPS, s.FP32TFLOPS)); speed < last {
 			t.Errorf("%s: stands behind a faster type", s.Name)
 		} else {
 			last = speed

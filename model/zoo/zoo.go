@@ -45,16 +45,6 @@ func Write(dir string) error {
 	return nil
 }
 
-// Find returns the model with that name.
-func Find(name string) (Model, error) {
-	for _, m := range Models() {
-		if m.Name == name {
-			return m, nil
-		}
-	}
-	return Model{}, fmt.Errorf("zoo: no model is named %q", name)
-}
-
 func convModels() []Model {
 	return []Model{
 		{"resnet18", 11_689_512, resnet(resnetConfig{blocks: [4]int{2, 2, 2, 2}, basic: true})},

@@ -86,12 +86,6 @@ func SpecNamed(m *logv1.Spec, find func(sum []byte) cluster.Bulk) (*cluster.Spec
 	return s, nil
 }
 
-// SpecFromLog converts back a spec that is complete in itself. A missing spec, or
-// one with an impossible number, is an error.
-func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
-	return SpecNamed(m, func([]byte) cluster.Bulk { return nil })
-}
-
 // maxStoredUs is the longest time that fits a duration.
 const maxStoredUs = math.MaxInt64 / int64(time.Microsecond)
 

@@ -194,7 +194,7 @@ func TestStoredSpecRoundTrip(t *testing.T) {
 			s.Dir, s.Stdin, s.Stdout, s.Stderr = "/\xe9", "/\xe9", "\xe9", "\xe9"
 		}
 	}
-	roundTrip(t, latin1, SpecToLog, deref(SpecFromLog), func() *logv1.Spec { return new(logv1.Spec) })
+	roundTrip(t, latin1, SpecToLog, deref(specFromLog), func() *logv1.Spec { return new(logv1.Spec) })
 }
 
 func TestEstimateRoundTrip(t *testing.T) {
@@ -284,7 +284,7 @@ func TestJobRoundTrip(t *testing.T) {
 		if m.ArrayJob == 0 {
 			return JobFromLog(m)
 		}
-		spec, err := SpecFromLog(m.Spec)
+		spec, err := specFromLog(m.Spec)
 		if err != nil {
 			return nil, err
 		}
@@ -334,7 +334,7 @@ func TestSpecFromLogRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if s, err := SpecFromLog(tt.m); err == nil {
+			if s, err := specFromLog(tt.m); err == nil {
 				t.Fatalf("read as %+v", s)
 			}
 		})

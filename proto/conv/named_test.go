@@ -42,7 +42,7 @@ func TestNamedParts(t *testing.T) {
 	if d := cmp.Diff([]string{"A=b"}, env); d != "" || string(script) != "script" {
 		t.Errorf("has %v and %q", env, script)
 	}
-	if _, err := SpecFromLog(SpecNaming(j.Spec)); !errors.Is(err, ErrNoBulk) {
+	if _, err := SpecNamed(SpecNaming(j.Spec), find(nil)); !errors.Is(err, ErrNoBulk) {
 		t.Errorf("where nothing is kept apart: %v", err)
 	}
 	if _, err := JobNamed(JobNaming(j), find(nil)); !errors.Is(err, ErrNoBulk) {

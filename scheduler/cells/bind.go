@@ -301,17 +301,3 @@ func (b *Binding) Holder(gpu cluster.GPUID) (tenant string, ok bool) {
 	}
 	return "", false
 }
-
-// Keeps reports a bug: a cell that holds another tenant's job that may not be
-// ended. It is for tests.
-func (b *Binding) Keeps() (gpu cluster.GPUID, ok bool) {
-	for _, t := range b.names {
-		pl := b.places[t]
-		for i := range pl.label {
-			if h := pl.holder(i); pl.label[i] != free && h != free && h != pl.label[i] {
-				return pl.f.leaves[i].gpu, false
-			}
-		}
-	}
-	return "", true
-}

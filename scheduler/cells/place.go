@@ -91,22 +91,6 @@ func (pl *place) claimed(tenant int32) []load {
 	return out
 }
 
-// Allows reports whether a job may start on a GPU without harm to the cells as they
-// are bound now: anywhere if it is preemptible, otherwise in cells of its tenant
-// and where nothing is guaranteed.
-func (b *Binding) Allows(tenant string, preemptible bool, gpu cluster.GPUID) bool {
-	for _, name := range b.names {
-		i, ok := b.types[name].leafAt[gpu]
-		if !ok {
-			continue
-		}
-		pl := b.places[name]
-		t := b.tenantOf(tenant)
-		return (pl.claim[i] == free || pl.claim[i] == t) && (preemptible || pl.label[i] == free || pl.label[i] == t)
-	}
-	return false
-}
-
 // Place answers a request and leaves the binding as it is, except for which blocks
 // stand for whose cells; Take enters the answer. ok, if not nil, reports whether
 // the rest of a node's resources hold the job once the victims have ended there;

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Limits on what a tenant may be guaranteed.
@@ -101,28 +99,4 @@ type Shortage struct {
 // String describes the shortage.
 func (s Shortage) String() string {
 	return fmt.Sprintf("tenant %s: %d of its %d cells of %d GPUs (%s) cannot be kept", s.Tenant, s.Missing, s.Want, s.GPUs, s.GPUType)
-}
-
-// Check checks that the cells of all tenants fit into the nodes if nothing runs
-// there and every node is in service. The error is a *cluster.Error of CodeInvalid
-// that names the tenant, the level and what is short.
-func Check(nodes []*cluster.Node, tenants []Tenant) error {
-	all := make([]*cluster.Node, len(nodes))
-	for i, n := range nodes {
-		c := *n
-		c.State, c.Drain = cluster.NodeReady, false
-		all[i] = &c
-	}
-	b := Bind(all, tenants, nil)
-	if len(b.short) == 0 {
-		return nil
-	}
-	s := b.short[0]
-	f := b.types[s.GPUType]
-	have := "there is no GPU of that type"
-	if f != nil {
-		have = fmt.Sprintf("the nodes have %d groups of %d, and the cells of that size and larger of all tenants take more", len(f.at(level(s.GPUs))), s.GPUs)
-	}
-	return cluster.Errorf(cluster.CodeInvalid, "tenant %s: %s:%d=%d does not fit: %d of them are short; %s; lower a guarantee or add nodes",
-		s.Tenant, s.GPUType, s.GPUs, s.Want, s.Missing, have)
 }

@@ -33,20 +33,22 @@ func (t *Tenancy) Of(o cluster.Owner) string {
 	return t.Users[strconv.FormatUint(uint64(o.UID), 10)]
 }
 
-// Bind computes to whose cells the GPUs of a snapshot belong.
+// Bind computes to whose cells the GPUs of a snapshot belong. A job on several nodes
+// is on all of them.
 func (t *Tenancy) Bind(snap *dispatch.Snapshot) *cells.Binding { return t.bind(snap, true) }
+
 func (t *Tenancy) bind(snap *dispatch.Snapshot, rest bool) *cells.Binding {
 	jobs := make([]cells.Job, 0, len(snap.Running))
 	for _, j := range snap.Running {
 		a := j.Live()
-		if a == nil || len(a.Berth.GPUs) == 0 {
+		if a == nil || len(a.HeldGPUs()) == 0 {
 			continue
 		}
 		c := cells.Job{
 			ID: j.ID, Tenant: t.Of(j.Owner), Since: max(a.Placed, a.Started), Preemptible: lendable(snap, j, rest),
 			Ending: j.State == cluster.JobCompleting || j.Cancel != nil || j.Preempting(),
 		}
-		for _, g := range a.Berth.GPUs {
+		for _, g := range a.HeldGPUs() {
 			c.GPUs = append(c.GPUs, g.GPU)
 		}
 		jobs = append(jobs, c)

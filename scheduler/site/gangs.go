@@ -105,7 +105,7 @@ func (g *gangs) terms() map[cluster.JobID]dispatch.Terms {
 
 func newGangs(c *Chosen, snap *dispatch.Snapshot, kept []policies.Kept) *gangs {
 	ten := c.Tenancy()
-	g := &gangs{Chosen: c, ten: ten, snap: snap, led: snap.Ledger.Clone(), b: bindTenants(ten, snap), plan: dispatch.Plan{BaseIndex: snap.Index},
+	g := &gangs{Chosen: c, ten: ten, snap: snap, led: snap.Ledger.Clone(), b: ten.Bind(snap), plan: dispatch.Plan{BaseIndex: snap.Index},
 		kept: map[cluster.NodeID]*policies.Kept{}, real: map[cluster.JobID]*cluster.Job{}, first: map[string]struct{}{}, node: map[cluster.GPUID]*cluster.Node{}, on: map[cluster.NodeID][]*cluster.Job{}}
 	for i := range kept {
 		k := kept[i]

@@ -15,25 +15,6 @@ func (c *Chosen) Tenancy() *policies.Tenancy {
 	return nil
 }
 
-// bindTenants computes to whose cells the GPUs of a snapshot belong. A job on
-// several nodes is on all of them.
-func bindTenants(ten *policies.Tenancy, snap *dispatch.Snapshot) *cells.Binding {
-	jobs := make([]cells.Job, 0, len(snap.Running))
-	for _, j := range snap.Running {
-		a := j.Live()
-		if a == nil || len(a.HeldGPUs()) == 0 {
-			continue
-		}
-		c := cells.Job{ID: j.ID, Tenant: ten.Of(j.Owner), Since: max(a.Placed, a.Started), Preemptible: lendable(snap, j),
-			Ending: j.State == cluster.JobCompleting || j.Cancel != nil || j.Preempting()}
-		for _, g := range a.HeldGPUs() {
-			c.GPUs = append(c.GPUs, g.GPU)
-		}
-		jobs = append(jobs, c)
-	}
-	return cells.Bind(snap.Nodes, ten.Tenants, jobs)
-}
-
 // lendable reports whether a job may run where others have a claim: it can be ended
 // whenever they ask.
 func lendable(snap *dispatch.Snapshot, j *cluster.Job) bool {
@@ -48,7 +29,7 @@ func Short(snap *dispatch.Snapshot, s *Site) (lines []string) {
 	if ten == nil || len(snap.Partitions) > 0 {
 		return nil
 	}
-	for _, lack := range bindTenants(ten, snap).Short() {
+	for _, lack := range ten.Bind(snap).Short() {
 		lines = append(lines, lack.String())
 	}
 	return lines
@@ -63,7 +44,7 @@ func TenantReason(chosen *Chosen, snap *dispatch.Snapshot, j *cluster.Job) clust
 	}
 	s := *snap
 	s.Terms = termsOf([]*cluster.Job{j}, snap.Running)
-	b := bindTenants(ten, &s)
+	b := ten.Bind(&s)
 	for _, e := range j.Estimates {
 		if j.Spec.GPUType != "" && j.Spec.GPUType != e.GPUType || e.GPUType == cluster.CPUType {
 			continue

@@ -130,12 +130,12 @@ func TestTable(t *testing.T) {
 	if x := zero.Lookup(999); x.Known || x.Action != Drain {
 		t.Errorf("a number that nobody knows: %+v", x)
 	}
-	if n := len(zero.All()); n != len(want) {
-		t.Errorf("%d in the table, want %d", n, len(want))
+	if len(known) != len(want) {
+		t.Errorf("%d in the table, want %d", len(known), len(want))
 	}
 	site := NewTable(map[int]Action{94: Record, 555: End})
-	if site.Lookup(94).Action != Record || site.Lookup(555).Action != End || !site.Lookup(555).Known || site.Lookup(79).Action != End || len(site.All()) != len(want)+1 {
-		t.Errorf("overridden: %+v", site.All())
+	if site.Lookup(94).Action != Record || site.Lookup(555).Action != End || !site.Lookup(555).Known || site.Lookup(79).Action != End {
+		t.Errorf("overridden: %+v", site)
 	}
 	for a := Record; a <= End; a++ {
 		if got, err := ParseAction(a.String()); got != a || err != nil {

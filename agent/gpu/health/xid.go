@@ -98,23 +98,6 @@ func (t Table) Lookup(code int) Xid {
 	return x
 }
 
-// All returns the whole table sorted by number, for display.
-func (t Table) All() []Xid {
-	codes := map[int]struct{}{}
-	for _, k := range known {
-		codes[k.Code] = struct{}{}
-	}
-	for c := range t.override {
-		codes[c] = struct{}{}
-	}
-	var out []Xid
-	for c := range codes {
-		out = append(out, t.Lookup(c))
-	}
-	slices.SortFunc(out, func(a, b Xid) int { return a.Code - b.Code })
-	return out
-}
-
 // String returns "Xid 79: the GPU fell off the bus".
 func (x Xid) String() string {
 	return strings.TrimSuffix(fmt.Sprintf("Xid %d: %s", x.Code, x.Text), ": ")

@@ -45,7 +45,6 @@ type Session struct {
 
 	id              string
 	received, acked uint64
-	node            string
 }
 
 // SessionConfig says how a Session behaves.
@@ -105,7 +104,7 @@ func (s *Session) begin(a *Attachment) error {
 	}
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	s.a, s.id, s.node = a, o.GetSession(), o.GetNode()
+	s.a, s.id = a, o.GetSession()
 	s.received, s.acked = o.GetOutput(), o.GetOutput()
 	if s.sent == 0 {
 		s.sent, s.taken = o.GetStdinHad(), o.GetStdinHad() // from an earlier client
@@ -135,9 +134,6 @@ func (s *Session) put(m *apiv1.AttachRequest) error { return s.a.stream.Send(m) 
 
 // ID returns the session's name on its node, "" where nodes keep none.
 func (s *Session) ID() string { return s.id }
-
-// Node returns the node that the command runs on.
-func (s *Session) Node() string { return s.node }
 
 // Recv returns the next frame of the command: output, a notice or its end.
 // When the connection breaks it waits until there is another one.
