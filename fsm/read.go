@@ -451,15 +451,6 @@ func (f JobsReader) ArrayStates(id cluster.JobID) map[cluster.JobState]int {
 	})
 }
 
-// AnyArray reports whether any of the ids is that of an array.
-func (f JobsReader) AnyArray(ids []uint64) bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return slices.ContainsFunc(ids, func(id uint64) bool {
-		return len(f.st.roll.Arrays) > 0 && f.st.roll.Arrays[cluster.JobID(id)] != nil
-	})
-}
-
 // Barred returns why a waiting job may not be planned at now, however much is free;
 // the zero Reason means that it may.
 func (f JobsReader) Barred(j *cluster.Job, now cluster.Time) cluster.Reason {

@@ -218,49 +218,37 @@ func (w *wire) fixed32(end int64) (uint32, error) {
 	return v, nil
 }
 
+// numberKind is a kind of numbers that a repeated field holds. Each is charged size
+// bytes of the budget.
+type numberKind[T any] struct {
+	name string
+	each protowire.Type
+	size int64
+	next func(to int64) (T, error)
+}
+
 // varints appends the numbers of a repeated field, packed or not, to dst. It keeps
 // at most limit numbers; full reports whether more were skipped.
 func (w *wire) varints(dst []int64, typ protowire.Type, end int64, limit int) (out []int64, full bool, err error) {
-	to := end
-	single := typ == protowire.VarintType
-	if !single {
-		if typ != protowire.BytesType {
-			return dst, false, w.malformed("a list of numbers of the wrong kind")
-		}
-		if to, err = w.length(end); err != nil {
-			return dst, false, err
-		}
-	}
-	for w.off < to {
-		if len(dst) >= limit {
-			if single {
-				_, err = w.varint(to)
-				return dst, true, err
-			}
-			return dst, true, w.skipTo(to)
-		}
+	return numberKind[int64]{"numbers", protowire.VarintType, 8, func(to int64) (int64, error) {
 		v, err := w.varint(to)
-		if err != nil {
-			return dst, false, err
-		}
-		if err := w.keep(8); err != nil {
-			return dst, false, err
-		}
-		dst = append(dst, int64(v))
-		if single {
-			break
-		}
-	}
-	return dst, false, nil
+		return int64(v), err
+	}}.list(w, dst, typ, end, limit)
 }
 
 // floats is varints for 32-bit floats.
 func (w *wire) floats(dst []float32, typ protowire.Type, end int64, limit int) (out []float32, full bool, err error) {
-	to := end
-	single := typ == protowire.Fixed32Type
+	return numberKind[float32]{"floats", protowire.Fixed32Type, 4, func(to int64) (float32, error) {
+		v, err := w.fixed32(to)
+		return math.Float32frombits(v), err
+	}}.list(w, dst, typ, end, limit)
+}
+
+func (k numberKind[T]) list(w *wire, dst []T, typ protowire.Type, end int64, limit int) (out []T, full bool, err error) {
+	to, single := end, typ == k.each
 	if !single {
 		if typ != protowire.BytesType {
-			return dst, false, w.malformed("a list of floats of the wrong kind")
+			return dst, false, w.malformed("a list of " + k.name + " of the wrong kind")
 		}
 		if to, err = w.length(end); err != nil {
 			return dst, false, err
@@ -269,19 +257,19 @@ func (w *wire) floats(dst []float32, typ protowire.Type, end int64, limit int) (
 	for w.off < to {
 		if len(dst) >= limit {
 			if single {
-				_, err = w.fixed32(to)
+				_, err = k.next(to)
 				return dst, true, err
 			}
 			return dst, true, w.skipTo(to)
 		}
-		v, err := w.fixed32(to)
+		v, err := k.next(to)
 		if err != nil {
 			return dst, false, err
 		}
-		if err := w.keep(4); err != nil {
+		if err := w.keep(k.size); err != nil {
 			return dst, false, err
 		}
-		dst = append(dst, math.Float32frombits(v))
+		dst = append(dst, v)
 		if single {
 			break
 		}

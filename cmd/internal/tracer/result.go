@@ -58,30 +58,9 @@ type line struct {
 	Partial       bool     `json:"partial"`
 	Notes         []string `json:"notes"`
 
-	Batch          int64 `json:"batch"`
-	SeqLen         int64 `json:"seq_len"`
-	Params         int64 `json:"params"`
-	ParamBytes     int64 `json:"param_bytes"`
-	TrainedBytes   int64 `json:"trained_bytes"`
-	SavedBytes     int64 `json:"saved_bytes"`
-	LiveBytes      int64 `json:"live_bytes"`
-	LargestBytes   int64 `json:"largest_bytes"`
-	InputBytes     int64 `json:"input_bytes"`
-	OutputBytes    int64 `json:"output_bytes"`
-	WorkspaceBytes int64 `json:"workspace_bytes"`
-	MovedBytes     int64 `json:"moved_bytes"`
-	FLOPs          int64 `json:"flops"`
-	ActBytes       int64 `json:"act_bytes"`
-	MatrixBytes    int64 `json:"matrix_bytes"`
-	TracedBytes    int64 `json:"traced_bytes"`
-	ScoreBytes     int64 `json:"score_bytes"`
-	Blocks         int64 `json:"blocks"`
-	Width          int64 `json:"width"`
-	Convs          int64 `json:"convs"`
-	Linears        int64 `json:"linears"`
-	Activations    int64 `json:"activations"`
-	Norms          int64 `json:"norms"`
-	Others         int64 `json:"others"`
+	Batch  int64 `json:"batch"`
+	SeqLen int64 `json:"seq_len"`
+	Counts
 }
 
 // parse reads one answer. Errors other than a *ProgramError match ErrAnswer.
@@ -168,14 +147,11 @@ func (l *line) features() model.Features {
 			Mode: model.Inference, Batch: l.Batch, SeqLen: l.SeqLen, Precision: graph.Precision(l.Precision),
 			Optimizer: graph.Optimizer(l.Optimizer), Framework: l.Framework, Checkpointing: l.Checkpointing,
 		},
-		Params: l.Params, ParamBytes: l.ParamBytes, TrainedBytes: l.TrainedBytes, SavedBytes: l.SavedBytes, LiveBytes: l.LiveBytes,
-		LargestBytes: l.LargestBytes, InputBytes: l.InputBytes, OutputBytes: l.OutputBytes, WorkspaceBytes: l.WorkspaceBytes,
-		MovedBytes: l.MovedBytes, FLOPs: l.FLOPs, ActBytes: l.ActBytes, MatrixBytes: l.MatrixBytes, TracedBytes: l.TracedBytes,
-		ScoreBytes: l.ScoreBytes, Blocks: l.Blocks, Width: l.Width,
-		Convs: l.Convs, Linears: l.Linears, Activations: l.Activations, Norms: l.Norms, Others: l.Others, Partial: l.Partial,
+		Partial: l.Partial,
 	}
 	if l.Training {
 		f.Mode = model.Training
 	}
+	l.Fill(&f)
 	return f
 }

@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -240,116 +239,12 @@ func (w *wanted) counts(r *fsm.Result) fsm.TaskCounts {
 	return some
 }
 
-// cancelTasks does CancelJobs if some of it concerns arrays.
-func (s *jobServer) cancelTasks(ctx context.Context, who authorize.Caller, req *apiv1.CancelJobsRequest, resp *apiv1.CancelJobsResponse) error {
-	var a asked
-	var at []*apiv1.CancelResult // of a.want
-	for _, w := range s.wishes(req.Ids, req.Tasks) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		res := &apiv1.CancelResult{Id: w.id, Tasks: w.tasks}
-		resp.Results = append(resp.Results, res)
-		if !w.array {
-			j, ok := s.c.fsm.Job(cluster.JobID(w.id))
-			switch {
-			case !ok:
-				res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
-			case s.c.auth.May(who, authorize.Cancel, &j.Owner) != nil:
-				res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
-			default:
-				a.add(&logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: w.id, By: uint32(who.UID), Admin: j.Owner.UID != who.UID}}})
-				at = append(at, res)
-			}
-			continue
-		}
-		c, ranks, err := s.changeCommand(who, w)
-		switch {
-		case err == nil:
-			c.Change = logv1.TaskChange_TASK_CHANGE_CANCEL
-			a.addTasks(c, ranks)
-			at = append(at, res)
-		case codeOf(err) == cluster.CodeNotFound:
-			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
-		case codeOf(err) == cluster.CodeDenied:
-			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
-		default:
-			return err
-		}
-	}
-	if len(a.cmds) == 0 {
-		return s.c.office.Verify(ctx)
-	}
-	a.merge(s.tasksOf)
-	results, err := s.c.prop.Each(ctx, a.cmds...)
-	if err != nil {
-		return err
-	}
-	for i := range a.want {
-		w, res := &a.want[i], at[i]
-		r := &results[w.cmd]
-		switch n := w.counts(r).Done; {
-		case w.ranks == nil:
-			res.Outcome = cancelOutcomes[r.Cancel]
-		case r.Err != nil:
-			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
-		case n == 0:
-			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED
-		default:
-			res.Outcome, res.Count = apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED, uint32(n)
-		}
-	}
-	return nil
-}
-
 var taskChanges = map[apiv1.JobAction]logv1.TaskChange{
 	apiv1.JobAction_JOB_ACTION_HOLD:         logv1.TaskChange_TASK_CHANGE_HOLD,
 	apiv1.JobAction_JOB_ACTION_RELEASE:      logv1.TaskChange_TASK_CHANGE_RELEASE,
 	apiv1.JobAction_JOB_ACTION_REQUEUE:      logv1.TaskChange_TASK_CHANGE_REQUEUE,
 	apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD: logv1.TaskChange_TASK_CHANGE_REQUEUE_HOLD,
 	apiv1.JobAction_JOB_ACTION_THROTTLE:     logv1.TaskChange_TASK_CHANGE_THROTTLE,
-}
-
-// controlTasks does ControlJobs if some of it concerns arrays.
-func (s *jobServer) controlTasks(ctx context.Context, who authorize.Caller, req *apiv1.ControlJobsRequest, resp *apiv1.ControlJobsResponse) error {
-	var a asked
-	var at []*apiv1.ControlResult // of a.want
-	for _, w := range s.wishes(req.Ids, req.Tasks) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		res := &apiv1.ControlResult{Id: w.id, Tasks: w.tasks}
-		resp.Results = append(resp.Results, res)
-		cmd, ranks, err := s.controlWish(who, req, w)
-		if err != nil {
-			blame(res, err)
-			continue
-		}
-		if c := cmd.GetChangeTasks(); c != nil {
-			a.addTasks(c, ranks)
-		} else {
-			a.add(cmd)
-		}
-		at = append(at, res)
-	}
-	if len(a.cmds) == 0 {
-		return s.c.office.Verify(ctx)
-	}
-	a.merge(s.tasksOf)
-	results, err := s.c.prop.Each(ctx, a.cmds...)
-	if err != nil {
-		return err
-	}
-	throttle := req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE
-	for i := range a.want {
-		w := &a.want[i]
-		r := results[w.cmd]
-		if !throttle { // which concerns the array as a whole
-			r.Tasks = w.counts(&r)
-		}
-		tellTasks(at[i], a.cmds[w.cmd], &r)
-	}
-	return nil
 }
 
 func (s *jobServer) controlWish(who authorize.Caller, req *apiv1.ControlJobsRequest, w taskWish) (*logv1.Command, []cluster.Span, error) {
@@ -361,7 +256,16 @@ func (s *jobServer) controlWish(who authorize.Caller, req *apiv1.ControlJobsRequ
 		if req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE {
 			return nil, nil, cluster.Errorf(cluster.CodeConflict, "job %d is not an array", w.id)
 		}
-		return controlCommand(who, req, w.id), nil, s.c.auth.May(who, authorize.Cancel, &j.Owner)
+		if err := s.c.auth.May(who, authorize.Cancel, &j.Owner); err != nil {
+			return nil, nil, err
+		}
+		switch req.Action {
+		case apiv1.JobAction_JOB_ACTION_REQUEUE, apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD:
+			if j.Spec.Deadline > 0 && j.Live() != nil {
+				return nil, nil, cluster.Errorf(cluster.CodeConflict, "job %s was promised its deadline and cannot be requeued; cancel it instead", j.Label())
+			}
+		}
+		return controlCommand(who, req, w.id), nil, nil
 	}
 	if req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE && (req.Throttle > cluster.MaxThrottle || w.tasks != "") {
 		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "throttle: %d of tasks %q; want 0 to %d, for a whole array", req.Throttle, w.tasks, cluster.MaxThrottle)

@@ -25,42 +25,47 @@ func (s *jobServer) ControlJobs(ctx context.Context, req *apiv1.ControlJobsReque
 		return nil, cluster.Errorf(cluster.CodeInvalid, "action: %d is not one that this coordinator knows", req.Action)
 	}
 	resp := &apiv1.ControlJobsResponse{}
-	if len(req.Tasks) > 0 || req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE || s.c.fsm.AnyArray(req.Ids) {
-		return resp, s.controlTasks(ctx, who, req, resp)
-	}
-	var cmds []*logv1.Command
-	var at []int // cmds[i] answers resp.Results[at[i]]
-	for i, id := range req.Ids {
-		res := &apiv1.ControlResult{Id: id}
-		resp.Results = append(resp.Results, res)
-		j, ok := s.c.fsm.Job(cluster.JobID(id))
-		if !ok {
-			blame(res, noJob(id))
-			continue
+	var a asked
+	var at []*apiv1.ControlResult // of a.want
+	for _, w := range s.wishes(req.Ids, req.Tasks) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		if err := s.c.auth.May(who, authorize.Cancel, &j.Owner); err != nil {
+		res := &apiv1.ControlResult{Id: w.id, Tasks: w.tasks}
+		resp.Results = append(resp.Results, res)
+		cmd, ranks, err := s.controlWish(who, req, w)
+		if err != nil {
 			blame(res, err)
 			continue
 		}
-		if requeues := req.Action == apiv1.JobAction_JOB_ACTION_REQUEUE || req.Action == apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD; requeues && j.Spec.Deadline > 0 && j.Live() != nil {
-			blame(res, cluster.Errorf(cluster.CodeConflict, "job %s was promised its deadline and cannot be requeued; cancel it instead", j.Label()))
-			continue
+		if c := cmd.GetChangeTasks(); c != nil {
+			a.addTasks(c, ranks)
+		} else {
+			a.add(cmd)
 		}
-		cmds, at = append(cmds, controlCommand(who, req, id)), append(at, i)
+		at = append(at, res)
 	}
-	if len(cmds) == 0 {
+	if len(a.cmds) == 0 {
 		return resp, s.c.office.Verify(ctx)
 	}
-	results, err := s.c.prop.Each(ctx, cmds...)
+	a.merge(s.tasksOf)
+	results, err := s.c.prop.Each(ctx, a.cmds...)
 	if err != nil {
 		return nil, err
 	}
-	for i := range results {
-		res := resp.Results[at[i]]
-		if e := results[i].Err; e != nil {
-			blame(res, e)
-		} else if j, ok := s.c.fsm.Job(cluster.JobID(res.Id)); ok && j.Hold != nil && j.State.Live() && req.Action == apiv1.JobAction_JOB_ACTION_HOLD {
-			res.Message = "it keeps running, and is held once it is queued again"
+	throttle := req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE
+	for i := range a.want {
+		w := &a.want[i]
+		r := results[w.cmd]
+		if !throttle { // which concerns the array as a whole
+			r.Tasks = w.counts(&r)
+		}
+		tellTasks(at[i], a.cmds[w.cmd], &r)
+		if w.ranks != nil || r.Err != nil || req.Action != apiv1.JobAction_JOB_ACTION_HOLD {
+			continue
+		}
+		if j, ok := s.c.fsm.Job(cluster.JobID(at[i].Id)); ok && j.Hold != nil && j.State.Live() {
+			at[i].Message = "it keeps running, and is held once it is queued again"
 		}
 	}
 	return resp, nil

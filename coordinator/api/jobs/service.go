@@ -243,37 +243,63 @@ func (s *jobServer) CancelJobs(ctx context.Context, req *apiv1.CancelJobsRequest
 		return nil, cluster.Errorf(cluster.CodeInvalid, "ids: %d in one request, 1 to %d are allowed", n, maxJobsPerCall)
 	}
 	resp := &apiv1.CancelJobsResponse{}
-	if len(req.Tasks) > 0 || s.c.fsm.AnyArray(req.Ids) {
-		return resp, s.cancelTasks(ctx, who, req, resp)
-	}
-	var cmds []*logv1.Command
-	var at []int // cmds[i] answers resp.Results[at[i]]
-	for i, id := range req.Ids {
-		res := &apiv1.CancelResult{Id: id}
+	var a asked
+	var at []*apiv1.CancelResult // of a.want
+	for _, w := range s.wishes(req.Ids, req.Tasks) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		res := &apiv1.CancelResult{Id: w.id, Tasks: w.tasks}
 		resp.Results = append(resp.Results, res)
-		j, ok := s.c.fsm.Job(cluster.JobID(id))
+		if !w.array {
+			j, ok := s.c.fsm.Job(cluster.JobID(w.id))
+			switch {
+			case !ok:
+				res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
+			case s.c.auth.May(who, authorize.Cancel, &j.Owner) != nil:
+				res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
+			default:
+				a.add(&logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: w.id, By: uint32(who.UID), Admin: j.Owner.UID != who.UID}}})
+				at = append(at, res)
+			}
+			continue
+		}
+		c, ranks, err := s.changeCommand(who, w)
 		switch {
-		case !ok:
+		case err == nil:
+			c.Change = logv1.TaskChange_TASK_CHANGE_CANCEL
+			a.addTasks(c, ranks)
+			at = append(at, res)
+		case codeOf(err) == cluster.CodeNotFound:
 			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
-		case s.c.auth.May(who, authorize.Cancel, &j.Owner) != nil:
+		case codeOf(err) == cluster.CodeDenied:
 			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
 		default:
-			cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{
-				Job: id, By: uint32(who.UID), Admin: j.Owner.UID != who.UID,
-			}}})
-			at = append(at, i)
+			return nil, err
 		}
 	}
-	if len(cmds) == 0 {
+	if len(a.cmds) == 0 {
 		// No commit proves that what was read is current.
 		return resp, s.c.office.Verify(ctx)
 	}
-	results, err := s.c.prop.Each(ctx, cmds...)
+	a.merge(s.tasksOf)
+	results, err := s.c.prop.Each(ctx, a.cmds...)
 	if err != nil {
 		return nil, err
 	}
-	for i, r := range results {
-		resp.Results[at[i]].Outcome = cancelOutcomes[r.Cancel]
+	for i := range a.want {
+		w, res := &a.want[i], at[i]
+		r := &results[w.cmd]
+		switch n := w.counts(r).Done; {
+		case w.ranks == nil:
+			res.Outcome = cancelOutcomes[r.Cancel]
+		case r.Err != nil:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
+		case n == 0:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED
+		default:
+			res.Outcome, res.Count = apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED, uint32(n)
+		}
 	}
 	return resp, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/tracer"
 	"github.com/berth-scheduler/berth/model"
 )
 
@@ -86,15 +87,12 @@ func (v *FeaturesView) features() model.Features {
 			Batch: v.Batch, SeqLen: v.SeqLen, Precision: model.Precision(v.Precision), Optimizer: model.Optimizer(v.Optimizer),
 			Framework: v.Framework, Checkpointing: v.Checkpointing, LoRARank: v.LoRARank, WeightBits: v.WeightBits,
 		},
-		Params: v.Params, ParamBytes: v.ParamBytes, TrainedBytes: v.TrainedBytes, SavedBytes: v.SavedBytes, LiveBytes: v.LiveBytes,
-		LargestBytes: v.LargestBytes, InputBytes: v.InputBytes, OutputBytes: v.OutputBytes, WorkspaceBytes: v.WorkspaceBytes,
-		MovedBytes: v.MovedBytes, ActBytes: v.ActBytes, MatrixBytes: v.MatrixBytes, ScoreBytes: v.ScoreBytes, TracedBytes: v.TracedBytes,
-		FLOPs: v.FLOPs, Blocks: v.Blocks, Width: v.Width, Convs: v.Convs, Linears: v.Linears, Activations: v.Activations,
-		Norms: v.Norms, Others: v.Others, Partial: v.Partial,
+		Partial: v.Partial,
 	}
 	if v.Training {
 		f.Mode = model.Training
 	}
+	v.Fill(&f)
 	return f
 }
 
@@ -136,43 +134,22 @@ func (r *Request) takeFeatures(e *console.Env) (f model.Features, warnings []str
 
 // FeaturesView is what features files hold, and what features prints.
 type FeaturesView struct {
-	Model          string   `json:"model"`
-	Source         string   `json:"source"`
-	Training       bool     `json:"training"`
-	Batch          int64    `json:"batch"`
-	SeqLen         int64    `json:"seq_len"`
-	Precision      string   `json:"precision"`
-	Optimizer      string   `json:"optimizer"`
-	Framework      string   `json:"framework"`
-	Checkpointing  bool     `json:"checkpointing"`
-	LoRARank       int64    `json:"lora_rank"`
-	WeightBits     int64    `json:"weight_bits"`
-	Params         int64    `json:"params"`
-	ParamBytes     int64    `json:"param_bytes"`
-	TrainedBytes   int64    `json:"trained_bytes"`
-	SavedBytes     int64    `json:"saved_bytes"`
-	LiveBytes      int64    `json:"live_bytes"`
-	LargestBytes   int64    `json:"largest_bytes"`
-	InputBytes     int64    `json:"input_bytes"`
-	OutputBytes    int64    `json:"output_bytes"`
-	WorkspaceBytes int64    `json:"workspace_bytes"`
-	MovedBytes     int64    `json:"moved_bytes"`
-	ActBytes       int64    `json:"act_bytes"`
-	MatrixBytes    int64    `json:"matrix_bytes"`
-	ScoreBytes     int64    `json:"score_bytes"`
-	TracedBytes    int64    `json:"traced_bytes"`
-	FLOPs          int64    `json:"flops"`
-	Blocks         int64    `json:"blocks"`
-	Width          int64    `json:"width"`
-	Convs          int64    `json:"convs"`
-	Linears        int64    `json:"linears"`
-	Activations    int64    `json:"activations"`
-	Norms          int64    `json:"norms"`
-	Others         int64    `json:"others"`
-	Partial        bool     `json:"partial"`
-	Confidence     float64  `json:"confidence"`
-	Notes          []string `json:"notes"`
-	EncodedBytes   int      `json:"encoded_bytes"`
+	Model         string `json:"model"`
+	Source        string `json:"source"`
+	Training      bool   `json:"training"`
+	Batch         int64  `json:"batch"`
+	SeqLen        int64  `json:"seq_len"`
+	Precision     string `json:"precision"`
+	Optimizer     string `json:"optimizer"`
+	Framework     string `json:"framework"`
+	Checkpointing bool   `json:"checkpointing"`
+	LoRARank      int64  `json:"lora_rank"`
+	WeightBits    int64  `json:"weight_bits"`
+	tracer.Counts
+	Partial      bool     `json:"partial"`
+	Confidence   float64  `json:"confidence"`
+	Notes        []string `json:"notes"`
+	EncodedBytes int      `json:"encoded_bytes"`
 }
 
 // NewFeaturesView returns the view of ft; confidence is that of its reader, 0 to 1.
@@ -180,11 +157,7 @@ func NewFeaturesView(ft *model.Features, confidence float64, notes []string) Fea
 	return FeaturesView{
 		Model: ft.Model, Source: string(ft.Source), Training: ft.Mode == model.Training, Batch: ft.Batch, SeqLen: ft.SeqLen,
 		Precision: string(ft.Precision), Optimizer: string(ft.Optimizer), Framework: ft.Framework, Checkpointing: ft.Checkpointing,
-		LoRARank: ft.LoRARank, WeightBits: ft.WeightBits, Params: ft.Params, ParamBytes: ft.ParamBytes, TrainedBytes: ft.TrainedBytes,
-		SavedBytes: ft.SavedBytes, LiveBytes: ft.LiveBytes, LargestBytes: ft.LargestBytes, InputBytes: ft.InputBytes,
-		OutputBytes: ft.OutputBytes, WorkspaceBytes: ft.WorkspaceBytes, MovedBytes: ft.MovedBytes, ActBytes: ft.ActBytes,
-		MatrixBytes: ft.MatrixBytes, ScoreBytes: ft.ScoreBytes, TracedBytes: ft.TracedBytes, FLOPs: ft.FLOPs, Blocks: ft.Blocks, Width: ft.Width,
-		Convs: ft.Convs, Linears: ft.Linears, Activations: ft.Activations, Norms: ft.Norms, Others: ft.Others,
+		LoRARank: ft.LoRARank, WeightBits: ft.WeightBits, Counts: tracer.CountsOf(ft),
 		Partial: ft.Partial, Confidence: confidence, Notes: append([]string{}, notes...), EncodedBytes: len(ft.Encode()),
 	}
 }
