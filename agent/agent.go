@@ -35,6 +35,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/agent/series"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 	"github.com/berth-scheduler/berth/proto/gossip"
@@ -284,10 +285,8 @@ func list(ctx context.Context, log *slog.Logger, rt runtime.Runtime) ([]runtime.
 			return seen, err
 		}
 		log.WarnContext(ctx, "the runtime does not list what it runs yet", "runtime", rt.Name(), "err", err)
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, listPause) {
 			return nil, errors.Join(err, ctx.Err())
-		case <-time.After(listPause):
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/agent/gpu/health"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -28,12 +29,7 @@ type inbox struct {
 }
 
 // poke makes the worker look again.
-func (b *inbox) poke() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
-}
+func (b *inbox) poke() { wait.Poke(b.wake) }
 
 // put changes the inbox and makes the worker look.
 func (b *inbox) put(change func()) {
@@ -90,18 +86,6 @@ func (b *inbox) blows() (*caps.Breach, *attempt.ServerFault, attempt.Faults) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.over, b.server, slices.Clone(b.faults)
-}
-
-// pause waits for d; it reports false if ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // await waits for up to d, or until there is reason to look again.

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/agent/progress"
 	"github.com/berth-scheduler/berth/agent/runtime"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -113,10 +114,7 @@ func (k *link) elected(ctx context.Context, atMost time.Duration) bool {
 		case <-look.C:
 		}
 		if slices.ContainsFunc(k.leaders(), func(addr string) bool { return !slices.Contains(before, addr) }) {
-			select {
-			case <-ctx.Done():
-			case <-time.After(jitter(electedSpread)):
-			}
+			wait.Sleep(ctx, jitter(electedSpread))
 			return true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/outbox"
 	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -84,7 +85,7 @@ func (t *task) adopt() {
 
 // run brings the attempt to its end, step by step, until it is forgotten or ctx ends.
 func (t *task) run(ctx context.Context) {
-	wait := firstRetryWait
+	pause := firstRetryWait
 	for ctx.Err() == nil {
 		done, err := t.step(ctx)
 		switch {
@@ -92,15 +93,15 @@ func (t *task) run(ctx context.Context) {
 			t.agent.forget(t)
 			return
 		case err == nil:
-			wait = firstRetryWait
+			pause = firstRetryWait
 		case ctx.Err() != nil:
 			return
 		default:
-			t.log.Warn("step failed; will try again", "err", err, "dur", wait)
-			if !pause(ctx, wait) {
+			t.log.Warn("step failed; will try again", "err", err, "dur", pause)
+			if !wait.Sleep(ctx, pause) {
 				return
 			}
-			wait = min(2*wait, 10*time.Second)
+			pause = min(2*pause, 10*time.Second)
 		}
 	}
 }

@@ -48,25 +48,36 @@ func (c Checkpoint) String() string {
 // ParseCheckpoint parses SIGNAL or SIGNAL@GRACE, such as USR1, SIGUSR1@90 or
 // USR1@2m; a plain number is in seconds. Errors are *Error of CodeInvalid.
 func ParseCheckpoint(text string) (Checkpoint, error) {
-	name, grace, timed := strings.Cut(text, "@")
-	c := Checkpoint{Signal: strings.TrimPrefix(strings.ToUpper(name), "SIG"), Grace: DefaultCheckpointGrace}
+	signal, grace, bad := signalAt(text, DefaultCheckpointGrace)
+	c := Checkpoint{Signal: signal, Grace: grace}
 	if c.Signal == "" {
 		return Checkpoint{}, Errorf(CodeInvalid, "checkpoint %s: want SIGNAL or SIGNAL@GRACE, such as USR1@60s", QuoteShort(text))
 	}
-	if timed {
-		d, err := time.ParseDuration(grace)
-		if n, bare := strconv.ParseUint(grace, 10, 31); bare == nil {
-			d, err = time.Duration(n)*time.Second, nil
-		}
-		if err != nil {
-			return Checkpoint{}, Errorf(CodeInvalid, "checkpoint %s: the grace %s is not a time; want seconds or a span, such as USR1@60 or USR1@2m", QuoteShort(text), QuoteShort(grace))
-		}
-		c.Grace = d
+	if bad != nil {
+		return Checkpoint{}, Errorf(CodeInvalid, "checkpoint %s: the grace %s is not a time; want seconds or a span, such as USR1@60 or USR1@2m", QuoteShort(text), QuoteShort(*bad))
 	}
 	if err := c.Check(); err != nil {
 		return Checkpoint{}, err
 	}
 	return c, nil
+}
+
+// signalAt splits SIGNAL or SIGNAL@TIME; a plain number is in seconds. bad is the
+// time if it is none.
+func signalAt(text string, usual time.Duration) (signal string, at time.Duration, bad *string) {
+	name, when, timed := strings.Cut(text, "@")
+	signal = strings.TrimPrefix(strings.ToUpper(name), "SIG")
+	if !timed {
+		return signal, usual, nil
+	}
+	if n, err := strconv.ParseUint(when, 10, 31); err == nil {
+		return signal, time.Duration(n) * time.Second, nil
+	}
+	at, err := time.ParseDuration(when)
+	if err != nil {
+		return signal, 0, &when
+	}
+	return signal, at, nil
 }
 
 // Check returns what is wrong with c, as an *Error of CodeInvalid.
@@ -157,21 +168,15 @@ func (j *Job) Preempting() bool {
 
 // Preempted returns when j was last asked to make room, and how often in all.
 // Requests to return borrowed GPUs do not count; see GaveBack.
-func (j *Job) Preempted() (last Time, n int) {
-	for i := range j.Attempts {
-		if p := j.Attempts[i].Preempt; p != nil && j.Attempts[i].Loan == "" {
-			last = p.At
-			n++
-		}
-	}
-	return last, n
-}
+func (j *Job) Preempted() (last Time, n int) { return j.askedOut(false) }
 
 // GaveBack returns when j was last asked to return borrowed GPUs, and how often in
 // all.
-func (j *Job) GaveBack() (last Time, n int) {
+func (j *Job) GaveBack() (last Time, n int) { return j.askedOut(true) }
+
+func (j *Job) askedOut(onLoan bool) (last Time, n int) {
 	for i := range j.Attempts {
-		if p := j.Attempts[i].Preempt; p != nil && j.Attempts[i].Loan != "" {
+		if p := j.Attempts[i].Preempt; p != nil && (j.Attempts[i].Loan != "") == onLoan {
 			last = p.At
 			n++
 		}

@@ -181,20 +181,13 @@ func (w Warning) String() string {
 // plain number is in seconds. Errors are *Error of CodeInvalid.
 func ParseWarning(text string) (Warning, error) {
 	rest, first := strings.CutPrefix(text, "B:")
-	name, before, timed := strings.Cut(rest, "@")
-	w := Warning{Signal: strings.TrimPrefix(strings.ToUpper(name), "SIG"), Before: DefaultWarning, First: first}
+	signal, before, bad := signalAt(rest, DefaultWarning)
+	w := Warning{Signal: signal, Before: before, First: first}
 	if w.Signal == "" {
 		return Warning{}, Errorf(CodeInvalid, "signal %s: want SIGNAL, SIGNAL@TIME or B:SIGNAL@TIME, such as USR1@60", QuoteShort(text))
 	}
-	if timed {
-		d, err := time.ParseDuration(before)
-		if n, bare := strconv.ParseUint(before, 10, 31); bare == nil {
-			d, err = time.Duration(n)*time.Second, nil
-		}
-		if err != nil {
-			return Warning{}, Errorf(CodeInvalid, "signal %s: %s is not a time before the limit; want seconds or a span, such as USR1@60 or USR1@2m", QuoteShort(text), QuoteShort(before))
-		}
-		w.Before = d
+	if bad != nil {
+		return Warning{}, Errorf(CodeInvalid, "signal %s: %s is not a time before the limit; want seconds or a span, such as USR1@60 or USR1@2m", QuoteShort(text), QuoteShort(*bad))
 	}
 	if err := w.Check(); err != nil {
 		return Warning{}, err

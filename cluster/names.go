@@ -165,6 +165,14 @@ func EditDistance(a, b string) int {
 // LongerLimit reports whether time limit a is longer than b; 0 is no limit.
 func LongerLimit(a, b time.Duration) bool { return b != 0 && (a == 0 || a > b) }
 
+// LimitText formats a time limit for messages; 0 is none.
+func LimitText(d time.Duration) string {
+	if d > 0 {
+		return TimeText(d)
+	}
+	return "none"
+}
+
 // MemText formats MiB for messages: 23.4 GiB, 512 MiB, 1.5 TiB.
 func MemText(mib int64) string {
 	switch {

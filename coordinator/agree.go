@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/coordinator/wait"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/fsm"
 )
 

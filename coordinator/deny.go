@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/coordinator/roles"
 )
 
@@ -27,12 +28,7 @@ func (c *Coordinator) undenied(peer func(context.Context) (role, id string, err 
 }
 
 // cutLater requests closing the connections of those just denied. It does not wait.
-func (c *Coordinator) cutLater() {
-	select {
-	case c.denials <- struct{}{}:
-	default:
-	}
-}
+func (c *Coordinator) cutLater() { wait.Poke(c.denials) }
 
 func (c *Coordinator) cutDenied(ctx context.Context) error {
 	for {

@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/coordinator/office"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
-	"github.com/berth-scheduler/berth/coordinator/wait"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/coordinator/space"
-	"github.com/berth-scheduler/berth/coordinator/wait"
 )
 
 // yieldEvery is the time between two checks for a coordinator with more room.

@@ -105,12 +105,7 @@ func widened(f *Features) float64 { return 4 / float64(f.Precision.ActivationByt
 // the components.
 func (w *Weights) coresMemory(f *Features, gpus int, parts []Part) (float64, []Part) {
 	total := 0.0
-	add := func(name string, v float64) {
-		if v > 0 {
-			total += v
-			parts = append(parts, Part{Name: name, MiB: ceil(v)})
-		}
-	}
+	add := adder(&total, &parts)
 	weights, gradients, optimizer := f.state()
 	wide := widened(f) * float64(gpus)
 	add("process", w.HostBaseMiB)

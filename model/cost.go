@@ -14,15 +14,20 @@ type Part struct {
 	MiB  int64
 }
 
+// adder returns a function that adds a component to a total, unless it is 0.
+func adder(total *float64, parts *[]Part) func(name string, v float64) {
+	return func(name string, v float64) {
+		if v > 0 {
+			*total += v
+			*parts = append(*parts, Part{Name: name, MiB: ceil(v)})
+		}
+	}
+}
+
 // memory adds up what NVML would show. parts receives the components.
 func (w *Weights) memory(f *Features, spec *gpuspec.Spec, parts []Part) (float64, []Part) {
 	total := 0.0
-	add := func(name string, v float64) {
-		if v > 0 {
-			total += v
-			parts = append(parts, Part{Name: name, MiB: ceil(v)})
-		}
-	}
+	add := adder(&total, &parts)
 	weights, gradients, optimizer := f.state()
 	add("context", float64(w.ContextFactor*float64(spec.ContextMiB)))
 	add("libraries", w.LibraryMiB)

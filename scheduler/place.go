@@ -91,10 +91,7 @@ func (ft *fitter) fit(it *item, c int, to []int32) []int32 {
 	}
 	ft.frag.chose(ft, it, c, to)
 	if len(to) == 0 {
-		s := ft.shapeOf(it, c)
-		if u, ok := ft.failed[s]; !ok || want.Until < u {
-			ft.failed[s] = want.Until
-		}
+		ft.noteFailed(it, c)
 	}
 	return to
 }

@@ -226,15 +226,11 @@ func (kp *keeper) clearest(it *item) (best []rules.Part, shadow int64, class int
 // keepParts reserves a job's parts of several nodes until a time.
 func (kp *keeper) keepParts(it *item, best []rules.Part, shadow int64) {
 	for i := range best {
-		for _, card := range best[i].Cards {
-			kp.f.Cards[card].Until = min(kp.f.Cards[card].Until, shadow)
-		}
 		h := &kp.f.Hosts[best[i].Host]
 		h.KeptCPU += kp.coresOn(it, h)
 		h.KeptMem += it.memOn(h)
-		h.KeptFor = cmp.Or(h.KeptFor, it.job.ID)
-		kp.f.Keeps(best[i].Host, best[i].Cards)
 	}
+	kp.keepBehind(it, best, shadow)
 }
 
 // clearing lists the nodes that could ever hold the job on GPUs of class c by when

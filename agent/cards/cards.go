@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -171,12 +172,7 @@ func plain(s string) string {
 	}, strings.ToValidUTF8(s, "?"))
 }
 
-func (c *States) tell() {
-	select {
-	case c.Changed <- struct{}{}:
-	default:
-	}
-}
+func (c *States) tell() { wait.Poke(c.Changed) }
 
 // Again has the state of the GPUs reported to the leader again.
 func (c *States) Again() {

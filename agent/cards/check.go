@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -108,10 +109,8 @@ func (l *limited) Write(p []byte) (int, error) {
 // Run repeats the check of failed GPUs until they pass.
 func (k *Checks) Run(ctx context.Context) error {
 	for {
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, k.Again) {
 			return ctx.Err()
-		case <-time.After(k.Again):
 		}
 		for _, uuid := range k.States.saidBy(whoCheck) {
 			if err := k.check(ctx, uuid, checkAgain, ""); err != nil {

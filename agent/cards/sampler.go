@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 const (
@@ -62,10 +63,7 @@ func (s *Sampler) Hold() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.holds++; s.holds == 1 {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		wait.Poke(s.wake)
 	}
 	return sync.OnceFunc(func() {
 		s.mu.Lock()

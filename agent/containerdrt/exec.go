@@ -25,6 +25,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 const (
@@ -259,10 +260,7 @@ func (p *execed) await(ctx context.Context, exits <-chan containerd.ExitStatus) 
 			p.err = fmt.Errorf("exec: %w", st.Error())
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(rewaitPause):
-		}
+		wait.Sleep(ctx, rewaitPause)
 		var err error
 		if exits, err = p.proc.Wait(ctx); err != nil {
 			p.err = fmt.Errorf("exec: %w", err)

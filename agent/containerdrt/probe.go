@@ -28,6 +28,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 // The self-test of device rules runs our own binary where a job would run, as "device-probe
@@ -113,10 +114,8 @@ func (p prober) runProbe(ctx context.Context, l *launch.Launch, b *binds) error 
 		if t.Phase != runtime.Running && t.Phase != runtime.Created {
 			return fmt.Errorf("the probe ended as %s with code %d", t.Phase, t.ExitCode)
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 10*time.Millisecond) {
 			return fmt.Errorf("the probe did not end: %w", ctx.Err())
-		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
@@ -132,10 +131,8 @@ func (p prober) endProbe(ctx context.Context, id cluster.AttemptID) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 20*time.Millisecond) {
 			return err
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

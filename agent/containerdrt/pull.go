@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/containerdrt/pulling"
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 const (
@@ -159,10 +160,7 @@ func (s *Images) pull(ctx context.Context, ref string, p *pulling.Image) (got co
 			return nil, imageError(fmt.Errorf("pull %s: %w (%d tries); its registry may be back later%s", ref, err, try, s.near(ctx, ref)))
 		}
 		s.cfg.Log.Warn("cannot pull an image; trying again", "image", ref, "err", err)
-		select {
-		case <-pctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)): // #nosec G404 -- many nodes may ask at once
-		}
+		wait.Sleep(pctx, pause/2+rand.N(pause)) // #nosec G404 -- many nodes may ask at once
 	}
 }
 

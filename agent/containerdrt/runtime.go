@@ -24,6 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu/cdi"
 	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 // Config describes a Runtime.
@@ -189,10 +190,8 @@ func (r *Runtime) answer(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("containerd at %s does not answer for %s: %w", r.cfg.Address, answerWait, err)
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, rewaitPause) {
 			return ctx.Err()
-		case <-time.After(rewaitPause):
 		}
 	}
 }
@@ -259,10 +258,7 @@ func (r *Runtime) awaitWith(id cluster.AttemptID, disarm func()) {
 				}
 				return
 			}
-			select {
-			case <-r.ctx.Done():
-			case <-time.After(rewaitPause):
-			}
+			wait.Sleep(r.ctx, rewaitPause)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 // Most is how many data sets a node tells of; the first ones by name if it has more.
@@ -115,10 +116,7 @@ func (s *Sets) Look() {
 	if same {
 		return
 	}
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	wait.Poke(s.changed)
 }
 
 // keeps reports whether only root or the agent's own user may put anything into a

@@ -1,8 +1,6 @@
 package jobside
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"syscall"
 
@@ -28,14 +26,7 @@ func enter(specFile string, args []string) error {
 	if l.Args = args; len(l.Args) == 0 {
 		l.Args = launch.ShellOf(l.Env)
 	}
-	err = enterJob(l)
-	code := 125
-	if le, ok := errors.AsType[*launch.Error](err); ok {
-		code = le.Code
-	}
-	fmt.Fprintf(os.NewFile(2, "stderr"), "berth: %v\n", err)
-	syscall.Exit(code) // this process is the user's, not berth
-	return err
+	return exit(enterJob(l))
 }
 
 func enterJob(l *launch.Launch) error {

@@ -46,13 +46,18 @@ func logger(specFile string) error {
 func becomeJob(l *launch.Launch) error {
 	// What runc set is the job's, plus what CDI devices add.
 	l.Env = append(syscall.Environ(), l.Env...)
-	err := execJob(l)
+	return exit(execJob(l))
+}
+
+// exit says why the user's program could not be run and ends this process, which is
+// the user's, not berth, as a shell would.
+func exit(err error) error {
 	code := 125
 	if le, ok := errors.AsType[*launch.Error](err); ok {
 		code = le.Code
 	}
 	fmt.Fprintf(os.NewFile(2, "stderr"), "berth: %v\n", err)
-	syscall.Exit(code) // this process is the job, not berth
+	syscall.Exit(code)
 	return err
 }
 

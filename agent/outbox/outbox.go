@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -50,12 +51,7 @@ func AsText(r *nodev1.Report) {
 	}
 }
 
-func (o *Outbox) wake() {
-	select {
-	case o.ready <- struct{}{}:
-	default:
-	}
-}
+func (o *Outbox) wake() { wait.Poke(o.ready) }
 
 // Ready returns a channel that holds a token while there may be something to send.
 func (o *Outbox) Ready() <-chan struct{} { return o.ready }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/service"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -125,14 +126,11 @@ func (p *Prober) run(ctx context.Context, e *probed, uid uint32, r *nodev1.Repli
 		p.mu.Lock()
 		e.last = now
 		p.mu.Unlock()
-		wait := every
+		pause := every
 		if !up { // it is starting, and should be noticed soon
-			wait = time.Second
+			pause = time.Second
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		wait.Sleep(ctx, pause)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 // Config describes a Runtime.
@@ -129,10 +130,7 @@ func (r *Runtime) watch(ctx context.Context) {
 			return
 		}
 		r.cfg.Log.Warn("lost the keeper; looking for it", "err", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond):
-		}
+		wait.Sleep(ctx, 200*time.Millisecond)
 		if err := r.ensureKeeper(ctx); err != nil {
 			r.cfg.Log.Error("no keeper", "err", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/agent/proc"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -127,10 +128,7 @@ func (r *Recorder) Begin(a Attempt) {
 		r.meet(t, o)
 		r.meet(o, t)
 	}
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	wait.Poke(r.wake)
 }
 
 // look accounts for the time since t was last sampled.

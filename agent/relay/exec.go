@@ -205,18 +205,18 @@ func (ss *session) run(ctx context.Context) error {
 	if err = errors.Join(err, ss.p.Close()); err != nil {
 		return err
 	}
-	return ss.ln.ended(&apiv1.AttachEnded{Code: int32(end.Code), Signal: int32(end.Signal), WithJob: ss.withJob(ctx, end)})
+	return ss.ln.ended(&apiv1.AttachEnded{Code: int32(end.Code), Signal: int32(end.Signal), WithJob: ss.v.endedWith(ctx, end)})
 }
 
-// withJob reports whether the command ended because its job did.
-func (ss *session) withJob(ctx context.Context, end runtime.ProcessEnd) bool {
+// endedWith reports whether a command ended because its job did.
+func (v *Visit) endedWith(ctx context.Context, end runtime.ProcessEnd) bool {
 	if end.Signal != syscall.SIGKILL && end.Signal != syscall.SIGHUP {
-		return closed(ss.v.Over)
+		return closed(v.Over)
 	}
 	timer := time.NewTimer(verdictWait)
 	defer timer.Stop()
 	select {
-	case <-ss.v.Over:
+	case <-v.Over:
 		return true
 	case <-timer.C:
 	case <-ctx.Done():

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -174,24 +173,10 @@ func (h *held) serve(ctx context.Context) {
 	defer h.mu.Unlock()
 	h.over = true
 	if h.lost = err; err == nil {
-		h.ended = &apiv1.AttachEnded{Code: int32(end.Code), Signal: int32(end.Signal), WithJob: h.withJob(end)}
+		h.ended = &apiv1.AttachEnded{Code: int32(end.Code), Signal: int32(end.Signal), WithJob: h.v.endedWith(context.WithoutCancel(ctx), end)}
 		h.q.became(nodev1.RequestState_REQUEST_STATE_ENDED, h.ended)
 	}
 	h.changed()
-}
-
-func (h *held) withJob(end runtime.ProcessEnd) bool {
-	if end.Signal != syscall.SIGKILL && end.Signal != syscall.SIGHUP {
-		return closed(h.v.Over)
-	}
-	timer := time.NewTimer(verdictWait)
-	defer timer.Stop()
-	select {
-	case <-h.v.Over:
-		return true
-	case <-timer.C:
-		return false
-	}
 }
 
 // read reads the command's output. If more is pending than the ring holds, the command waits;

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/asuser"
 	"github.com/berth-scheduler/berth/agent/tail"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
@@ -73,7 +74,7 @@ func (s *Server) awaitFile(ctx context.Context, ln *link, v *Visit, path string,
 				return nil, err
 			}
 		}
-		if !sleep(ctx, pollEvery) {
+		if !wait.Sleep(ctx, pollEvery) {
 			return nil, ctx.Err()
 		}
 	}
@@ -186,7 +187,7 @@ func (r *reader) cut() (bool, error) {
 // await waits until it is time to look again; false when ctx ended.
 func (r *reader) await(ctx context.Context, over bool) bool {
 	if over {
-		return sleep(ctx, pollEvery)
+		return wait.Sleep(ctx, pollEvery)
 	}
 	t := time.NewTimer(pollEvery)
 	defer t.Stop()

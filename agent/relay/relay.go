@@ -287,15 +287,3 @@ func closed(ch <-chan struct{}) bool {
 		return false
 	}
 }
-
-// sleep waits for d; it reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/coordinator/office"
 	"github.com/berth-scheduler/berth/coordinator/peers"
-	"github.com/berth-scheduler/berth/coordinator/wait"
 	"github.com/berth-scheduler/berth/fsm"
 	peerv1 "github.com/berth-scheduler/berth/proto/berth/peer/v1"
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/berth-scheduler/berth/coordinator/wait"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/coordinator/wait"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
-	"github.com/berth-scheduler/berth/coordinator/wait"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -123,12 +123,7 @@ func (p *planner) again() {
 	p.poke()
 }
 
-func (p *planner) poke() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
+func (p *planner) poke() { wait.Poke(p.wake) }
 
 // run plans until ctx ends, beginning with a full pass.
 func (p *planner) run(ctx context.Context) error {

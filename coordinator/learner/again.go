@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -58,7 +59,7 @@ func (l *Learner) Again(ctx context.Context) error {
 	for {
 		index := l.fsm.Index()
 		if l.prop.Version() < fsm.EstimatesAnew {
-			if !pause(ctx, againEvery) {
+			if !wait.Sleep(ctx, againEvery) {
 				return ctx.Err()
 			}
 			continue
@@ -66,20 +67,20 @@ func (l *Learner) Again(ctx context.Context) error {
 		if now := l.latest(); all || !now.equal(&seen) {
 			if err := l.again(ctx, l.touched(&seen, &now, all, runs), now.types); err != nil {
 				l.log.WarnContext(ctx, "jobs that wait keep old estimates for now", "err", err)
-				if !pause(ctx, againRetry) {
+				if !wait.Sleep(ctx, againRetry) {
 					return ctx.Err()
 				}
 				continue
 			}
 			seen, all = now, false
-			if !pause(ctx, againEvery) {
+			if !wait.Sleep(ctx, againEvery) {
 				return ctx.Err()
 			}
 		}
 		if err := l.fsm.WaitChange(ctx, index); err != nil {
 			return err
 		}
-		if !pause(ctx, lookEvery) { // nodes that register by the thousand are handled together
+		if !wait.Sleep(ctx, lookEvery) { // nodes that register by the thousand are handled together
 			return ctx.Err()
 		}
 	}
@@ -162,7 +163,7 @@ func (l *Learner) again(ctx context.Context, touched func(*cluster.Job) bool, ty
 		es, done := found[key]
 		if !done {
 			if n++; n%16 == 0 && time.Since(began) > againSlice {
-				if !pause(ctx, againRest*time.Since(began)) {
+				if !wait.Sleep(ctx, againRest*time.Since(began)) {
 					return ctx.Err()
 				}
 				began = time.Now()
@@ -178,7 +179,7 @@ func (l *Learner) again(ctx context.Context, touched func(*cluster.Job) bool, ty
 			if err := l.propose(ctx, out); err != nil {
 				return err
 			}
-			if !pause(ctx, againRest*time.Since(began)) {
+			if !wait.Sleep(ctx, againRest*time.Since(began)) {
 				return ctx.Err()
 			}
 			out = &batch{}
@@ -279,13 +280,4 @@ func differ(a, b []cluster.Estimate) bool {
 func near(a, b int64) bool {
 	d := max(a, b) - min(a, b)
 	return d == 0 || d <= max(a, b)/20
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

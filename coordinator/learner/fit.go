@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model"
 	"github.com/berth-scheduler/berth/model/learn"
@@ -71,10 +72,8 @@ func (l *Learner) Run(ctx context.Context) error {
 				shared, lastShared = next, now
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, max(10*time.Millisecond, min(time.Second, l.cfg.Every/4))) {
 			return ctx.Err()
-		case <-time.After(max(10*time.Millisecond, min(time.Second, l.cfg.Every/4))):
 		}
 	}
 }

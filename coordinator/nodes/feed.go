@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/coordinator/wait"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/fsm"
 )
 

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
-	"github.com/berth-scheduler/berth/coordinator/wait"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/proto/gossip"
 	"github.com/berth-scheduler/berth/proto/gossip/roster"
 )

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -158,10 +159,7 @@ func (s *Sender) listen(ctx context.Context, news chan<- struct{}) {
 		if ns := s.cfg.Source.Notices(last, page); len(ns) > 0 {
 			last = ns[len(ns)-1].Seq
 		}
-		select {
-		case news <- struct{}{}:
-		default:
-		}
+		wait.Poke(news)
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
-	"github.com/berth-scheduler/berth/coordinator/wait"
 )
 
 // verifyLimit bounds the wait for the others to confirm a leader.

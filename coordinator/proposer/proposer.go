@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/fsm/command"
@@ -201,10 +202,7 @@ func (p *Proposer) enqueue(pr *proposal) error {
 	if err := p.queue.add(pr); err != nil {
 		return err
 	}
-	select {
-	case p.wake <- struct{}{}:
-	default: // it was woken and has not checked yet
-	}
+	wait.Poke(p.wake) // it was woken and has not checked yet
 	return nil
 }
 

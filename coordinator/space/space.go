@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 // startPart is the part of the threshold Full that a start needs: some entries fit,
@@ -198,10 +199,8 @@ func Await(ctx context.Context, cfg Config, dir string, log *slog.Logger) error 
 		if !told {
 			log.Error("the disk is full; the coordinator starts when there is room: make some", "dir", dir, "free_bytes", free.Bytes, "size_bytes", free.Size)
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, cfg.Every) {
 			return ctx.Err()
-		case <-time.After(cfg.Every):
 		}
 	}
 }

@@ -135,7 +135,7 @@ func (d *Desk) limitTask(old *cluster.Job, mine func() *cluster.Job, c *logv1.Ch
 	case limit == now:
 		return nil
 	case !c.Admin && cluster.LongerLimit(limit, now):
-		return cluster.Errorf(cluster.CodeDenied, "time: only administrators may raise a submitted job's time limit, here from %s of %s; lower it, or cancel the job and submit it again", limitText(now), old.Label())
+		return cluster.Errorf(cluster.CodeDenied, "time: only administrators may raise a submitted job's time limit, here from %s of %s; lower it, or cancel the job and submit it again", cluster.LimitText(now), old.Label())
 	}
 	old = mine()
 	j := old.Clone()
@@ -150,11 +150,4 @@ func (d *Desk) limitTask(old *cluster.Job, mine func() *cluster.Job, c *logv1.Ch
 	}
 	d.roll.Change(old, j, command.Change{New: old.State.Waiting()})
 	return nil
-}
-
-func limitText(d time.Duration) string {
-	if d > 0 {
-		return cluster.TimeText(d)
-	}
-	return "none"
 }

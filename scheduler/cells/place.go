@@ -151,16 +151,7 @@ type option struct {
 }
 
 func (q *query) answer(o *option) Answer {
-	a := Answer{Guaranteed: q.guaranteed, Now: true}
-	for _, i := range o.leaves {
-		a.GPUs = append(a.GPUs, q.pl.f.leaves[i].gpu)
-		a.Now = a.Now && len(q.pl.on[i]) == 0
-	}
-	for _, v := range o.victims {
-		a.Victims = append(a.Victims, v.ID)
-	}
-	slices.Sort(a.GPUs)
-	slices.Sort(a.Victims)
+	a := q.together([]*option{o})
 	if q.ok != nil && !q.ok(a.GPUs, a.Victims) {
 		return Answer{Guaranteed: q.guaranteed}
 	}

@@ -1,10 +1,7 @@
 package cells
 
 import (
-	"cmp"
 	"slices"
-
-	"github.com/berth-scheduler/berth/cluster"
 )
 
 // A job on several nodes has a part of the same width on each, and runs in cells
@@ -84,7 +81,7 @@ func (q *query) together(parts []*option) Answer {
 		}
 	}
 	slices.Sort(a.GPUs)
-	slices.SortFunc(a.Victims, func(x, y cluster.JobID) int { return cmp.Compare(x, y) })
+	slices.Sort(a.Victims)
 	return a
 }
 

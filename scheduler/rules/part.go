@@ -64,16 +64,6 @@ func LastOrder(parts []Part) int64 {
 
 func bestFirst(parts []Part) {
 	slices.SortFunc(parts, func(a, b Part) int {
-		return cmp.Or(lateLast(!a.named, !b.named), lateLast(a.Late, b.Late), cmp.Compare(b.Near, a.Near), cmp.Compare(a.Order, b.Order), cmp.Compare(a.Host, b.Host))
+		return cmp.Or(CompareBool(!a.named, !b.named), CompareBool(a.Late, b.Late), cmp.Compare(b.Near, a.Near), cmp.Compare(a.Order, b.Order), cmp.Compare(a.Host, b.Host))
 	})
-}
-
-func lateLast(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 // Line is one record of the kernel log.
@@ -191,7 +193,7 @@ func follow(ctx context.Context, path string, f func(Line), idle func()) error {
 			return rerr
 		}
 		idle()
-		if !pause(ctx, kmsgPoll) {
+		if !wait.Sleep(ctx, kmsgPoll) {
 			return ctx.Err()
 		}
 	}
@@ -211,17 +213,5 @@ func feed(data []byte, f func(Line)) []byte {
 			f(l)
 		}
 		data = data[i+1:]
-	}
-}
-
-// pause waits for d; it reports false if ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 // runLooks checks the bus and the GPUs' own counters from time to time.
@@ -15,7 +16,7 @@ func (m *Monitor) runLooks(ctx context.Context) error {
 		m.lookAtBus(ctx)
 		m.lookAtMemory(ctx)
 		m.flush()
-		if !pause(ctx, m.cfg.Every) {
+		if !wait.Sleep(ctx, m.cfg.Every) {
 			return ctx.Err()
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 // Condition is a watcher's judgement of a GPU.
@@ -262,7 +263,7 @@ func (m *Monitor) runKmsg(ctx context.Context) error {
 		if i%reopenAttempt == 0 {
 			m.log.Warn("cannot read the kernel's log: faults of GPUs that only it tells of go unseen", "path", m.cfg.Kmsg, "err", err)
 		}
-		pause(ctx, kmsgReopen)
+		wait.Sleep(ctx, kmsgReopen)
 	}
 	return ctx.Err()
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 // cards is what is known of every GPU that the driver ever listed. It is safe for
@@ -174,12 +175,7 @@ func (c *cards) set(in *cardInfo, to gpu.State, why string) {
 	c.tell()
 }
 
-func (c *cards) tell() {
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
-}
+func (c *cards) tell() { wait.Poke(c.changed) }
 
 // inventory returns every GPU, those that answer in the driver's order, then the others.
 func (c *cards) inventory() []gpu.Card {

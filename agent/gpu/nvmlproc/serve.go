@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 // Driver is what a child queries; nvml.Provider is one.
@@ -108,7 +109,7 @@ func turn(ctx context.Context, d Driver, q tune) (gpu.Tuning, error) {
 // watch passes events on until ctx ends. A failure to wait is logged and says nothing about
 // the GPUs.
 func watch(ctx context.Context, d Driver, w *lockedWriter, log *slog.Logger) {
-	for wait := firstWatchRetry; ctx.Err() == nil; wait = min(2*wait, lastWatchRetry) {
+	for pause := firstWatchRetry; ctx.Err() == nil; pause = min(2*pause, lastWatchRetry) {
 		began := time.Now()
 		err := d.Watch(ctx, func(e gpu.Event) {
 			if e.UUID == "" {
@@ -124,13 +125,10 @@ func watch(ctx context.Context, d Driver, w *lockedWriter, log *slog.Logger) {
 			return
 		}
 		if time.Since(began) > lastWatchRetry {
-			wait = firstWatchRetry
+			pause = firstWatchRetry
 		}
-		log.Warn("cannot wait for events", "err", err, "again_in", wait.String())
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		log.Warn("cannot wait for events", "err", err, "again_in", pause.String())
+		wait.Sleep(ctx, pause)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/gpu/sim/wire"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 // Limits of the service.
@@ -273,9 +274,4 @@ func (p *Provider) beat() (time.Duration, bool) {
 }
 
 // nudge makes the pacer look again.
-func (p *Provider) nudge() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
+func (p *Provider) nudge() { wait.Poke(p.wake) }

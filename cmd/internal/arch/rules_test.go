@@ -58,6 +58,7 @@ var rooms = map[string][]string{
 	"cluster/hostnames":  {},
 	"cluster/series":     {},
 	"cluster/study":      {},
+	"cluster/wait":       {},
 	// Planning a site is laid over passes: the coordinator and the simulator run
 	// the same functions, so it may know of neither.
 	"scheduler/site": {"scheduler", "scheduler/elastic", "scheduler/policies", "scheduler/cells", "scheduler/rules", "scheduler/deadline"},
@@ -90,17 +91,17 @@ var rooms = map[string][]string{
 	"scheduler/sim/trace":    {"scheduler", "scheduler/sim/slowdown", "scheduler/sim/workload"},
 	// The rooms of a coordinator are laid over each other in this order; the coordinator
 	// puts them together, and none of them knows it.
-	"coordinator/office":    {"coordinator/proposer", "coordinator/raftnode", "coordinator/wait"},
-	"coordinator/nodes":     {"coordinator/limit", "coordinator/office", "coordinator/proposer", "coordinator/roles", "coordinator/wait"},
-	"coordinator/lead":      {"coordinator/figures", "coordinator/idle", "coordinator/learner", "coordinator/nodes", "coordinator/notify", "coordinator/proposer", "coordinator/wait"},
+	"coordinator/office":    {"coordinator/proposer", "coordinator/raftnode"},
+	"coordinator/nodes":     {"coordinator/limit", "coordinator/office", "coordinator/proposer", "coordinator/roles"},
+	"coordinator/lead":      {"coordinator/figures", "coordinator/idle", "coordinator/learner", "coordinator/nodes", "coordinator/notify", "coordinator/proposer"},
 	"coordinator/endpoints": {"coordinator/nodes"},
-	"coordinator/archive":   {"coordinator/history", "coordinator/limit", "coordinator/peers", "coordinator/raftnode", "coordinator/wait"},
-	"coordinator/current":   {"coordinator/office", "coordinator/peers", "coordinator/wait"},
+	"coordinator/archive":   {"coordinator/history", "coordinator/limit", "coordinator/peers", "coordinator/raftnode"},
+	"coordinator/current":   {"coordinator/office", "coordinator/peers"},
 	"coordinator/members":   {"coordinator/archive", "coordinator/learner", "coordinator/office", "coordinator/peers", "coordinator/raftnode", "coordinator/roles", "coordinator/space"},
 	"coordinator/api": {
 		"coordinator/archive", "coordinator/backup", "coordinator/current", "coordinator/figures", "coordinator/history", "coordinator/lead", "coordinator/learner",
 		"coordinator/limit", "coordinator/members", "coordinator/nodes", "coordinator/notify", "coordinator/office", "coordinator/peers", "coordinator/proposer",
-		"coordinator/raftnode", "coordinator/roles", "coordinator/space", "coordinator/wait",
+		"coordinator/raftnode", "coordinator/roles", "coordinator/space",
 	},
 	// The page calls the users' API as users do, and knows none of its rooms.
 	"coordinator/web": {"coordinator/api/authorize"},

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/dev"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
@@ -207,10 +208,8 @@ func (r *round) busy(ctx context.Context) (map[string]int64, []*apiv1.Node, erro
 		if heardSince(nodes, asked) {
 			break
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 50*time.Millisecond) {
 			return nil, nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 	busy := map[string]int64{}

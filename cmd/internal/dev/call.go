@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
@@ -28,10 +29,8 @@ func (c *Cluster) Call(ctx context.Context, f func(context.Context, *grpc.Client
 		if code := apiconv.FromStatus(err).Code; code != cluster.CodeUnavailable && code != cluster.CodeUnknown {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, callPause) {
 			return err
-		case <-time.After(callPause):
 		}
 	}
 }
@@ -57,10 +56,7 @@ func (c *Cluster) Stream(ctx context.Context, f func(context.Context, *grpc.Clie
 	}
 	defer conn.Close()
 	if err := f(ctx, conn); err != nil {
-		select {
-		case <-ctx.Done():
-		case <-time.After(callPause):
-		}
+		wait.Sleep(ctx, callPause)
 		return err
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
 	"github.com/berth-scheduler/berth/agent/processrt"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
@@ -212,10 +213,8 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 				return nil
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("the cluster did not start within %s: %w; logs are in %s", readyTimeout, last, c.opts.Dir)
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
@@ -280,10 +279,8 @@ func (c *Cluster) Watch(ctx context.Context) {
 				fmt.Fprintf(c.opts.Log, "%s ended: %v (log: %s)\n", p.name, p.ended(), p.log)
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 200*time.Millisecond) {
 			return
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
@@ -354,10 +351,8 @@ func (c *Cluster) cancelVia(ctx context.Context, socket string) error {
 		if _, err := jobs.CancelJobs(ctx, req); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 50*time.Millisecond) {
 			return ctx.Err()
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

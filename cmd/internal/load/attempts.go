@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -112,12 +113,7 @@ func peakOf(as *nodev1.Assignment) int64 {
 	return as.Gpus[0].MemMib
 }
 
-func (n *node) rouse() {
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
-}
+func (n *node) rouse() { wait.Poke(n.wake) }
 
 // news returns reports that this session has not sent.
 func (n *node) news() []*nodev1.Report {

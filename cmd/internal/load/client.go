@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
@@ -88,7 +89,7 @@ func (s *stream) client(ctx context.Context) error {
 		}
 		if s.rate > 0 {
 			due := s.began.Add(time.Duration(float64(end-int64(s.batch)) / s.rate * float64(time.Second)))
-			if !sleep(ctx, time.Until(due)) {
+			if !wait.Sleep(ctx, time.Until(due)) {
 				return ctx.Err()
 			}
 		}
@@ -111,19 +112,6 @@ func (s *stream) client(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.calls, s.ids = append(s.calls, calls...), append(s.ids, ids...)
 	return nil
-}
-
-// sleep waits, and reports whether ctx lasted.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // part returns an element of sorted durations, in milliseconds: 0.5 is the median.
@@ -204,7 +192,7 @@ func change(ctx context.Context, socket string, ids []uint64, rate int, made *at
 		g.Go(func() error {
 			for {
 				i := int(next.Add(1)) - 1
-				if !sleep(gctx, time.Until(began.Add(time.Duration(i)*time.Second/time.Duration(rate)))) {
+				if !wait.Sleep(gctx, time.Until(began.Add(time.Duration(i)*time.Second/time.Duration(rate)))) {
 					return nil
 				}
 				what := apiv1.JobAction_JOB_ACTION_HOLD

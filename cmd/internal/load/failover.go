@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/dev"
 )
 
@@ -64,7 +65,7 @@ func (t *trial) restart(ctx context.Context, c dev.Coordinator, last uint64) err
 		if time.Since(began) > stall {
 			return fmt.Errorf("%s has not caught up %v after its start: %w", c.ID, stall, err)
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !wait.Sleep(ctx, 20*time.Millisecond) {
 			return ctx.Err()
 		}
 	}

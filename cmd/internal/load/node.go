@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/agent/pace"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
@@ -70,13 +71,13 @@ func newNode(f *fleet, name string, gpus int, dial func(string) (*grpc.ClientCon
 
 // live keeps a session with the leader until ctx ends.
 func (n *node) live(ctx context.Context) {
-	at, wait := 0, firstReconnect
+	at, pause := 0, firstReconnect
 	addr := n.fleet.coordinators[0]
 	for ctx.Err() == nil {
 		began := time.Now()
 		leader, err := n.session(ctx, addr)
 		if time.Since(began) > 5*time.Second {
-			wait = firstReconnect
+			pause = firstReconnect
 		}
 		if errors.Is(err, errRedirected) && leader != "" && leader != addr {
 			addr = leader
@@ -84,11 +85,8 @@ func (n *node) live(ctx context.Context) {
 			at++
 			addr = n.fleet.coordinators[at%len(n.fleet.coordinators)]
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait/2 + rand.N(wait)): // #nosec G404 -- spreads what many do at once
-		}
-		wait = min(2*wait, maxReconnect)
+		wait.Sleep(ctx, pause/2+rand.N(pause)) // #nosec G404 -- spreads what many do at once
+		pause = min(2*pause, maxReconnect)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 // churn submits jobs that end, and waits for the last.
@@ -140,7 +142,7 @@ func (t *trial) watched(ctx context.Context) error {
 		if err := measured(&before); err != nil {
 			return err
 		}
-		if !sleep(ctx, t.o.rest) {
+		if !wait.Sleep(ctx, t.o.rest) {
 			return ctx.Err()
 		}
 		return measured(&after)
@@ -175,7 +177,7 @@ func (t *trial) snapshot(ctx context.Context) error {
 		}
 		missing := float64(last) - m["berth_raft_snapshot_index"]
 		if missing > 64 && time.Now().Before(limit) {
-			if !sleep(ctx, time.Second) {
+			if !wait.Sleep(ctx, time.Second) {
 				return ctx.Err()
 			}
 			continue

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/dev"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -128,7 +129,7 @@ func (t *trial) leader(ctx context.Context) (c dev.Coordinator, index uint64, er
 				}
 			}
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !wait.Sleep(ctx, 20*time.Millisecond) {
 			return c, 0, fmt.Errorf("no coordinator leads after %v", stall)
 		}
 	}
@@ -166,7 +167,7 @@ func (t *trial) resting(ctx context.Context, name, what string) error {
 	if err != nil {
 		return err
 	}
-	if !sleep(ctx, t.o.rest) {
+	if !wait.Sleep(ctx, t.o.rest) {
 		return ctx.Err()
 	}
 	after, err := usageOf(c.PID)
@@ -193,7 +194,7 @@ func (t *trial) settled(ctx context.Context) (c dev.Coordinator, index uint64, e
 		if c, index, err = t.leader(ctx); err != nil || index == was || time.Since(began) > stall {
 			return c, index, err
 		}
-		if !sleep(ctx, settle) {
+		if !wait.Sleep(ctx, settle) {
 			return c, index, ctx.Err()
 		}
 	}

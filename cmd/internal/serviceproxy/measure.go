@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster/service"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 const (
@@ -60,10 +61,7 @@ func (p *Proxy) awaken(ctx context.Context) *replica {
 	if m, ok := ctx.Value(measuredKey{}).(*measured); ok {
 		m.held = true
 	}
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	wait.Poke(p.wake)
 	ctx, cancel := context.WithTimeout(ctx, p.hold)
 	defer cancel()
 	for {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster/service"
+	"github.com/berth-scheduler/berth/cluster/wait"
 )
 
 const (
@@ -131,10 +132,7 @@ func (p *Proxy) Follow(ctx context.Context) {
 		case ctx.Err() == nil:
 			p.log.WarnContext(ctx, "cannot learn where the replicas are; the last known stand", "err", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(every):
-		}
+		wait.Sleep(ctx, every)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/admin"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
@@ -92,7 +93,7 @@ func (f *feed) look(job string) {
 }
 
 func (f *feed) why(ctx context.Context, job string) {
-	for wait := settle; client.Sleep(ctx, wait); wait = whyEvery {
+	for pause := settle; wait.Sleep(ctx, pause); pause = whyEvery {
 		var out bytes.Buffer
 		said, err := f.run(ctx, &out, "why", job)
 		if ctx.Err() != nil {
@@ -107,7 +108,7 @@ func (f *feed) why(ctx context.Context, job string) {
 }
 
 func (f *feed) log(ctx context.Context, job string) {
-	if !client.Sleep(ctx, settle) {
+	if !wait.Sleep(ctx, settle) {
 		return
 	}
 	w := &logWriter{ctx: ctx, job: job, send: f.send}
@@ -146,7 +147,7 @@ func (w *logWriter) Write(b []byte) (int, error) {
 		w.due = time.AfterFunc(gather, w.flush)
 	}
 	w.mu.Unlock()
-	if full && !client.Sleep(w.ctx, gather) {
+	if full && !wait.Sleep(w.ctx, gather) {
 		return 0, context.Cause(w.ctx)
 	}
 	return len(b), w.ctx.Err()

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/wire"
@@ -143,7 +144,7 @@ func (f *feed) nodes() {
 		if f.link("nodes", err); err == nil {
 			f.send(screen.Nodes{Nodes: nodes, History: full})
 		}
-		if !client.Sleep(f.ctx, screen.Every) {
+		if !wait.Sleep(f.ctx, screen.Every) {
 			return
 		}
 	}
@@ -158,7 +159,7 @@ func (f *feed) standing() {
 		if err == nil {
 			f.send(screen.Standing{Resp: resp})
 		}
-		if !client.Sleep(f.ctx, standingEvery) {
+		if !wait.Sleep(f.ctx, standingEvery) {
 			return
 		}
 	}

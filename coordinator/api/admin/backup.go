@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/backup"
 	"github.com/berth-scheduler/berth/coordinator/office"
-	"github.com/berth-scheduler/berth/coordinator/wait"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )

@@ -251,31 +251,20 @@ func (s *jobServer) CancelJobs(ctx context.Context, req *apiv1.CancelJobsRequest
 		}
 		res := &apiv1.CancelResult{Id: w.id, Tasks: w.tasks}
 		resp.Results = append(resp.Results, res)
-		if !w.array {
-			j, ok := s.c.fsm.Job(cluster.JobID(w.id))
-			switch {
-			case !ok:
-				res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
-			case s.c.auth.May(who, authorize.Cancel, &j.Owner) != nil:
-				res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
-			default:
-				a.add(&logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: w.id, By: uint32(who.UID), Admin: j.Owner.UID != who.UID}}})
-				at = append(at, res)
-			}
-			continue
-		}
-		c, ranks, err := s.changeCommand(who, w)
-		switch {
-		case err == nil:
-			c.Change = logv1.TaskChange_TASK_CHANGE_CANCEL
-			a.addTasks(c, ranks)
-			at = append(at, res)
+		cmd, ranks, err := s.cancelWish(who, w)
+		switch c := cmd.GetChangeTasks(); {
 		case codeOf(err) == cluster.CodeNotFound:
 			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
 		case codeOf(err) == cluster.CodeDenied:
 			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
-		default:
+		case err != nil:
 			return nil, err
+		case c != nil:
+			a.addTasks(c, ranks)
+			at = append(at, res)
+		default:
+			a.add(cmd)
+			at = append(at, res)
 		}
 	}
 	if len(a.cmds) == 0 {
@@ -302,6 +291,26 @@ func (s *jobServer) CancelJobs(ctx context.Context, req *apiv1.CancelJobsRequest
 		}
 	}
 	return resp, nil
+}
+
+// cancelWish returns the log command that cancels a job or tasks of an array, and
+// the ranks of the tasks.
+func (s *jobServer) cancelWish(who authorize.Caller, w taskWish) (*logv1.Command, []cluster.Span, error) {
+	if !w.array {
+		j, ok := s.c.fsm.Job(cluster.JobID(w.id))
+		if !ok {
+			return nil, nil, noJob(w.id)
+		}
+		return &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{
+			Job: w.id, By: uint32(who.UID), Admin: j.Owner.UID != who.UID,
+		}}}, nil, s.c.auth.May(who, authorize.Cancel, &j.Owner)
+	}
+	c, ranks, err := s.changeCommand(who, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.Change = logv1.TaskChange_TASK_CHANGE_CANCEL
+	return &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}}, ranks, nil
 }
 
 var cancelOutcomes = map[fsm.CancelOutcome]apiv1.CancelOutcome{

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -134,18 +133,11 @@ func mayRaise(who authorize.Caller, j *cluster.Job, spec *cluster.Spec) error {
 	switch {
 	case who.Admin:
 	case cluster.LongerLimit(spec.TimeLimit, j.Spec.TimeLimit):
-		return cluster.Errorf(cluster.CodeDenied, "time: only administrators may raise a submitted job's time limit, here from %s; lower it, or cancel the job and submit it again", limitText(j.Spec.TimeLimit))
+		return cluster.Errorf(cluster.CodeDenied, "time: only administrators may raise a submitted job's time limit, here from %s; lower it, or cancel the job and submit it again", cluster.LimitText(j.Spec.TimeLimit))
 	case spec.Nice < j.Spec.Nice:
 		return cluster.Errorf(cluster.CodeDenied, "nice: only administrators may lower it, here from %d; raise it, or cancel the job and submit it again", j.Spec.Nice)
 	}
 	return nil
-}
-
-func limitText(d time.Duration) string {
-	if d > 0 {
-		return cluster.TimeText(d)
-	}
-	return "none"
 }
 
 // mayChangeLive refuses to change what a running job was placed by, or what its

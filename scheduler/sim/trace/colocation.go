@@ -64,10 +64,15 @@ func LoadSteps(dir string) (map[StepKey]float64, error) {
 		return nil, err
 	}
 	out := map[StepKey]float64{}
-	return out, each(path, []string{"gpu_type", "job", "scale_factor", "tput_alone"}, func(t *table) error {
+	return out, eachStep(path, func(k StepKey, v float64) { out[k] = v })
+}
+
+// eachStep calls row for every row of Gavel's table of jobs alone.
+func eachStep(path string, row func(StepKey, float64)) error {
+	return each(path, []string{"gpu_type", "job", "scale_factor", "tput_alone"}, func(t *table) error {
 		n, err := t.between(1, 1<<16, "scale_factor")
 		v, err2 := t.between(0, 1e12, "tput_alone")
-		out[StepKey{strings.ToLower(t.text("gpu_type")), t.text("job"), int(n)}] = v
+		row(StepKey{strings.ToLower(t.text("gpu_type")), t.text("job"), int(n)}, v)
 		return errors.Join(err, err2)
 	})
 }
@@ -83,6 +88,11 @@ func LoadPairs(dir, name string) (*slowdown.Pairs, error) {
 	if name == "gavel-physical" {
 		stem = "gavel_pairs_physical"
 	}
+	return gavelPairs(dir, name, stem, func(float64, float64) bool { return true })
+}
+
+// gavelPairs reads the pairs of a table of Gavel's whose norms are to be kept.
+func gavelPairs(dir, name, stem string, keep func(a, b float64) bool) (*slowdown.Pairs, error) {
 	path, err := find(dir, "gavel", stem)
 	if err != nil {
 		return nil, err
@@ -91,9 +101,10 @@ func LoadPairs(dir, name string) (*slowdown.Pairs, error) {
 	return p, each(path, []string{"gpu_type", "job1", "job2", "norm1", "norm2"}, func(t *table) error {
 		a, err := t.between(0, 1e3, "norm1")
 		b, err2 := t.between(0, 1e3, "norm2")
-		typ, j1, j2 := t.text("gpu_type"), t.text("job1"), t.text("job2")
-		p.Set(typ, j1, j2, a)
-		p.Set(typ, j2, j1, b)
+		if typ, j1, j2 := t.text("gpu_type"), t.text("job1"), t.text("job2"); keep(a, b) {
+			p.Set(typ, j1, j2, a)
+			p.Set(typ, j2, j1, b)
+		}
 		return errors.Join(err, err2)
 	})
 }

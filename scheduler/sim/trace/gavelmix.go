@@ -1,9 +1,7 @@
 package trace
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
@@ -20,13 +18,10 @@ func AssignGavel(w *workload.Workload, colocation, schedtune string, cardMiB int
 		return nil, err
 	}
 	var programs []string
-	err = each(path, []string{"gpu_type", "job", "scale_factor", "tput_alone"}, func(t *table) error {
-		n, err := t.between(1, 1<<16, "scale_factor")
-		v, err2 := t.between(0, 1e12, "tput_alone")
-		if strings.EqualFold(t.text("gpu_type"), "v100") && n == 1 && v > 0 {
-			programs = append(programs, t.text("job"))
+	err = eachStep(path, func(k StepKey, v float64) {
+		if k.GPUType == "v100" && k.GPUs == 1 && v > 0 {
+			programs = append(programs, k.JobType)
 		}
-		return errors.Join(err, err2)
 	})
 	if err != nil {
 		return nil, err
@@ -47,18 +42,5 @@ func AssignGavel(w *workload.Workload, colocation, schedtune string, cardMiB int
 // GavelPairs returns Gavel's table of pairs without those that could not share its
 // GPUs: where both have room by their own account the default curve applies.
 func GavelPairs(dir string) (*slowdown.Pairs, error) {
-	path, err := find(dir, "gavel", "gavel_pairs")
-	if err != nil {
-		return nil, err
-	}
-	p := slowdown.NewPairs("gavel", slowdown.DefaultCurve())
-	return p, each(path, []string{"gpu_type", "job1", "job2", "norm1", "norm2"}, func(t *table) error {
-		a, err := t.between(0, 1e3, "norm1")
-		b, err2 := t.between(0, 1e3, "norm2")
-		if a > 0 && b > 0 {
-			p.Set(t.text("gpu_type"), t.text("job1"), t.text("job2"), a)
-			p.Set(t.text("gpu_type"), t.text("job2"), t.text("job1"), b)
-		}
-		return errors.Join(err, err2)
-	})
+	return gavelPairs(dir, "gavel", "gavel_pairs", func(a, b float64) bool { return a > 0 && b > 0 })
 }

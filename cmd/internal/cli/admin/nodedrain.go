@@ -51,20 +51,31 @@ func (o *drainOptions) request(e *console.Env, id string) (*apiv1.DrainNodeReque
 		return nil, console.Usagef("--from: requires --until, so that jobs can be scheduled around it")
 	}
 	req := &apiv1.DrainNodeRequest{Id: id, Reason: o.reason}
-	for _, t := range []struct {
-		flag, text string
-		to         **timestamppb.Timestamp
-	}{{"from", o.from, &req.From}, {"until", o.until, &req.Until}} {
+	if err := setTimes(e, timeFlag{"from", o.from, &req.From}, timeFlag{"until", o.until, &req.Until}); err != nil {
+		return nil, err
+	}
+	return req, nil
+}
+
+// timeFlag is the text of a flag that takes a time, and where that goes.
+type timeFlag struct {
+	name, text string
+	to         **timestamppb.Timestamp
+}
+
+// setTimes reads the flags that were given.
+func setTimes(e *console.Env, flags ...timeFlag) error {
+	for _, t := range flags {
 		if t.text == "" {
 			continue
 		}
 		at, ok := slurm.ParseNext(t.text, e.Now())
 		if !ok {
-			return nil, console.Usagef("--%s %s: want a time such as %s", t.flag, console.ShortQuote(t.text), slurm.TimeForms)
+			return console.Usagef("--%s %s: want a time such as %s", t.name, console.ShortQuote(t.text), slurm.TimeForms)
 		}
 		*t.to = timestamppb.New(at)
 	}
-	return req, nil
+	return nil
 }
 
 func runNodeDrain(ctx context.Context, e *console.Env, c *client.Client, id string, o *drainOptions) error {

@@ -9,12 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -224,18 +222,8 @@ func (o *reservationOptions) request(e *console.Env, name string, said func(stri
 		return nil, console.Usagef("%w", err)
 	}
 	req := &apiv1.SetReservationRequest{Name: name, GpuCount: o.gpus, GpuType: o.gpuType, Features: o.features, Partition: o.partition, IgnoreJobs: o.ignoreJobs, Overlap: o.overlap}
-	for _, t := range []struct {
-		flag, text string
-		to         **timestamppb.Timestamp
-	}{{"start", o.start, &req.Start}, {"end", o.end, &req.End}} {
-		if t.text == "" {
-			continue
-		}
-		at, ok := slurm.ParseNext(t.text, e.Now())
-		if !ok {
-			return nil, console.Usagef("--%s %s: want a time such as %s", t.flag, console.ShortQuote(t.text), slurm.TimeForms)
-		}
-		*t.to = timestamppb.New(at)
+	if err := setTimes(e, timeFlag{"start", o.start, &req.Start}, timeFlag{"end", o.end, &req.End}); err != nil {
+		return nil, err
 	}
 	if o.duration != "" {
 		d, err := units.ParseDuration(o.duration)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -44,7 +45,7 @@ func (c *Client) Attach(ctx context.Context, eff effect, patience time.Duration,
 		return nil, err
 	}
 	start, noticed := time.Now(), false
-	wait := FirstWait
+	pause := FirstWait
 	var lost *cluster.Error // a try that may have been received
 	for {
 		var tried []outcome
@@ -80,10 +81,10 @@ func (c *Client) Attach(ctx context.Context, eff effect, patience time.Duration,
 			noticed = true
 			c.env.Warnf("trying again (%s)", console.Escape(last.Msg))
 		}
-		if !Sleep(ctx, wait) {
+		if !wait.Sleep(ctx, pause) {
 			return nil, context.Cause(ctx)
 		}
-		wait = min(2*wait, mostWait)
+		pause = min(2*pause, mostWait)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/link"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/wire"
@@ -134,7 +135,7 @@ func (c *Client) Call(ctx context.Context, eff effect, do func(context.Context, 
 	defer cancel()
 	start, noticed, unknown := time.Now(), false, false
 	limit := max(firstTry/time.Duration(len(c.conns)), time.Second)
-	for wait := FirstWait; ; wait = min(2*wait, mostWait) {
+	for pause := FirstWait; ; pause = min(2*pause, mostWait) {
 		var tried []outcome
 		var busy time.Duration
 		for i := range c.conns {
@@ -167,7 +168,7 @@ func (c *Client) Call(ctx context.Context, eff effect, do func(context.Context, 
 		if c.down() && (time.Since(start) > downAfter || c.absent()) {
 			return c.giveUp(eff, unknown, tried, ctx)
 		}
-		if !Sleep(all, max(wait/2, busy)+rand.N(wait/2)) { // #nosec G404 -- spreads what many do at once
+		if !wait.Sleep(all, max(pause/2, busy)+rand.N(pause/2)) { // #nosec G404 -- spreads what many do at once
 			return c.giveUp(eff, unknown, tried, ctx)
 		}
 	}
@@ -260,18 +261,6 @@ func (c *Client) giveUp(eff effect, unknown bool, tried []outcome, ctx context.C
 		b.WriteString("\nIs Berth running on this machine? $BERTH_SOCKET lists the sockets to try; berth dev starts a trial cluster.")
 	}
 	return cluster.Errorf(code, "%s", b.String())
-}
-
-// Sleep waits for d; it reports false when ctx ended first.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // GetJob reads one job in full.

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/golden"
@@ -227,7 +227,7 @@ func TestInterrupt(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				var wg sync.WaitGroup
 				wg.Go(func() {
-					client.Sleep(t.Context(), 3*time.Second)
+					wait.Sleep(t.Context(), 3*time.Second)
 					cancel(&console.Interruption{Sig: tc.sig})
 				})
 				code := w.RunCtx(ctx, tc.args...)
@@ -261,9 +261,9 @@ func TestWaitFollowsChanges(t *testing.T) {
 		w.Serve("/a", f)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			client.Sleep(t.Context(), 10*time.Minute) // longer than any one stream lives
+			wait.Sleep(t.Context(), 10*time.Minute) // longer than any one stream lives
 			f.Change(func() { f.Jobs[2] = &apiv1.Job{Id: 14, State: "RUNNING", Node: "n1"} })
-			client.Sleep(t.Context(), time.Minute)
+			wait.Sleep(t.Context(), time.Minute)
 			code := int32(137)
 			f.Change(func() { f.Jobs[2] = &apiv1.Job{Id: 14, State: "FAILED", Node: "n1", ExitCode: &code, Signal: 9} })
 		})
@@ -299,7 +299,7 @@ func TestWaitOutlivesACoordinator(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			client.Sleep(t.Context(), 10*time.Second)
+			wait.Sleep(t.Context(), 10*time.Second)
 			a.Change(func() { broken = true })
 			b.Change(func() { b.Jobs[0] = &apiv1.Job{Id: 12, State: "COMPLETED"} })
 		})

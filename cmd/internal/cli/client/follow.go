@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -23,7 +24,7 @@ func (c *Client) Follow(ctx context.Context, each func(jobs []*apiv1.Job, all bo
 			return context.Cause(ctx)
 		case err != nil:
 			lost(err)
-			if !Sleep(ctx, mostWait) {
+			if !wait.Sleep(ctx, mostWait) {
 				return context.Cause(ctx)
 			}
 			continue
@@ -68,14 +69,14 @@ func (c *Client) followFrom(ctx context.Context, index uint64, each func([]*apiv
 		case errors.Is(err, errQuietStream):
 			continue
 		case w.progress, time.Since(w.opened) > firstTry:
-			if !Sleep(ctx, FirstWait) {
+			if !wait.Sleep(ctx, FirstWait) {
 				return context.Cause(ctx)
 			}
 			continue
 		}
 		// A stream without events looks like a dead one, so a listing shows who
 		// answers.
-		if !Sleep(ctx, mostWait/2) {
+		if !wait.Sleep(ctx, mostWait/2) {
 			return context.Cause(ctx)
 		}
 		return nil

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
@@ -72,7 +73,7 @@ func (c *Client) OpenSession(ctx context.Context, cfg SessionConfig, open *apiv1
 	}
 	patience := min(AttachPatience, c.Timeout)
 	deadline := time.Now().Add(patience)
-	for wait := FirstWait; ; wait = min(2*wait, mostWait) {
+	for pause := FirstWait; ; pause = min(2*pause, mostWait) {
 		a, err := c.Attach(ctx, eff, patience, open)
 		if err != nil {
 			return nil, err
@@ -81,7 +82,7 @@ func (c *Client) OpenSession(ctx context.Context, cfg SessionConfig, open *apiv1
 		if err = s.begin(a); err == nil {
 			return s, nil
 		}
-		if !errors.As(err, &ce) || !Indefinite(ce) || time.Now().After(deadline) || eff == Changes && !askAgain(open) || !Sleep(ctx, wait) {
+		if !errors.As(err, &ce) || !Indefinite(ce) || time.Now().After(deadline) || eff == Changes && !askAgain(open) || !wait.Sleep(ctx, pause) {
 			return nil, err
 		}
 	}
@@ -184,7 +185,7 @@ func (s *Session) resume(why error) error {
 		Session: s.id, Received: &received, Window: s.window,
 	}}}
 	deadline := time.Now().Add(s.patience)
-	for wait := FirstWait; ; wait = min(2*wait, mostWait) {
+	for pause := FirstWait; ; pause = min(2*pause, mostWait) {
 		a, err := s.c.Attach(s.ctx, Reads, max(0, time.Until(deadline)), open)
 		if err == nil {
 			err = s.begin(a)
@@ -201,7 +202,7 @@ func (s *Session) resume(why error) error {
 		case !errors.As(err, &ce) || !Indefinite(ce) || time.Now().After(deadline):
 			return err
 		}
-		if !Sleep(s.ctx, wait) {
+		if !wait.Sleep(s.ctx, pause) {
 			return context.Cause(s.ctx)
 		}
 	}
@@ -237,10 +238,7 @@ func (s *Session) takenTo(n uint64) {
 		}
 	}
 	s.sending.Unlock()
-	select {
-	case s.room <- struct{}{}:
-	default:
-	}
+	wait.Poke(s.room)
 }
 
 // Write gives the command input, as fast as the command reads it.

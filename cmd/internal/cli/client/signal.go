@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -56,7 +57,7 @@ func (c *Client) Signal(ctx context.Context, j *apiv1.Job, what *apiv1.AttachSig
 func (c *Client) untilDone(ctx context.Context, open *apiv1.AttachOpen) error {
 	patience := min(AttachPatience, c.Timeout)
 	deadline := time.Now().Add(patience)
-	for wait := FirstWait; ; wait = min(2*wait, mostWait) {
+	for pause := FirstWait; ; pause = min(2*pause, mostWait) {
 		a, err := c.Attach(ctx, Changes, patience, open)
 		if err != nil {
 			return err
@@ -67,7 +68,7 @@ func (c *Client) untilDone(ctx context.Context, open *apiv1.AttachOpen) error {
 		}
 		a.Close()
 		var ce *cluster.Error
-		if err == nil || !errors.As(err, &ce) || !Indefinite(ce) || time.Now().After(deadline) || !Sleep(ctx, wait) {
+		if err == nil || !errors.As(err, &ce) || !Indefinite(ce) || time.Now().After(deadline) || !wait.Sleep(ctx, pause) {
 			return err
 		}
 	}

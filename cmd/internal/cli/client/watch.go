@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -37,7 +38,7 @@ func (c *Client) watchJobs(ctx context.Context, w *watcher) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	wait := FirstWait
+	pause := FirstWait
 	for k := c.best; ; k++ {
 		cn := c.conns[k%len(c.conns)]
 		err := w.stream(ctx, cn)
@@ -59,16 +60,16 @@ func (c *Client) watchJobs(ctx context.Context, w *watcher) error {
 			w.failing = time.Time{}
 			continue
 		case w.progress:
-			w.failing, wait = time.Time{}, FirstWait
+			w.failing, pause = time.Time{}, FirstWait
 		case w.failing.IsZero():
 			w.failing = time.Now()
 		case time.Since(w.failing) > c.Timeout:
 			return c.giveUp(Reads, false, []outcome{{cn.socket, err}}, ctx)
 		}
-		if !Sleep(ctx, wait) {
+		if !wait.Sleep(ctx, pause) {
 			return context.Cause(ctx)
 		}
-		wait = min(2*wait, mostWait)
+		pause = min(2*pause, mostWait)
 	}
 }
 

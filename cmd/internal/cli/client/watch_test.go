@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -47,7 +47,7 @@ func (h hasty) WatchJobs(r *apiv1.WatchJobsRequest, s grpc.ServerStreamingServer
 				return err
 			}
 		}
-		client.Sleep(ctx, time.Second)
+		wait.Sleep(ctx, time.Second)
 	}
 	return status.Error(codes.Canceled, "stream terminated by RST_STREAM with error code: CANCEL")
 }
@@ -80,7 +80,7 @@ func TestLongQuietWait(t *testing.T) {
 				start := time.Now()
 				var wg sync.WaitGroup
 				wg.Go(func() {
-					client.Sleep(t.Context(), 30*time.Minute)
+					wait.Sleep(t.Context(), 30*time.Minute)
 					three := int32(3)
 					f.Change(func() { f.Jobs[len(f.Jobs)-1] = &apiv1.Job{Id: 101, State: "FAILED", ExitCode: &three, User: "ann"} })
 				})
@@ -121,12 +121,12 @@ func TestWaitCountsFailuresOnly(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for range 3 {
-				client.Sleep(t.Context(), 59*time.Second) // within the life of one stream
+				wait.Sleep(t.Context(), 59*time.Second) // within the life of one stream
 				set(true)
-				client.Sleep(t.Context(), 50*time.Second) // less than the time-out
+				wait.Sleep(t.Context(), 50*time.Second) // less than the time-out
 				set(false)
 			}
-			client.Sleep(t.Context(), time.Minute)
+			wait.Sleep(t.Context(), time.Minute)
 			f.Change(func() { f.Jobs[2] = &apiv1.Job{Id: 14, State: "COMPLETED"} })
 		})
 		if code := w.Run("wait", "14"); code != 0 {
@@ -134,7 +134,7 @@ func TestWaitCountsFailuresOnly(t *testing.T) {
 		}
 		wg.Wait()
 		wg.Go(func() {
-			client.Sleep(t.Context(), 10*time.Minute)
+			wait.Sleep(t.Context(), 10*time.Minute)
 			set(true)
 		})
 		start := time.Now()

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
@@ -99,11 +99,11 @@ func TestLogsFollow(t *testing.T) {
 		name := filepath.Join(dir, "berth-14.out")
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			client.Sleep(t.Context(), time.Minute)
+			wait.Sleep(t.Context(), time.Minute)
 			f.Change(func() { f.Jobs[2].State, f.Jobs[2].Node = "RUNNING", "n1" })
-			client.Sleep(t.Context(), 5*time.Second)
+			wait.Sleep(t.Context(), 5*time.Second)
 			write(t, name, "one\n")
-			client.Sleep(t.Context(), 5*time.Second)
+			wait.Sleep(t.Context(), 5*time.Second)
 			write(t, name, "two\n")
 			f.Change(func() { f.Jobs[2].State = "COMPLETED" })
 		})
@@ -119,7 +119,7 @@ func TestLogsFollowOfJobCancelledBeforeItRan(t *testing.T) {
 		w, f, _ := logWorld(t)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			client.Sleep(t.Context(), time.Minute)
+			wait.Sleep(t.Context(), time.Minute)
 			f.Change(func() { f.Jobs[2].State = "CANCELLED" })
 		})
 		if code := w.Run("logs", "-f", "14"); code != console.ExitFailed || !strings.Contains(w.Errs.String(), "never started") {
@@ -143,12 +143,12 @@ func TestLogsWaitForTheImage(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			client.Sleep(t.Context(), time.Minute)
+			wait.Sleep(t.Context(), time.Minute)
 			f.Change(func() { j.ReasonDetail = "2 of 3 layers" })
-			client.Sleep(t.Context(), time.Minute)
+			wait.Sleep(t.Context(), time.Minute)
 			f.Change(func() { j.State, j.Reason, j.ReasonDetail = "RUNNING", "", "" })
 			write(t, filepath.Join(dir, "berth-14.out"), "one\n")
-			client.Sleep(t.Context(), 5*time.Second)
+			wait.Sleep(t.Context(), 5*time.Second)
 			f.Change(func() { j.State = "COMPLETED" })
 		})
 		if code := w.Run("logs", "-f", "14"); code != 0 || w.Out.String() != "one\n" {

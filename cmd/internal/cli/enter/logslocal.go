@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/tail"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
@@ -132,7 +133,7 @@ func (l *logReader) followFile(ctx context.Context) error {
 		if ended {
 			return nil
 		}
-		if !client.Sleep(ctx, fileEvery) {
+		if !wait.Sleep(ctx, fileEvery) {
 			return context.Cause(ctx)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
@@ -86,7 +87,7 @@ func (r *remoteLog) attempt(ctx context.Context) (complete bool, err error) {
 			return false, err
 		}
 		// The next leader continues at the same byte.
-		if !client.Sleep(ctx, client.FirstWait) {
+		if !wait.Sleep(ctx, client.FirstWait) {
 			return false, context.Cause(ctx)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/golden"
@@ -54,11 +54,11 @@ func TestWaitForAnArray(t *testing.T) {
 		sweep(f, 1, task(0, "COMPLETED", 0), task(1, "RUNNING", 0), tasks("2-9", 8, 9, "PENDING"))
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			client.Sleep(t.Context(), time.Minute)
+			wait.Sleep(t.Context(), time.Minute)
 			f.Change(func() {
 				sweep(f, 3, task(0, "COMPLETED", 0), task(1, "FAILED", 7), task(2, "FAILED", 9), task(3, "RUNNING", 0), tasks("4-9", 6, 9, "PENDING"))
 			})
-			client.Sleep(t.Context(), time.Minute)
+			wait.Sleep(t.Context(), time.Minute)
 			f.Change(func() {
 				sweep(f, 10, task(0, "COMPLETED", 0), task(1, "FAILED", 7), task(2, "FAILED", 9), task(3, "COMPLETED", 0), tasks("4-9", 6, 9, "CANCELLED"))
 			})
@@ -120,7 +120,7 @@ func TestSubmitAndWaitForAnArray(t *testing.T) {
 		array(1, "RUNNING")
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			client.Sleep(t.Context(), time.Minute)
+			wait.Sleep(t.Context(), time.Minute)
 			f.Change(func() { array(2, "FAILED") })
 		})
 		began := time.Now()

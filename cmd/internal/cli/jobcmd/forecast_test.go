@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
@@ -62,7 +63,7 @@ func TestWaitAny(t *testing.T) {
 		w.Serve("/a", f)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			client.Sleep(t.Context(), time.Minute)
+			wait.Sleep(t.Context(), time.Minute)
 			code := int32(7)
 			f.Change(func() { f.Jobs[2] = &apiv1.Job{Id: 14, State: "FAILED", ExitCode: &code} })
 		})

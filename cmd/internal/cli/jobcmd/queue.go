@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
@@ -90,7 +91,7 @@ func RunQueue(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 		if err := e.Flush(); err != nil {
 			return err
 		}
-		if !client.Sleep(ctx, o.interval) {
+		if !wait.Sleep(ctx, o.interval) {
 			return context.Cause(ctx)
 		}
 	}

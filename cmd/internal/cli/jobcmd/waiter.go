@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
@@ -76,7 +77,7 @@ func (w *waiter) run(ctx context.Context, limit time.Duration) error {
 		case len(ended) == len(w.jobs):
 			return w.verdict(ended)
 		}
-		if !client.Sleep(ctx, againAfter) {
+		if !wait.Sleep(ctx, againAfter) {
 			return w.failed(context.Cause(ctx), limit)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -29,7 +29,7 @@ func waited(t *testing.T, w *clitest.World, ctx context.Context, verb ...string)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for _, next := range []string{"RUNNING", "COMPLETED"} {
-			if !client.Sleep(ctx, time.Minute) {
+			if !wait.Sleep(ctx, time.Minute) {
 				return
 			}
 			f.Change(func() {

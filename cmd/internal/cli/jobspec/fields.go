@@ -239,15 +239,9 @@ func setBegin(r *Request, v string) error {
 
 // setMaxCost reads a price in thousandths.
 func setMaxCost(r *Request, v string) error {
-	a, b, dotted := strings.Cut(v, ".")
-	digits := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
-	bad := fmt.Errorf("price %s: want a number from 0.001 to 999999 such as 4 or 0.25", console.ShortQuote(v))
-	if !digits(a) || len(a) > 6 || dotted && (!digits(b) || len(b) > 3) {
-		return bad
-	}
-	n, err := strconv.ParseInt(a+(b + "000")[:3], 10, 64)
-	if err != nil || n < 1 {
-		return bad
+	n, ok := thousandths(v, 6)
+	if !ok {
+		return fmt.Errorf("price %s: want a number from 0.001 to 999999 such as 4 or 0.25", console.ShortQuote(v))
 	}
 	r.Spec.MaxCostMilli = n
 	return nil
@@ -255,18 +249,24 @@ func setMaxCost(r *Request, v string) error {
 
 func setCPUs(r *Request, v string) error {
 	const most = 4096
-	bad := fmt.Errorf("cores %s: want a number from 0.001 to %d such as 4 or 0.5", console.ShortQuote(v), most)
-	a, b, dotted := strings.Cut(v, ".")
-	digits := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
-	if !digits(a) || len(a) > 4 || len(a) > 1 && a[0] == '0' || dotted && (!digits(b) || len(b) > 3) {
-		return bad
-	}
-	n, err := strconv.ParseInt(a+(b + "000")[:3], 10, 64)
-	if err != nil || n < 1 || n > most*1000 {
-		return bad
+	n, ok := thousandths(v, 4)
+	if !ok || n > most*1000 || len(v) > 1 && v[0] == '0' && v[1] != '.' {
+		return fmt.Errorf("cores %s: want a number from 0.001 to %d such as 4 or 0.5", console.ShortQuote(v), most)
 	}
 	r.Spec.CPUMilli = n
 	return nil
+}
+
+// thousandths reads a number above 0 with so many digits at most, and up to three
+// behind the point.
+func thousandths(v string, most int) (n int64, ok bool) {
+	a, b, dotted := strings.Cut(v, ".")
+	digits := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+	if !digits(a) || len(a) > most || dotted && (!digits(b) || len(b) > 3) {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(a+(b + "000")[:3], 10, 64)
+	return n, err == nil && n > 0
 }
 
 func gpuFields() []Field {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -158,18 +160,16 @@ func (c *counter) tryAll(l *layout, j *job) (gpus [][]int, ok bool) {
 }
 
 // takeAll is tryAll as soon as everything is free.
-func (c *counter) takeAll(ctx context.Context, l *layout, j *job, wait func()) ([][]int, error) {
+func (c *counter) takeAll(ctx context.Context, l *layout, j *job, pause func()) ([][]int, error) {
 	for first := true; ; first = false {
 		if gpus, ok := c.tryAll(l, j); ok {
 			return gpus, nil
 		}
 		if first {
-			wait()
+			pause()
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 100*time.Millisecond) {
 			return nil, context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

@@ -253,15 +253,7 @@ p=python3; command -v $p >/dev/null || p=python; exec $p "$d/ready.py"`} {
 func (a *allocation) noNotebook(o *notebookOptions) error {
 	ctx, done := context.WithTimeout(context.Background(), 5*time.Second)
 	defer done()
-	var j *apiv1.Job
-	_ = a.c.WatchJobs(ctx, []uint64{a.id}, func(news []*apiv1.Job) bool { // it may still be running, and then ends
-		for _, n := range news {
-			if n.GetId() == a.id {
-				j = n
-			}
-		}
-		return j != nil && console.Terminal(j.GetState())
-	})
+	j, _ := a.watchEnd(ctx) // it may still be running, and then ends
 	switch {
 	case j == nil || !console.Terminal(j.GetState()):
 		a.cancel()

@@ -18,7 +18,6 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
-	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -158,12 +157,7 @@ func runSalloc(ctx context.Context, e *console.Env, c *client.Client, args []str
 	if err != nil {
 		return err
 	}
-	switch {
-	case o.has("help") || o.has("usage"):
-		e.Printf("%s\n%sExamples:\n%s\n", sallocHelp, optionsHelp(), sallocExamples)
-		return nil
-	case o.has("version"):
-		e.Printf("%s\n", slurm.Versioned)
+	if o.told(e, sallocHelp, sallocExamples) {
 		return nil
 	}
 	a, err := submit(ctx, e, c, o, "interactive", !o.has("no-shell"))
@@ -255,13 +249,9 @@ func (a *allocation) command(e *console.Env, o *options) error {
 	}
 }
 
-// revoked reports that the job ended, and why.
-func (a *allocation) revoked(e *console.Env, o *options) {
-	word(e, o, "Job allocation %d has been revoked.", a.id)
-	ctx, done := context.WithTimeout(context.Background(), a.c.Timeout)
-	defer done()
-	var j *apiv1.Job
-	err := a.c.WatchJobs(ctx, []uint64{a.id}, func(news []*apiv1.Job) bool {
+// watchEnd waits until the job has ended, and returns what was last heard of it.
+func (a *allocation) watchEnd(ctx context.Context) (j *apiv1.Job, err error) {
+	err = a.c.WatchJobs(ctx, []uint64{a.id}, func(news []*apiv1.Job) bool {
 		for _, n := range news {
 			if n.GetId() == a.id {
 				j = n
@@ -269,6 +259,15 @@ func (a *allocation) revoked(e *console.Env, o *options) {
 		}
 		return j != nil && console.Terminal(j.GetState())
 	})
+	return j, err
+}
+
+// revoked reports that the job ended, and why.
+func (a *allocation) revoked(e *console.Env, o *options) {
+	word(e, o, "Job allocation %d has been revoked.", a.id)
+	ctx, done := context.WithTimeout(context.Background(), a.c.Timeout)
+	defer done()
+	j, err := a.watchEnd(ctx)
 	if err == nil && j.GetReasonDetail() != "" {
 		word(e, o, "job %d: %s: %s", a.id, j.GetState(), console.Escape(j.GetReasonDetail()))
 	}

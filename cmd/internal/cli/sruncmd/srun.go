@@ -67,17 +67,26 @@ func asSlurm(e *console.Env, err error) error {
 	return &console.ExitError{Code: console.ExitFailed, Err: err}
 }
 
+// told reports whether the options ask only for help or the version, which it
+// prints.
+func (o *options) told(e *console.Env, help, examples string) bool {
+	switch {
+	case o.has("help") || o.has("usage"):
+		e.Printf("%s\n%sExamples:\n%s\n", help, optionsHelp(), examples)
+	case o.has("version"):
+		e.Printf("%s\n", slurm.Versioned)
+	default:
+		return false
+	}
+	return true
+}
+
 func runSrun(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
 	o, err := parse(args)
 	if err != nil {
 		return err
 	}
-	switch {
-	case o.has("help") || o.has("usage"):
-		e.Printf("%s\n%sExamples:\n%s\n", srunHelp, optionsHelp(), srunExamples)
-		return nil
-	case o.has("version"):
-		e.Printf("%s\n", slurm.Versioned)
+	if o.told(e, srunHelp, srunExamples) {
 		return nil
 	}
 	if done, err := mpiType(e, o); done || err != nil {

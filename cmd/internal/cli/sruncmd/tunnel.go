@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/tunnel"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
@@ -117,9 +118,9 @@ func (t *carrier) run(ctx context.Context, end *localEnd, ready func()) error {
 	defer end.Close()
 	defer stop()
 	var deadline time.Time
-	for wait := client.FirstWait; ; wait = min(2*wait, time.Second) {
+	for pause := client.FirstWait; ; pause = min(2*pause, time.Second) {
 		err := t.once(ctx, conns, func() error {
-			deadline, wait = time.Time{}, client.FirstWait
+			deadline, pause = time.Time{}, client.FirstWait
 			if ready == nil {
 				t.e.Warnf("connected again")
 				return nil
@@ -144,7 +145,7 @@ func (t *carrier) run(ctx context.Context, end *localEnd, ready func()) error {
 			return err
 		}
 		t.e.Warnf("the connection to job %d broke (%s); retrying", t.job, console.Escape(ce.Msg))
-		if !client.Sleep(ctx, wait) {
+		if !wait.Sleep(ctx, pause) {
 			return nil
 		}
 	}

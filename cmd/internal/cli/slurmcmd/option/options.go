@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
@@ -235,7 +235,7 @@ func Repeat(ctx context.Context, e *console.Env, every string, dated bool, do fu
 		if err := e.Flush(); err != nil {
 			return err
 		}
-		if !client.Sleep(ctx, time.Duration(n)*time.Second) {
+		if !wait.Sleep(ctx, time.Duration(n)*time.Second) {
 			return context.Cause(ctx)
 		}
 	}

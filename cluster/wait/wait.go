@@ -21,7 +21,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 
 // Poke puts a token into ch, which holds one, unless there is one. It does not
 // block.
-func Poke(ch chan struct{}) {
+func Poke(ch chan<- struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:
