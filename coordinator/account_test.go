@@ -76,10 +76,7 @@ func TestAccounts(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
-	ids, err := submit(t, cc, alice, reqID(1), spec(2000), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(2000), spec(2000))
 	one := assigned(t, a, ids[0])
 	a.Report(one, running, 0)
 	if j := await(t, cc, ids[0], "RUNNING"); j.Account != "bio" || j.Spec.TimeLimit.AsDuration() != time.Hour {
@@ -139,19 +136,13 @@ func TestClassPreempts(t *testing.T) {
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	mustRule(t, cc, qosRule(&apiv1.QOS{Name: "scavenger", Grace: durationpb.New(5 * time.Second)}), qosRule(&apiv1.QOS{Name: "high", Priority: 10, Preempts: []string{"scavenger"}}))
-	low, err := submit(t, cc, alice, reqID(1), served("scavenger", gpus(1, wholeOnly(spec(1)))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	low := submitted(t, cc, alice, reqID(1), served("scavenger", gpus(1, wholeOnly(spec(1)))))
 	one := assigned(t, a, low[0])
 	a.Report(one, running, 0)
 	if j := await(t, cc, low[0], "RUNNING"); j.Spec.CheckpointSignal != "TERM" || j.Spec.CheckpointGrace.AsDuration() != 5*time.Second {
 		t.Errorf("is told to make room by %s@%s", j.Spec.CheckpointSignal, j.Spec.CheckpointGrace.AsDuration())
 	}
-	high, err := submit(t, cc, alice, reqID(2), served("high", gpus(1, wholeOnly(spec(1)))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	high := submitted(t, cc, alice, reqID(2), served("high", gpus(1, wholeOnly(spec(1)))))
 	until(t, "the first is asked to make room", func() bool {
 		j := job(t, cc, alice, low[0])
 		return j.Reason == "Preempted" && strings.Contains(j.ReasonDetail, "qos high goes before qos scavenger")

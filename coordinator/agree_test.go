@@ -58,3 +58,13 @@ func submit(t *testing.T, cc *grpc.ClientConn, uid uint32, id string, specs ...*
 		}
 	}
 }
+
+// submitted is submit for jobs that must be taken.
+func submitted(t *testing.T, cc *grpc.ClientConn, uid uint32, id string, specs ...*apiv1.JobSpec) []uint64 {
+	t.Helper()
+	ids, err := submit(t, cc, uid, id, specs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}

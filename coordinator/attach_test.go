@@ -64,10 +64,7 @@ func frame(data string) *nodev1.RelayRequest {
 // runningJob is a job of alice's that runs on the agent's node.
 func runningJob(t *testing.T, cc *grpc.ClientConn, a *coordtest.Agent, no int) (uint64, *nodev1.Assignment) {
 	t.Helper()
-	ids, err := submit(t, cc, alice, reqID(no), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(no), spec(2000))
 	asg := assigned(t, a, ids[0])
 	a.Report(asg, running, 0)
 	await(t, cc, ids[0], "RUNNING")
@@ -130,10 +127,7 @@ func TestAttachRefuses(t *testing.T) {
 	await(t, cc, ended, "COMPLETED")
 	hold := spec(0)
 	hold.Hold = true
-	ids, err := submit(t, cc, alice, reqID(3), hold)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(3), hold)
 	waits := ids[0]
 	at := func(o *apiv1.AttachOpen, attempt uint32, node string) *apiv1.AttachOpen {
 		o.Attempt, o.Node = attempt, node

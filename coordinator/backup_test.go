@@ -65,10 +65,7 @@ func TestAClusterIsRestored(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	lead := c.Leader()
 	cc := c.Dial((lead+1)%3, "gate", "g") // a follower: it passes the leader's answer on
-	ids, err := submit(t, cc, alice, reqID(1), spec(2000), spec(3000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(2000), spec(3000))
 	if _, err := saved(t, cc, alice); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a user may copy the state: %v", err)
 	}
@@ -81,10 +78,7 @@ func TestAClusterIsRestored(t *testing.T) {
 		t.Fatalf("header %+v, error %v", h, err)
 	}
 	before := job(t, cc, alice, ids[0])
-	late, err := submit(t, cc, alice, reqID(2), spec(1000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	late := submitted(t, cc, alice, reqID(2), spec(1000))
 	for i := range 3 {
 		c.Stop(i)
 	}
@@ -137,10 +131,7 @@ func TestAJobIsToldToWaitForNobody(t *testing.T) {
 	first.Hold = true
 	array := array(t, cc, alice, reqID(1), "0-3", first)
 	last.Depends = []*apiv1.Dependency{{Kind: "afterok", Job: array}}
-	ids, err := submit(t, cc, alice, reqID(2), last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(2), last)
 	task := uint32(2)
 	change := func(deps ...*apiv1.Dependency) *apiv1.Job {
 		t.Helper()

@@ -141,10 +141,7 @@ func TestWatchesBeginWhereTheyCan(t *testing.T) {
 	private := spec(0)
 	private.Command = append(private.Command, []byte("--password=x"))
 	private.Env = [][]byte{[]byte("KEY=x")}
-	ids, err := submit(t, cc, alice, reqID(1), spec(0), private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(0), private)
 	jobs := apirpc.NewJobServiceClient(cc)
 	watch := func(uid uint32, req *apiv1.WatchJobsRequest) grpc.ServerStreamingClient[apiv1.WatchJobsResponse] {
 		s, err := jobs.WatchJobs(as(t, uid), req)
@@ -172,10 +169,7 @@ func TestListingsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
-	ids, err := submit(t, cc, alice, reqID(1), spec(0), spec(0), spec(0), spec(0), spec(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(0), spec(0), spec(0), spec(0), spec(0))
 	jobs := apirpc.NewJobServiceClient(cc)
 	var got []uint64
 	req := &apiv1.ListJobsRequest{PageSize: 2}

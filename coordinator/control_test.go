@@ -36,10 +36,7 @@ func TestWhoHoldsAndReleases(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
-	ids, err := submit(t, cc, alice, reqID(1), &apiv1.JobSpec{Name: "j", Command: [][]byte{[]byte("true")}, Dir: []byte("/"), Hold: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), &apiv1.JobSpec{Name: "j", Command: [][]byte{[]byte("true")}, Dir: []byte("/"), Hold: true})
 	id := ids[0]
 	for _, step := range []struct {
 		by     uint32
@@ -80,16 +77,10 @@ func TestHeldJobsWaitAndOthersPass(t *testing.T) {
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	held := spec(2000)
 	held.Hold = true
-	first, err := submit(t, cc, alice, reqID(1), held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := submitted(t, cc, alice, reqID(1), held)
 	after := spec(2000)
 	after.Depends = []*apiv1.Dependency{{Kind: "afterok", Job: first[0]}}
-	ids, err := submit(t, cc, alice, reqID(2), after, spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(2), after, spec(2000))
 	passed := next(t, a)
 	if passed.Job != ids[1] {
 		t.Fatalf("job %d started, want %d", passed.Job, ids[1])
@@ -138,10 +129,7 @@ func TestThePlannerWakesAtBegin(t *testing.T) {
 	later := spec(2000)
 	begin := time.Now().Add(1500 * time.Millisecond)
 	later.Begin = timestamppb.New(begin)
-	ids, err := submit(t, cc, alice, reqID(1), later)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), later)
 	if j := job(t, cc, alice, ids[0]); j.Reason != "BeginTime" && time.Now().Before(begin) {
 		t.Errorf("it waits for %s", j.Reason)
 	}

@@ -96,10 +96,7 @@ func TestJobsShareACardAndEnd(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
-	ids, err := submit(t, cc, alice, reqID(1), spec(2000), spec(3000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(2000), spec(3000))
 	one, two := next(t, a), next(t, a)
 	a.Report(one, running, 0)
 	a.Report(two, running, 0)
@@ -199,10 +196,7 @@ func index(t *testing.T, cc *grpc.ClientConn) uint64 {
 func TestEverythingIsKnownAfterAllStopped(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
-	ids, err := submit(t, c.Dial(c.Leader(), "gate", "g"), alice, reqID(1), spec(0), spec(0), spec(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, c.Dial(c.Leader(), "gate", "g"), alice, reqID(1), spec(0), spec(0), spec(0))
 	for i := range 3 {
 		c.Stop(i)
 	}
@@ -241,10 +235,7 @@ func TestASilentNodeComesBack(t *testing.T) {
 	a.Report(asg, completed, 0)
 	await(t, cc, ids[0], "COMPLETED")
 
-	ids, err = submit(t, cc, alice, reqID(2), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids = submitted(t, cc, alice, reqID(2), spec(2000))
 	// The session began with the first job's assignment.
 	a.Report(assigned(t, a, ids[0]), running, 0)
 	await(t, cc, ids[0], "RUNNING")
@@ -260,10 +251,7 @@ func TestWatchGoesOnAtAnotherCoordinator(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	l := c.Leader()
-	first, err := submit(t, c.Dial(l, "gate", "g"), alice, reqID(1), spec(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := submitted(t, c.Dial(l, "gate", "g"), alice, reqID(1), spec(0))
 	watch := func(i int, from uint64) grpc.ServerStreamingClient[apiv1.WatchJobsResponse] {
 		s, err := apirpc.NewJobServiceClient(c.Dial(i, "gate", "g")).WatchJobs(as(t, alice), &apiv1.WatchJobsRequest{FromIndex: from})
 		if err != nil {
@@ -273,14 +261,12 @@ func TestWatchGoesOnAtAnotherCoordinator(t *testing.T) {
 	}
 	var m *apiv1.WatchJobsResponse
 	for m.GetIndex() == 0 { // a follower may have applied nothing yet
+		var err error
 		if m, err = watch((l+1)%3, 0).Recv(); err != nil || !m.Snapshot {
 			t.Fatalf("first answer %v, %v; want the present state", m, err)
 		}
 	}
-	second, err := submit(t, c.Dial(l, "gate", "g"), alice, reqID(2), spec(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := submitted(t, c.Dial(l, "gate", "g"), alice, reqID(2), spec(0))
 	s := watch((l+2)%3, m.Index)
 	for {
 		m, err := s.Recv()
@@ -303,10 +289,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1, Waits: coordinator.Waits{JobUser: 50 * time.Millisecond}})
 	gate, coord := c.Dial(0, "gate", "g"), c.Dial(0, "coordinator", "c9")
 	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
-	ids, err := submit(t, gate, alice, reqID(1), spec(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, gate, alice, reqID(1), spec(0))
 	drain := func(cc *grpc.ClientConn, uid uint32) error {
 		_, err := apirpc.NewClusterServiceClient(cc).DrainNode(as(t, uid), &apiv1.DrainNodeRequest{Id: "n1", Reason: "r"})
 		return err
@@ -349,10 +332,7 @@ func TestNodesSpeakForThemselvesAlone(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
-	ids, err := submit(t, cc, alice, reqID(1), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(2000))
 	asg := next(t, a)
 	a.Report(asg, running, 0)
 	await(t, cc, ids[0], "RUNNING")

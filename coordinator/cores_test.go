@@ -38,17 +38,12 @@ func TestCoresWhileTheGPUIsBusy(t *testing.T) {
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	long := spec(0)
 	long.Gpus, long.Exclusive, long.Expected = 1, true, durationpb.New(10*time.Hour)
-	if _, err := submit(t, cc, alice, reqID(1), long); err != nil {
-		t.Fatal(err)
-	}
+	submitted(t, cc, alice, reqID(1), long)
 	a.Report(next(t, a), running, 0)
 
 	bound, free := resnet(t), resnet(t)
 	free.OrCpu = true
-	ids, err := submit(t, cc, alice, reqID(2), bound, free)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(2), bound, free)
 	asg := assigned(t, a, ids[1])
 	a.Report(asg, running, 0)
 	j := await(t, cc, ids[1], "RUNNING")
@@ -90,16 +85,11 @@ func TestCoresAreExplained(t *testing.T) {
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	long := spec(0)
 	long.Gpus, long.Exclusive, long.Expected = 1, true, durationpb.New(10*time.Hour)
-	if _, err := submit(t, cc, alice, reqID(1), long); err != nil {
-		t.Fatal(err)
-	}
+	submitted(t, cc, alice, reqID(1), long)
 	a.Report(next(t, a), running, 0)
 	s := resnet(t)
 	s.OrCpu, s.Objective = true, ""
-	ids, err := submit(t, cc, alice, reqID(2), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(2), s)
 	await(t, cc, ids[0], "QUEUED")
 	resp, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[0]})
 	if err != nil {

@@ -32,10 +32,7 @@ func credited(t *testing.T, cc *grpc.ClientConn, a *coordtest.Agent, node string
 		a.Hello(node, "b1", coordtest.T4("GPU-"+node))
 		s := spec(0)
 		s.Node = node
-		ids, err := submit(t, cc, uid, reqID(int(reqs.Add(1))), s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ids := submitted(t, cc, uid, reqID(int(reqs.Add(1))), s)
 		as := assigned(t, a, ids[0])
 		a.Report(as, running, 0)
 		if as.Credential != "" {
@@ -93,10 +90,7 @@ func TestNodesShowTheCredentialOfAJob(t *testing.T) {
 	await(t, gate, ended.Job, "COMPLETED")
 	held := spec(0)
 	held.Hold, held.Env = true, [][]byte{[]byte("TOKEN=s3cret")}
-	about, err := submit(t, gate, alice, reqID(int(reqs.Add(1))), held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	about := submitted(t, gate, alice, reqID(int(reqs.Add(1))), held)
 	for i := range 3 {
 		// It answers as soon as it is as far as the leader.
 		s, err := apirpc.NewHistoryServiceClient(c.Dial(i, "gate", "g")).ListHistory(as(t, alice), &apiv1.ListHistoryRequest{})
@@ -214,10 +208,7 @@ func TestEachNodeOfAGangHasItsCredential(t *testing.T) {
 	}
 	s := spec(0)
 	s.Nodes = 2
-	ids, err := submit(t, gate, alice, reqID(int(reqs.Add(1))), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, gate, alice, reqID(int(reqs.Add(1))), s)
 	given := map[string]string{"n1": assigned(t, a1, ids[0]).Credential, "n2": assigned(t, a2, ids[0]).Credential}
 	for node := range given {
 		for of, credential := range given {
@@ -243,10 +234,7 @@ func TestAGangOnAnAgentThatGivesNone(t *testing.T) {
 		a2.Hello("n2", "b1", coordtest.T4("GPU-n2"))
 		s := spec(0)
 		s.Node = "n2"
-		ids, err := submit(t, gate, bob, reqID(int(reqs.Add(1))), s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ids := submitted(t, gate, bob, reqID(int(reqs.Add(1))), s)
 		as := assigned(t, a2, ids[0])
 		given = as.Credential != ""
 		a2.Report(as, running, 0)
@@ -255,10 +243,7 @@ func TestAGangOnAnAgentThatGivesNone(t *testing.T) {
 	}
 	s := spec(0)
 	s.Nodes = 2
-	ids, err := submit(t, gate, alice, reqID(int(reqs.Add(1))), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, gate, alice, reqID(int(reqs.Add(1))), s)
 	for node, a := range map[string]*coordtest.Agent{"n1": a1, "n2": a2} {
 		if given := assigned(t, a, ids[0]).Credential; given != "" {
 			t.Errorf("node %s is given %q", node, given)

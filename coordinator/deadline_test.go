@@ -35,10 +35,7 @@ func TestDeadlines(t *testing.T) {
 	}
 	fine := spec(2000)
 	fine.TimeLimit, fine.DeadlineIn = durationpb.New(time.Hour), durationpb.New(2*time.Hour)
-	ids, err := submit(t, cc, alice, reqID(3), fine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(3), fine)
 	if j := job(t, cc, alice, ids[0]); j.Slack == nil || j.Slack.AsDuration() > time.Hour || j.Slack.AsDuration() < 55*time.Minute || j.Spec.Deadline == nil || j.Spec.DeadlineIn != nil {
 		t.Errorf("slack %v, spec %v", j.Slack, j.Spec)
 	}
@@ -48,9 +45,7 @@ func TestDeadlines(t *testing.T) {
 	if _, err := apirpc.NewClusterServiceClient(cc).DrainNode(as(t, admin), &apiv1.DrainNodeRequest{Id: "n1", Reason: "r"}); err != nil {
 		t.Fatal(err)
 	}
-	if ids, err = submit(t, cc, alice, reqID(4), late); err != nil {
-		t.Fatal(err)
-	}
+	ids = submitted(t, cc, alice, reqID(4), late)
 	if j := await(t, cc, ids[0], "DEADLINE"); j.Reason != "DeadLine" || j.Ended == nil || j.Slack != nil {
 		t.Errorf("ended as %v", j)
 	}
@@ -71,9 +66,7 @@ func TestDeadlinesSizeJobs(t *testing.T) {
 	}
 	other := spec(2000)
 	other.Exclusive, other.Gpus = true, 2
-	if _, err := submit(t, cc, alice, reqID(1), other); err != nil {
-		t.Fatal(err)
-	}
+	submitted(t, cc, alice, reqID(1), other)
 	a.Report(next(t, a), running, 0)
 	jobs := apirpc.NewJobServiceClient(cc)
 	_, err := jobs.SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(3), Jobs: []*apiv1.JobSpec{ranged(time.Hour)}})
@@ -127,10 +120,7 @@ func TestDeadlinesMakeRoom(t *testing.T) {
 			a := cl.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 			long := hook(spec(2000))
 			long.Exclusive, long.TimeLimit = true, durationpb.New(100*time.Hour)
-			held, err := submit(t, cc, alice, reqID(1), long)
-			if err != nil {
-				t.Fatal(err)
-			}
+			held := submitted(t, cc, alice, reqID(1), long)
 			a.Report(next(t, a), running, 0)
 			await(t, cc, held[0], "RUNNING")
 			due := spec(2000)

@@ -30,10 +30,7 @@ func TestALeaderThatIsCutOffAnswersNothing(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 3, Timing: slowTiming()})
 	l := c.Leader()
 	cc, peer := c.Dial(l, "gate", "g"), c.Dial(l, "coordinator", "c9")
-	ids, err := submit(t, cc, alice, reqID(1), spec(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(0))
 	if _, err := peerv1.NewPeerServiceClient(peer).ConfirmIndex(t.Context(), &peerv1.ConfirmIndexRequest{}); err != nil {
 		t.Fatalf("ConfirmIndex of a leader: %v", err)
 	}
@@ -108,9 +105,7 @@ func TestANewLeaderKnowsWhatWasAcknowledged(t *testing.T) {
 	l := c.Leader()
 	others := []int{(l + 1) % 3, (l + 2) % 3}
 	conns := []*grpc.ClientConn{c.Dial(others[0], "gate", "g"), c.Dial(others[1], "gate", "g")}
-	if _, err := submit(t, conns[0], alice, reqID(1), spec(0)); err != nil {
-		t.Fatal(err)
-	}
+	submitted(t, conns[0], alice, reqID(1), spec(0))
 	release := []func(){c.HoldApply(others[0]), c.HoldApply(others[1])}
 	ids, err := submit(t, c.Dial(l, "gate", "g"), alice, reqID(2), spec(0))
 	if err != nil {

@@ -74,10 +74,7 @@ func TestDrainLater(t *testing.T) {
 	if n := theNodes(t, nodes)[0]; n.Drain || !n.DrainFrom.AsTime().Equal(from) || !n.DrainUntil.AsTime().Equal(end) || n.DrainReason != "new driver" {
 		t.Errorf("node %v", n)
 	}
-	ids, err := submit(t, cc, alice, reqID(1), limited(time.Hour, spec(2000)), limited(4*time.Hour, spec(2000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), limited(time.Hour, spec(2000)), limited(4*time.Hour, spec(2000)))
 	a.Report(assigned(t, a, ids[0]), running, 0)
 	until(t, "the longer one waits for the drain", func() bool { return job(t, cc, alice, ids[1]).Reason == string(cluster.ReasonReservation) })
 	if _, err := nodes.ResumeNode(as(t, admin), &apiv1.ResumeNodeRequest{Id: "n1"}); err != nil {

@@ -27,10 +27,7 @@ func TestAGangOfARangeShrinksAndGrows(t *testing.T) {
 	of := func(s *apiv1.JobSpec) *apiv1.JobSpec { s.Exclusive = true; return s }
 	wide := of(hook(spec(2000)))
 	wide.Nodes, wide.LeastNodes, wide.MostNodes = 1, 1, 2
-	ids, err := submit(t, cc, alice, reqID(1), wide)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), wide)
 	startsOnBoth := func(attempt uint32) {
 		t.Helper()
 		for name, a := range agents {
@@ -51,10 +48,7 @@ func TestAGangOfARangeShrinksAndGrows(t *testing.T) {
 	}
 	startsOnBoth(1)
 	ahead.Store(int64(11 * time.Minute))
-	other, err := submit(t, cc, alice, reqID(2), of(spec(2000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := submitted(t, cc, alice, reqID(2), of(spec(2000)))
 	ahead.Store(int64(13 * time.Minute))
 	for _, a := range agents {
 		as := next(t, a)

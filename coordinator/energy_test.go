@@ -64,10 +64,7 @@ func TestJobsWaitForCheaperPower(t *testing.T) {
 		if within > 0 {
 			s.Defer = durationpb.New(within)
 		}
-		ids, err := submit(t, cc, alice, reqID(n), s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ids := submitted(t, cc, alice, reqID(n), s)
 		return ids[0]
 	}
 	begins := func(id uint64) time.Time { return job(t, cc, alice, id).GetSpec().GetBegin().AsTime() }

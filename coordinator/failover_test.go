@@ -126,9 +126,7 @@ func TestALeaderThatStopsHandsOver(t *testing.T) {
 	for try := range 5 { // on a busy machine even a hand-over may take as long
 		l := c.Leader()
 		follower := c.Dial((l+1)%3, "gate", "g")
-		if _, err := submit(t, follower, alice, reqID(2*try), spec(0)); err != nil {
-			t.Fatal(err)
-		}
+		submitted(t, follower, alice, reqID(2*try), spec(0))
 		began := time.Now()
 		stopped := make(chan struct{})
 		go func() { c.Stop(l); close(stopped) }()
@@ -198,10 +196,7 @@ func TestFollowersPassCallsOn(t *testing.T) {
 	l := c.Leader()
 	for k := 1; k < 3; k++ {
 		cc := c.Dial((l+k)%3, "gate", "g")
-		ids, err := submit(t, cc, alice, reqID(k), spec(0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ids := submitted(t, cc, alice, reqID(k), spec(0))
 		if j := job(t, cc, alice, ids[0]); j.Uid != alice {
 			t.Errorf("job of uid %d, want the one that submitted it", j.Uid)
 		}

@@ -26,10 +26,7 @@ func TestFencing(t *testing.T) {
 	nodes := apirpc.NewClusterServiceClient(cc)
 	again, once := spec(2000), spec(2000)
 	again.RequeueOnLoss = true
-	ids, err := submit(t, cc, alice, reqID(1), again, once)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), again, once)
 	old := assigned(t, a, ids[0])
 	a.Report(old, running, 0)
 	a.Report(assigned(t, a, ids[1]), running, 0)

@@ -43,10 +43,7 @@ func TestGangsMeetApart(t *testing.T) {
 			s.Exclusive = true
 			specs = append(specs, s)
 		}
-		ids, err := submit(t, cc, alice, reqID(request), specs...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ids := submitted(t, cc, alice, reqID(request), specs...)
 		told := map[uint64]uint32{}
 		for rank, a := range agents {
 			for range ids {
@@ -91,10 +88,7 @@ func TestLateNodeIsPassedOver(t *testing.T) {
 	for _, n := range []string{"n1", "n2", "n3"} {
 		agents[n] = c.Agent(0, n, "b1", cards(n, 1)...)
 	}
-	ids, err := submit(t, cc, alice, reqID(1), onTwo())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), onTwo())
 	ready := func(as *nodev1.Assignment, a *coordtest.Agent) {
 		a.SendReport(&nodev1.Report{Job: as.Job, Attempt: as.Attempt, Token: as.Token, State: nodev1.AttemptState_ATTEMPT_STATE_STARTING, Ready: true})
 	}
@@ -158,16 +152,11 @@ func TestGuaranteesAreRefusedWhereNodesAreAskedFor(t *testing.T) {
 	}
 	gang, own := onTwo(), ownNodes()
 	gang.Hold, own.Hold = true, true
-	if _, err := submit(t, cc, alice, reqID(1), gang); err != nil {
-		t.Fatal(err)
-	}
+	submitted(t, cc, alice, reqID(1), gang)
 	if err := c.Coordinator(0).Suits(&other); err != nil {
 		t.Fatalf("a gang waits: %v", err)
 	}
-	ids, err := submit(t, cc, alice, reqID(2), own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(2), own)
 	const want = "policy slot+sjf guarantees cells to tenants, and job 2 waits for nodes of its own; let them start or cancel them first"
 	if err := c.Coordinator(0).Suits(&other); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
@@ -205,10 +194,7 @@ func TestGuaranteesRefuseWholeNodes(t *testing.T) {
 	if _, err := submit(t, cc, alice, reqID(2), spec(2000)); err != nil {
 		t.Errorf("on one node: %v", err)
 	}
-	ids, err := submit(t, cc, alice, reqID(3), onTwo())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(3), onTwo())
 	const told = "its user is of no team with a guarantee; it may borrow when preemptible"
 	why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[0]})
 	if err != nil {
@@ -237,22 +223,14 @@ func TestGangsUnderOtherPolicies(t *testing.T) {
 		s.Nodes, s.Exclusive, s.TimeLimit = nodes, true, durationpb.New(limit)
 		return s
 	}
-	if _, err := submit(t, cc, alice, reqID(1), gang(2, time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	submitted(t, cc, alice, reqID(1), gang(2, time.Hour))
 	for rank, a := range agents {
 		if as := next(t, a); as.Ranks == nil || int(as.Ranks.NodeRank) != rank || strings.Join(as.Ranks.Nodes, ",") != "n1,n2" {
 			t.Fatalf("node %d was told %v", rank+1, as.Ranks)
 		}
 	}
-	ids, err := submit(t, cc, alice, reqID(2), gang(3, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	late, err := submit(t, cc, alice, reqID(3), gang(1, 100*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(2), gang(3, time.Hour))
+	late := submitted(t, cc, alice, reqID(3), gang(1, 100*time.Hour))
 	for id, want := range map[uint64]string{ids[0]: "1 node with room for 1 of T4, needs 3 at once", late[0]: "job 2 is before it and waits for room"} {
 		why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: id})
 		if err != nil {

@@ -54,10 +54,7 @@ func TestADrainedGPUKeepsWhatRuns(t *testing.T) {
 	cards := []*nodev1.GPU{coordtest.T4("GPU-1"), coordtest.T4("GPU-2")}
 	cards[1].Index = 1
 	a := c.Agent(l, "n1", "b1", cards...)
-	before, err := submit(t, cc, alice, reqID(1), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := submitted(t, cc, alice, reqID(1), spec(2000))
 	going := assigned(t, a, before[0])
 	a.Report(going, running, 0)
 	await(t, cc, before[0], "RUNNING")
@@ -87,10 +84,7 @@ func TestADrainedGPUKeepsWhatRuns(t *testing.T) {
 	if g := gpuOf(t, cc, "n1", on); !g.Drain || g.DrainReason != "new fan" || g.Shares != 1 {
 		t.Fatalf("the next leader has it as %+v", g)
 	}
-	ids, err := submit(t, cc, alice, reqID(2), spec(2000), spec(2000), spec(2000), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(2), spec(2000), spec(2000), spec(2000), spec(2000))
 	started := 0
 	within(t, "the other card full", func() bool {
 		started = 0
@@ -133,10 +127,7 @@ func TestAnUnsoundGPUTakesNoJobs(t *testing.T) {
 	bad := coordtest.T4("GPU-1")
 	bad.State, bad.StateReason = nodev1.GPUState_GPU_STATE_FAILING, "Xid 79"
 	a := c.Agent(0, "n1", "b1", bad)
-	ids, err := submit(t, cc, alice, reqID(1), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(2000))
 	// A node that registers before the members have agreed has the card once
 	// they did, at its next heartbeat.
 	within(t, "the card is failing", func() bool {

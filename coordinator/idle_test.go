@@ -112,10 +112,7 @@ func TestIdleGPUsAcrossALeader(t *testing.T) {
 		})
 		return err == nil
 	})
-	ids, err := submit(t, cc, alice, reqID(1), spec(12000), spec(10000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(12000), spec(10000))
 	one := assigned(t, d.agent, ids[0])
 	d.runs = append(d.runs, one)
 	d.agent.Report(one, running, 0)

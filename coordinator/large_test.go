@@ -66,17 +66,11 @@ func TestEqualEnvironmentsAreLoggedOnce(t *testing.T) {
 	var ids []uint64
 	for i := range jobs / 2 { // one by one, and two at once
 		if i%2 == 0 {
-			got, err := submit(t, cc, alice, reqID(i), largeSpec("a"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := submitted(t, cc, alice, reqID(i), largeSpec("a"))
 			ids = append(ids, got...)
 			continue
 		}
-		got, err := submit(t, cc, alice, reqID(i), largeSpec("a"), largeSpec("a"), largeSpec("a"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := submitted(t, cc, alice, reqID(i), largeSpec("a"), largeSpec("a"), largeSpec("a"))
 		ids = append(ids, got...)
 	}
 	ids = append(ids, must(submit(t, cc, alice, reqID(jobs), largeSpec("a")))(t)...)

@@ -152,10 +152,7 @@ func TestWhoWaitsIsPredictedFromTheFirstThatEnds(t *testing.T) {
 		for _, s := range specs {
 			s.Gpus = 1
 		}
-		ids, err := submit(t, w.cc, alice, reqID(1), specs...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ids := submitted(t, w.cc, alice, reqID(1), specs...)
 		last := ids[0] + 5
 		alone, together := 0, 0
 		for together < 3 {
@@ -187,10 +184,7 @@ func TestOtherCommandsOfAProgramAreKnown(t *testing.T) {
 		specs = append(specs, s)
 	}
 	specs[7].Command[4] = []byte("--batch-size=128")
-	ids, err := submit(t, w.cc, alice, reqID(1), specs[:6]...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, w.cc, alice, reqID(1), specs[:6]...)
 	last := ids[0] + 5
 	for range 3 {
 		as := next(t, w.agent)
@@ -210,10 +204,7 @@ func TestOtherCommandsOfAProgramAreKnown(t *testing.T) {
 			w.agent.ReportUsage(as, completed, 0, &nodev1.Usage{GpuMemPeakMib: 2000, GpuMilli: 300})
 		}
 	}
-	more, err := submit(t, w.cc, alice, reqID(2), specs[6:]...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	more := submitted(t, w.cc, alice, reqID(2), specs[6:]...)
 	if a, b := job(t, w.cc, alice, more[0]).GetPredicted(), job(t, w.cc, alice, more[0]+1).GetPredicted(); a.GetSource() != "program" || b.GetSource() != "none" {
 		t.Errorf("another learning rate is known from %s, another batch size from %s", a.GetSource(), b.GetSource())
 	}

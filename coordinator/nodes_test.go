@@ -45,10 +45,7 @@ func TestASilentNodeKeepsItsShares(t *testing.T) {
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	silence := alive(a)
-	ids, err := submit(t, cc, alice, reqID(1), spec(9000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(9000))
 	a.Report(next(t, a), running, 0)
 	await(t, cc, ids[0], "RUNNING")
 	silence()
@@ -58,10 +55,7 @@ func TestASilentNodeKeepsItsShares(t *testing.T) {
 	if g := n.Gpus[0]; g.LedgerUsedMib != 9000 || g.Shares != 1 {
 		t.Errorf("of the silent node's card %d MiB in %d shares are held, want the job's 9000 in one", g.LedgerUsedMib, g.Shares)
 	}
-	second, err := submit(t, cc, alice, reqID(2), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := submitted(t, cc, alice, reqID(2), spec(2000))
 	a = c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	defer alive(a)()
 	// What came meanwhile starts only now.
@@ -76,10 +70,7 @@ func TestAJobIsRequeuedWhenItsNodeBoots(t *testing.T) {
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	again, once := spec(2000), spec(2000)
 	again.RequeueOnLoss = true
-	ids, err := submit(t, cc, alice, reqID(1), again, once)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), again, once)
 	first := assigned(t, a, ids[0])
 	a.Report(first, running, 0)
 	await(t, cc, ids[0], "RUNNING")
@@ -99,10 +90,7 @@ func TestAJobIsRequeuedWhenItsNodeBoots(t *testing.T) {
 		t.Errorf("attempts %v, want a lost one and one that completed", j.Attempts)
 	}
 	a.Report(retry, failed, 1)
-	last, err := submit(t, cc, alice, reqID(2), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := submitted(t, cc, alice, reqID(2), spec(2000))
 	a.Report(assigned(t, a, last[0]), completed, 0) // by now the late report was looked at
 	await(t, cc, last[0], "COMPLETED")
 	await(t, cc, ids[0], "COMPLETED")
@@ -114,20 +102,14 @@ func TestADrainedNodeStartsNothingNew(t *testing.T) {
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	nodes := apirpc.NewClusterServiceClient(cc)
-	before, err := submit(t, cc, alice, reqID(1), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := submitted(t, cc, alice, reqID(1), spec(2000))
 	going := assigned(t, a, before[0])
 	a.Report(going, running, 0)
 	await(t, cc, before[0], "RUNNING")
 	if resp, err := nodes.DrainNode(as(t, admin), &apiv1.DrainNodeRequest{Id: "n1", Reason: "new fan"}); err != nil || !resp.Node.Drain || resp.Node.DrainReason != "new fan" {
 		t.Fatalf("drain: %v, %v", resp, err)
 	}
-	ids, err := submit(t, cc, alice, reqID(2), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(2), spec(2000))
 	// A report that is committed after the submit: the planner had its chance.
 	a.Report(going, completed, 0)
 	await(t, cc, before[0], "COMPLETED")
@@ -139,7 +121,7 @@ func TestADrainedNodeStartsNothingNew(t *testing.T) {
 	}
 	a.Report(assigned(t, a, ids[0]), running, 0)
 	await(t, cc, ids[0], "RUNNING")
-	_, err = nodes.DrainNode(as(t, admin), &apiv1.DrainNodeRequest{Id: "n9"})
+	_, err := nodes.DrainNode(as(t, admin), &apiv1.DrainNodeRequest{Id: "n9"})
 	if status.Code(err) != codes.NotFound {
 		t.Errorf("draining an unknown node: %v, want NotFound", err)
 	}
@@ -150,10 +132,7 @@ func TestACancelledJobIsStopped(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
-	ids, err := submit(t, cc, alice, reqID(1), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(2000))
 	as1 := assigned(t, a, ids[0])
 	a.Report(as1, running, 0)
 	await(t, cc, ids[0], "RUNNING")
@@ -173,10 +152,7 @@ func TestAgentsFindTheNextLeader(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	l := c.Leader()
 	a := c.Agent(l, "n1", "b1", coordtest.T4("GPU-1"))
-	ids, err := submit(t, c.Dial(l, "gate", "g"), alice, reqID(1), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, c.Dial(l, "gate", "g"), alice, reqID(1), spec(2000))
 	asg := assigned(t, a, ids[0])
 	a.Report(asg, running, 0)
 	await(t, c.Dial(l, "gate", "g"), ids[0], "RUNNING")

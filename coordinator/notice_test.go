@@ -147,10 +147,7 @@ func TestNoNoticeIsLostThoughTheLeaderDies(t *testing.T) {
 	for range jobs {
 		all = append(all, s)
 	}
-	ids, err := submit(t, cc, alice, reqID(1), all...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), all...)
 	if _, err := apirpc.NewJobServiceClient(cc).CancelJobs(as(t, alice), &apiv1.CancelJobsRequest{Ids: ids}); err != nil {
 		t.Fatal(err)
 	}
@@ -191,10 +188,7 @@ func TestOneJobsNotices(t *testing.T) {
 	}
 	s := spec(1000)
 	s.Name, s.MailType, s.TimeLimit = "train", "ALL,TIME_LIMIT_80", durationpb.New(time.Hour)
-	ids, err := submit(t, cc, alice, reqID(1), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), s)
 	one := next(t, a)
 	a.Report(one, running, 0)
 	eventually(t, "its start is told", func() bool { _, what, _ := rec.seen(); return len(what) == 1 && len(subjects(t, dir)) == 1 })

@@ -65,10 +65,7 @@ func TestTwoPoliciesInOneCluster(t *testing.T) {
 	a, b := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1")), c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"))
 	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "whole", Nodes: proto.String("n1"), Default: proto.Bool(true)})
 	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "shared", Nodes: proto.String("n2")})
-	ids, err := submit(t, cc, alice, reqID(1), spec(2000), spec(2000), in("shared", spec(2000)), in("shared", spec(2000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(2000), spec(2000), in("shared", spec(2000)), in("shared", spec(2000)))
 	one, two, three := assigned(t, a, ids[0]), assigned(t, b, ids[2]), assigned(t, b, ids[3])
 	a.Report(one, running, 0)
 	b.Report(two, running, 0)
@@ -106,10 +103,7 @@ func TestQueuesOfPartitions(t *testing.T) {
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"))
 	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "a", Nodes: proto.String("n1")})
-	ids, err := submit(t, cc, alice, reqID(1), in("a", spec(10_000)), in("a", spec(10_000)), in("a", spec(10_000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), in("a", spec(10_000)), in("a", spec(10_000)), in("a", spec(10_000)))
 	for _, id := range ids {
 		as := assigned(t, a, id)
 		a.Report(as, running, 0)
@@ -146,10 +140,7 @@ func TestReleaseOnSharedCards(t *testing.T) {
 	long.Expected, short.Expected = durationpb.New(100*time.Hour), durationpb.New(time.Minute)
 	ids := make([]uint64, 2)
 	for i, js := range []*apiv1.JobSpec{long, short} {
-		id, err := submit(t, cc, alice, reqID(1+100*i), js)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := submitted(t, cc, alice, reqID(1+100*i), js)
 		if ids[i] = id[0]; i == 0 {
 			await(t, cc, id[0], "STARTING")
 		}
@@ -162,15 +153,9 @@ func TestReleaseOnSharedCards(t *testing.T) {
 	if n := started(t, reg, "release"); n != was+1 {
 		t.Errorf("%v starts of the fast path, want one more than %v", n, was)
 	}
-	more, err := submit(t, cc, alice, reqID(2), in("b", spec(10_000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	more := submitted(t, cc, alice, reqID(2), in("b", spec(10_000)))
 	await(t, cc, more[0], "QUEUED")
-	last, err := submit(t, cc, alice, reqID(3), in("a", spec(10_000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := submitted(t, cc, alice, reqID(3), in("a", spec(10_000)))
 	await(t, cc, last[0], "QUEUED")
 	// Until a full pass has seen both wait, the fast path may be right.
 	full := passes(t, reg)
@@ -341,10 +326,7 @@ func TestNetworksOfPartitions(t *testing.T) {
 	if _, err := submit(t, cc, alice, reqID(1), host); err == nil || !strings.Contains(err.Error(), "net host: partition a allows its jobs only none, as its administrators set it (berth partition show a)") {
 		t.Errorf("host in a partition without: %v", err)
 	}
-	ids, err := submit(t, cc, alice, reqID(2), spec(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(2), spec(0))
 	if got := job(t, cc, alice, ids[0]).Spec.GetContainer().GetNetwork(); got != "none" {
 		t.Errorf("a job that does not choose gets %q", got)
 	}
@@ -366,10 +348,7 @@ func TestPartitionsBoundTheGPUsOfAJob(t *testing.T) {
 	}
 	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "large", Nodes: proto.String("n1")})
 	two.Partition = "small,large"
-	ids, err := submit(t, cc, alice, reqID(2), two)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(2), two)
 	if p := job(t, cc, alice, ids[0]).Spec.GetPartition(); p != "large" {
 		t.Errorf("it goes to partition %q", p)
 	}
@@ -412,9 +391,7 @@ func TestIdleSessionsOfPartitions(t *testing.T) {
 	if p := setPartition(t, cc, set).Partition; p.GetSessionIdle().AsDuration() != 2*time.Hour {
 		t.Errorf("shown as %v", p)
 	}
-	if _, err := submit(t, cc, alice, reqID(1), spec(0)); err != nil {
-		t.Fatal(err)
-	}
+	submitted(t, cc, alice, reqID(1), spec(0))
 	select {
 	case as := <-a.Assigned:
 		if as.GetSessionIdle().AsDuration() != 2*time.Hour {

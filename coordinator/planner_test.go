@@ -30,10 +30,7 @@ func TestAnotherPolicyPlans(t *testing.T) {
 	one := next(t, a)
 	a.Report(one, running, 0)
 	await(t, cc, ids[0], "RUNNING")
-	ids, err = submit(t, cc, alice, reqID(2), long, short)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids = submitted(t, cc, alice, reqID(2), long, short)
 	a.Report(one, completed, 0)
 	two := next(t, a)
 	if two.Job != ids[1] {

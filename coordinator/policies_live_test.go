@@ -96,10 +96,7 @@ func TestEveryPolicyRunsJobs(t *testing.T) { // not beside tests that wait for e
 			t.Run(name, func(t *testing.T) {
 				c.Coordinator(0).SetScheduling(lead.Scheduling{Site: site.Site{Chosen: chosen(t, name)}, Interval: 10 * time.Millisecond})
 				request++
-				ids, err := submit(t, cc, alice, reqID(request), handful()...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				ids := submitted(t, cc, alice, reqID(request), handful()...)
 				ended(t, cc, ids)
 			})
 		}

@@ -38,10 +38,7 @@ func TestPowerOfJobsAndPartitions(t *testing.T) {
 	}
 	begins := func(n int, s *apiv1.JobSpec) (uint64, *nodev1.Assignment) {
 		t.Helper()
-		ids, err := submit(t, cc, alice, reqID(n), s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ids := submitted(t, cc, alice, reqID(n), s)
 		return ids[0], assigned(t, a, ids[0])
 	}
 	whole := spec(0)
@@ -62,10 +59,7 @@ func TestPowerOfJobsAndPartitions(t *testing.T) {
 	}
 	held := spec(0)
 	held.Gpus, held.Exclusive, held.Hold = 1, true, true
-	ids, err := submit(t, cc, alice, reqID(4), held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(4), held)
 	for _, c := range []struct {
 		req  *apiv1.UpdateJobRequest
 		want string

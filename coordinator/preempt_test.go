@@ -45,20 +45,14 @@ func TestWhoHadMuchMakesRoom(t *testing.T) {
 	c, ahead := lasCluster(t, coordtest.Options{N: 1, Registry: reg})
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
-	ids, err := submit(t, cc, alice, reqID(1), spec(2000), hook(spec(2000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(2000), hook(spec(2000)))
 	for range ids {
 		a.Report(next(t, a), running, 0)
 	}
 	await(t, cc, ids[0], "RUNNING")
 	await(t, cc, ids[1], "RUNNING")
 	ahead.Store(int64(2 * time.Hour))
-	short, err := submit(t, cc, alice, reqID(2), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	short := submitted(t, cc, alice, reqID(2), spec(2000))
 	asked := next(t, a)
 	if asked.Job != ids[1] || asked.Stop || asked.Preempt.GetSignal() != "USR1" || asked.Preempt.GetGrace().AsDuration() != 90*time.Second {
 		t.Fatalf("the agent was sent %v, want job %d to save its state", asked, ids[1])
@@ -115,17 +109,11 @@ func TestTheNextLeaderGoesOnPreempting(t *testing.T) {
 	l := c.Leader()
 	cc := c.Dial(l, "gate", "g")
 	a := c.Agent(l, "n1", "b1", coordtest.T4("GPU-1"))
-	ids, err := submit(t, cc, alice, reqID(1), hook(spec(2000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), hook(spec(2000)))
 	a.Report(next(t, a), running, 0)
 	await(t, cc, ids[0], "RUNNING")
 	ahead.Store(int64(2 * time.Hour))
-	short, err := submit(t, cc, alice, reqID(2), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	short := submitted(t, cc, alice, reqID(2), spec(2000))
 	if first := next(t, a); first.Preempt == nil {
 		t.Fatalf("the agent was sent %v, want that it is to make room", first)
 	}
@@ -189,10 +177,7 @@ func TestWhoIsSlowedDownIsLeftAlone(t *testing.T) {
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	slow := spec(2000)
 	slow.Expected = durationpb.New(time.Hour)
-	ids, err := submit(t, cc, alice, reqID(1), slow, hook(spec(2000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), slow, hook(spec(2000)))
 	for range ids {
 		a.Report(next(t, a), running, 0)
 	}
@@ -235,28 +220,18 @@ func TestFairshareCountsWhatEnded(t *testing.T) {
 	})
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
-	if _, err := submit(t, cc, alice, reqID(1), alone()); err != nil {
-		t.Fatal(err)
-	}
+	submitted(t, cc, alice, reqID(1), alone())
 	had := next(t, a)
 	a.Report(had, running, 0)
 	await(t, cc, had.Job, "RUNNING")
 	ahead.Store(int64(3 * time.Hour))
 	a.Report(had, completed, 0)
 	await(t, cc, had.Job, "COMPLETED")
-	if _, err := submit(t, cc, admin, reqID(2), alone()); err != nil {
-		t.Fatal(err)
-	}
+	submitted(t, cc, admin, reqID(2), alone())
 	now := next(t, a)
 	a.Report(now, running, 0)
-	first, err := submit(t, cc, alice, reqID(3), alone())
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := submit(t, cc, bob, reqID(4), alone())
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := submitted(t, cc, alice, reqID(3), alone())
+	second := submitted(t, cc, bob, reqID(4), alone())
 	ahead.Add(int64(2 * time.Second)) // what was counted is older than a second
 	a.Report(now, completed, 0)
 	if got := next(t, a); got.Job != second[0] {

@@ -15,10 +15,7 @@ func TestProgressOfJobs(t *testing.T) {
 	lead := c.Leader()
 	cc := c.Dial(lead, "gate", "g")
 	agent := c.Agent(lead, "n1", "boot1", coordtest.T4("GPU-1"))
-	ids, err := submit(t, cc, alice, reqID(1), spec(12000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(12000))
 	as := assigned(t, agent, ids[0])
 	agent.Report(as, running, 0)
 	await(t, cc, ids[0], "RUNNING")
@@ -53,10 +50,7 @@ func TestPullsOfImages(t *testing.T) {
 	agent := c.Agent(lead, "n1", "boot1", coordtest.T4("GPU-1"))
 	s := spec(12000)
 	s.Image = "lab.example/torch:2"
-	ids, err := submit(t, cc, alice, reqID(1), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), s)
 	as := assigned(t, agent, ids[0])
 	for _, x := range []struct {
 		pull *nodev1.Pull

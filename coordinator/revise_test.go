@@ -43,10 +43,7 @@ func TestAServiceChanges(t *testing.T) {
 	s.Where = &apiv1.Where{Exclude: "n7"}
 	s.Service = &apiv1.Service{Name: "web", Replicas: 2, Least: 1, Most: 4, Health: "/healthz", Drain: durationpb.New(0)}
 	s.Array = "0-3%2"
-	ids, err := submit(t, cc, alice, reqID(1), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), s)
 	first := ids[0]
 
 	resp, err := change(t, cc, alice, reqID(2), &apiv1.JobSpec{GpuMemMib: 3000, Service: &apiv1.Service{Fails: 7}}, "gpu_mem_mib", "service.fails")

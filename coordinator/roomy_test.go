@@ -145,9 +145,7 @@ func TestServicesOfAUserAreBounded(t *testing.T) {
 	if _, err := submit(t, cc, alice, reqID(1), some("x", atOnce+1)...); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("%d services in one request: %v, want InvalidArgument", atOnce+1, err)
 	}
-	if _, err := submit(t, cc, alice, reqID(99), some("first", atOnce)...); err != nil {
-		t.Fatal(err)
-	}
+	submitted(t, cc, alice, reqID(99), some("first", atOnce)...)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	in := 1
@@ -197,9 +195,7 @@ func TestChangesOfServicesCountWhatTheyBring(t *testing.T) {
 		s.Env = append(s.Env, fmt.Appendf(nil, "A%d=%s", i, strings.Repeat("x", 4000)))
 	}
 	s.Array, s.Hold, s.Service = "0-0%1", true, &apiv1.Service{Name: "web", Replicas: 1, Least: 1, Most: 1, Drain: durationpb.New(0)}
-	if _, err := submit(t, cc, alice, reqID(1), s); err != nil {
-		t.Fatal(err)
-	}
+	submitted(t, cc, alice, reqID(1), s)
 	again := func() *apiv1.JobSpec {
 		return &apiv1.JobSpec{CpuMilli: 2000, Service: &apiv1.Service{Name: "web"}, Change: &apiv1.ServiceChange{Fields: []string{"cpu_milli"}}}
 	}
@@ -232,10 +228,7 @@ func TestUnreadAnswersAreCounted(t *testing.T) {
 	for i := range 240 {
 		s.Env = append(s.Env, fmt.Appendf(nil, "A%d=%s", i, strings.Repeat("x", 4000)))
 	}
-	ids, err := submit(t, cc, alice, reqID(1), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), s)
 	get := func(uid uint32) error {
 		_, err := apirpc.NewJobServiceClient(cc).GetJob(as(t, uid), &apiv1.GetJobRequest{Id: ids[0]})
 		return err

@@ -18,10 +18,7 @@ func TestAnAgentDrainsItsNode(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
 	bad := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
-	ids, err := submit(t, cc, alice, reqID(1), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(2000))
 	got := next(t, bad)
 	fault := func(why string) *nodev1.Report {
 		return &nodev1.Report{

@@ -19,10 +19,7 @@ func TestSharingOffHoldsAtOnce(t *testing.T) {
 	l := c.Leader()
 	cc := c.Dial(l, "gate", "g")
 	a := c.Agent(l, "n1", "b1", coordtest.T4("GPU-1"))
-	ids, err := submit(t, cc, alice, reqID(1), spec(2000), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(2000), spec(2000))
 	for _, id := range ids {
 		a.Report(assigned(t, a, id), running, 0)
 		await(t, cc, id, "RUNNING")
@@ -54,10 +51,7 @@ func TestSharingOffHoldsAtOnce(t *testing.T) {
 	if resp, err := set(alice, &apiv1.SetSharingRequest{Look: true}); err != nil || len(resp.Off) != 1 || resp.Off[0].Node != "n1" {
 		t.Errorf("a user looks, and sees %v (%v)", resp, err)
 	}
-	later, err := submit(t, cc, alice, reqID(2), spec(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	later := submitted(t, cc, alice, reqID(2), spec(2000))
 	if j := await(t, cc, later[0], "QUEUED"); len(j.Gpus) > 0 {
 		t.Fatalf("a third job lies on the card: %+v", j)
 	}

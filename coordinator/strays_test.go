@@ -20,10 +20,7 @@ func TestStraysAreNotSold(t *testing.T) {
 	sells := func() int64 { return gpuOf(t, cc, "n1", "GPU-1").SellableMib }
 	all := sells()
 
-	ids, err := submit(t, cc, alice, reqID(1), spec(8000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, alice, reqID(1), spec(8000))
 	asg := assigned(t, a, ids[0])
 	a.Report(asg, running, 0)
 	await(t, cc, ids[0], "RUNNING")
@@ -43,10 +40,7 @@ func TestStraysAreNotSold(t *testing.T) {
 	a.Hello("n1", "b1", strayed(12_000))
 	within(t, "it sells what is given and no more", func() bool { return sells() == given })
 	await(t, cc, ids[0], "RUNNING")
-	waits, err := submit(t, cc, alice, reqID(2), spec(4000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	waits := submitted(t, cc, alice, reqID(2), spec(4000))
 	a.Report(asg, completed, 0)
 	await(t, cc, ids[0], "COMPLETED")
 	within(t, "it sells what strangers leave", func() bool { return sells() == all-12_000 })

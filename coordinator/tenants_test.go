@@ -35,18 +35,12 @@ func TestTenantTakesItsCardBack(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1, Planner: p, Lease: 1000 * time.Hour})
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
-	ids, err := submit(t, cc, 1001, reqID(1), hook(alone()), hook(alone()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := submitted(t, cc, 1001, reqID(1), hook(alone()), hook(alone()))
 	for range ids {
 		a.Report(next(t, a), running, 0)
 	}
 	await(t, cc, ids[1], "RUNNING")
-	more, err := submit(t, cc, 1001, reqID(2), alone())
-	if err != nil {
-		t.Fatal(err)
-	}
+	more := submitted(t, cc, 1001, reqID(2), alone())
 	await(t, cc, more[0], "PENDING")
 	why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, 1001), &apiv1.ExplainJobRequest{Id: more[0]})
 	if err != nil {
@@ -56,10 +50,7 @@ func TestTenantTakesItsCardBack(t *testing.T) {
 	if es := why.Explanations; len(es) == 0 || es[0].Code != string(cluster.ReasonTenantCells) || es[0].Detail != want {
 		t.Errorf("explained by %v", why.Explanations)
 	}
-	theirs, err := submit(t, cc, 1002, reqID(3), alone())
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs := submitted(t, cc, 1002, reqID(3), alone())
 	asked := next(t, a)
 	if asked.Job != ids[1] || asked.Preempt == nil {
 		t.Fatalf("the agent was sent %v, want job %d to save its state", asked, ids[1])
