@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -64,6 +65,7 @@ func (s *siege) hold(t interface {
 		if len(w.Rejected) > 0 {
 			t.Fatalf("rejected: %v", w.Rejected)
 		}
+		maps.DeleteFunc(w.Jobs, func(_ cluster.JobID, j *cluster.Job) bool { return j.State.Terminal() && j.ID != victim })
 		if id < victim {
 			continue
 		}
@@ -77,11 +79,6 @@ func (s *siege) hold(t interface {
 			j, _ := w.Job(victim)
 			t.Fatalf("still waits after %s, %d jobs later; in queue %q, expected start %s after its arrival; %d wait",
 				waited, id-victim, j.Queue, j.EstStart.Sub(began), len(w.Snapshot().Waiting))
-		}
-		for old := range w.Jobs { // what is over is of no more use
-			if w.Jobs[old].State.Terminal() {
-				delete(w.Jobs, old)
-			}
 		}
 	}
 }
