@@ -239,9 +239,12 @@ func node(id cluster.NodeID, boot string, gpus int) *cluster.Node {
 func submitCmd(first cluster.JobID, rid string, uid cluster.UID, specs ...*cluster.Spec) *logv1.Command {
 	body := sha256.New()
 	c := &logv1.SubmitJob{FirstJob: uint64(first), RequestId: rid, Owner: conv.OwnerToLog(cluster.Owner{UID: uid, GID: 100, Name: "ada"})}
-	for _, s := range specs {
-		// The committed files were written before specs had scripts.
-		text, _, _ := strings.Cut(fmt.Sprintf("%+v", *s), " Script:")
+	text := ""
+	for i, s := range specs {
+		if i == 0 || s != specs[i-1] {
+			// The committed files were written before specs had scripts.
+			text, _, _ = strings.Cut(fmt.Sprintf("%+v", *s), " Script:")
+		}
 		fmt.Fprint(body, text, "}")
 		c.Jobs = append(c.Jobs, &logv1.NewJob{Spec: conv.SpecToLog(s), Estimates: conv.EstimatesToLog([]cluster.Estimate{
 			{GPUType: "A100", GPUMemMiB: 8000, GPUMemP95MiB: 9000, Milli: 300, Duration: time.Hour, ConfidenceMilli: 500, Source: "declared"},
