@@ -241,7 +241,7 @@ func (ts *turns) rankOf(it *item) rank {
 	}
 	it.tier = r.tier
 	if ts.plenty && it.ranked() {
-		size, _ := ts.size(it)
+		size := ts.size(it)
 		r.tier, r.first, r.second = tierShort, -size*int64(it.allGPUs()), ts.gpuTime(it, it.needs[it.fast].Dur)
 	}
 	return r
@@ -262,7 +262,7 @@ func (it *item) ranked() bool {
 // GPU times within a factor of two are ordered by size, the largest first, so that
 // first fit stays first fit decreasing.
 func (ts *turns) byLength(it *item) (tier int8, first, second int64) {
-	size, _ := ts.size(it)
+	size := ts.size(it)
 	size *= int64(it.allGPUs())
 	switch ts.lengthOf(it) {
 	case lengthShort:
@@ -278,17 +278,15 @@ func (ts *turns) timeClass(it *item) int64 {
 }
 
 // size returns the least dominant fraction of a GPU over the classes that can run
-// the job, in thousandths, and whether all of them run it alone.
-func (ts *turns) size(it *item) (milli int64, whole bool) {
-	milli, whole = cluster.WholeGPU, true
+// the job, in thousandths.
+func (ts *turns) size(it *item) int64 {
+	milli := int64(cluster.WholeGPU)
 	for c := range it.needs {
-		n := &it.needs[c]
-		if n.Way == rules.WayShare {
-			whole = false
+		if n := &it.needs[c]; n.Way == rules.WayShare {
 			milli = min(milli, n.Dominant(ts.f.Classes[c].Sellable))
 		}
 	}
-	return milli, whole
+	return milli
 }
 
 // oldAge returns how long a job waits before its length no longer counts: FIFOAge,
@@ -318,8 +316,8 @@ func (ts *turns) before(a, b *item) string {
 	if x, y := ts.lengthWords(a), ts.lengthWords(b); x != y && !sizes {
 		return x + " before " + y
 	}
-	x, _ := ts.size(a)
-	y, _ := ts.size(b)
+	x := ts.size(a)
+	y := ts.size(b)
 	if sizes {
 		return say.Percent(x) + " of a GPU before " + say.Percent(y) + ", as there are GPUs for all"
 	}

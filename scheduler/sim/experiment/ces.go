@@ -93,7 +93,7 @@ type cesRun struct {
 
 // cesWorkload reads Helios Venus.
 func cesWorkload(ctx context.Context, c *Config, span, past time.Duration) (*cesRun, error) {
-	w, _, _, err := load(c, "helios-venus", "", trace.Options{})
+	w, _, _, err := load(c, "helios-venus", "")
 	if err != nil {
 		return nil, err
 	}

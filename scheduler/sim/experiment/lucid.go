@@ -110,7 +110,7 @@ func (x *lucidWindow) claims(rep *Report, name string) {
 }
 
 func lucidList(ctx context.Context, c *Config, rep *Report, x lucidWindow, mix string) error {
-	w, f, _, err := load(c, "lucid-window", mix, trace.Options{})
+	w, f, _, err := load(c, "lucid-window", mix)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies/order"
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
-	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 )
 
 // muriAlone returns the variants without sharing, by the rules of Muri's simulator:
@@ -73,7 +72,7 @@ func muri(ctx context.Context, c Config) (*Report, error) {
 		mixes = mixes[:1]
 	}
 	for _, mix := range mixes {
-		w, f, why, err := load(&c, "muri", mix, trace.Options{})
+		w, f, why, err := load(&c, "muri", mix)
 		if err != nil {
 			return nil, err
 		}

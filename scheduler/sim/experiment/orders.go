@@ -109,7 +109,7 @@ func orders(ctx context.Context, c Config) (*Report, error) {
 		lists, span = lists[:1], ordersQuick
 	}
 	for _, l := range lists {
-		w, _, _, err := load(&c, l.folder, l.mix, trace.Options{})
+		w, _, _, err := load(&c, l.folder, l.mix)
 		if err != nil {
 			return nil, err
 		}

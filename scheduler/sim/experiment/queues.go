@@ -70,13 +70,12 @@ func queueColumns() []string {
 
 // load reads a list and the fleet that goes with it; jobs wider than a node
 // make it one node.
-func load(c *Config, folder, mix string, opt trace.Options) (*workload.Workload, workload.Fleet, string, error) {
+func load(c *Config, folder, mix string) (*workload.Workload, workload.Fleet, string, error) {
 	path, err := c.trace(folder)
 	if err != nil {
 		return nil, workload.Fleet{}, "", err
 	}
-	opt.Mix = mix
-	w, _, err := trace.Load(path, opt)
+	w, _, err := trace.Load(path, trace.Options{Mix: mix})
 	if err != nil {
 		return nil, workload.Fleet{}, "", err
 	}

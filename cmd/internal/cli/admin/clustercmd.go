@@ -30,12 +30,10 @@ func newClusterStatusCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Use: "status", Short: "Show the coordinators and the number of jobs",
 		Example: "  berth cluster status\n  berth cluster status -o json",
 		Args:    console.NoArgs,
-	}, func(ctx context.Context, f console.Format, _ []string) error {
-		return runClusterStatus(ctx, e, c, f)
-	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	}, client.Bound(e, c, runClusterStatus), console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
-func runClusterStatus(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
+func runClusterStatus(ctx context.Context, e *console.Env, c *client.Client, f console.Format, _ []string) error {
 	resp, err := client.GetStatus.Ask(ctx, c, client.Reads, &apiv1.GetStatusRequest{})
 	if err != nil {
 		return err

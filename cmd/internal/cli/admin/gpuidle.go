@@ -20,12 +20,10 @@ func newGPUIdleCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Long: "List running jobs that leave their GPUs idle under their partition's policy (berth partition set\n" +
 			"--idle), and which of its steps each has reached.",
 		Example: "  berth gpu idle", Args: cobra.NoArgs,
-	}, func(ctx context.Context, f console.Format, _ []string) error {
-		return runGPUIdle(ctx, e, c, f)
-	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	}, client.Bound(e, c, runGPUIdle), console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
-func runGPUIdle(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
+func runGPUIdle(ctx context.Context, e *console.Env, c *client.Client, f console.Format, _ []string) error {
 	all, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{States: []string{cluster.JobRunning.String()}})
 	if err != nil {
 		return err

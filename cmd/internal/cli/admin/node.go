@@ -48,9 +48,7 @@ func newNodeShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Use: "show NODE…", Short: "Show nodes in full",
 		Example: "  berth node show n7",
 		Args:    console.SomeArgs("node"),
-	}, func(ctx context.Context, f console.Format, args []string) error {
-		return runNodeShow(ctx, e, c, f, args)
-	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	}, client.Bound(e, c, runNodeShow), console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
 func runNodeList(ctx context.Context, e *console.Env, c *client.Client, f console.Format, shape *console.Shape, ids []string) error {

@@ -34,9 +34,7 @@ func newPartitionListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
 		Use: "list [NAME…]", Aliases: []string{"ls"}, Short: "List partitions; * marks the default",
 		Example: "  berth partition list\n  berth partition list -o json",
-	}, func(ctx context.Context, f console.Format, args []string) error {
-		return runPartitionList(ctx, e, c, f, args)
-	}, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	}, client.Bound(e, c, runPartitionList), console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 }
 
 func newPartitionShowCmd(e *console.Env, c *client.Client) *cobra.Command {
@@ -44,9 +42,7 @@ func newPartitionShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Use: "show NAME…", Short: "Show partitions in full",
 		Example: "  berth partition show gpu",
 		Args:    console.SomeArgs("partition"),
-	}, func(ctx context.Context, f console.Format, args []string) error {
-		return runPartitionShow(ctx, e, c, f, args)
-	}, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	}, client.Bound(e, c, runPartitionShow), console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 }
 
 // getPartitions reads partitions by name, all when names is empty.

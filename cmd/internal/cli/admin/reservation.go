@@ -36,9 +36,7 @@ func newReservationListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
 		Use: "list [NAME…]", Aliases: []string{"ls"}, Short: "List current and upcoming reservations",
 		Example: "  berth reservation list\n  berth reservation list -o json",
-	}, func(ctx context.Context, f console.Format, args []string) error {
-		return runReservationList(ctx, e, c, f, args)
-	}, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	}, client.Bound(e, c, runReservationList), console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 }
 
 func newReservationShowCmd(e *console.Env, c *client.Client) *cobra.Command {
@@ -46,9 +44,7 @@ func newReservationShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Use: "show NAME…", Short: "Show reservations in full",
 		Example: "  berth reservation show maint",
 		Args:    console.SomeArgs("reservation"),
-	}, func(ctx context.Context, f console.Format, args []string) error {
-		return runReservationShow(ctx, e, c, f, args)
-	}, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	}, client.Bound(e, c, runReservationShow), console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 }
 
 type reservationView struct {

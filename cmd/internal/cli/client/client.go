@@ -263,6 +263,11 @@ func (c *Client) giveUp(eff effect, unknown bool, tried []outcome, ctx context.C
 	return cluster.Errorf(code, "%s", b.String())
 }
 
+// Bound returns run, as console.Formatted takes it, for an environment and a client.
+func Bound(e *console.Env, c *Client, run func(context.Context, *console.Env, *Client, console.Format, []string) error) func(context.Context, console.Format, []string) error {
+	return func(ctx context.Context, f console.Format, args []string) error { return run(ctx, e, c, f, args) }
+}
+
 // GetJob reads one job in full.
 func (c *Client) GetJob(ctx context.Context, id uint64) (*apiv1.Job, error) {
 	return c.GetTask(ctx, id, nil)

@@ -62,12 +62,10 @@ func newModelListCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Use: "list", Aliases: []string{"ls"}, Short: "List the kept model versions, newest first",
 		Example: "  berth model list\n  berth model list -o json",
 		Args:    console.NoArgs,
-	}, func(ctx context.Context, f console.Format, _ []string) error {
-		return runModelList(ctx, e, c, f)
-	}, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	}, client.Bound(e, c, runModelList), console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 }
 
-func runModelList(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
+func runModelList(ctx context.Context, e *console.Env, c *client.Client, f console.Format, _ []string) error {
 	resp, err := client.ListModels.Ask(ctx, c, client.Reads, &apiv1.ListModelsRequest{})
 	if err != nil {
 		return err
@@ -99,9 +97,7 @@ func newModelShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 			"GPU type: the throughput of two jobs together, where taking turns is 1.",
 		Example: "  berth model show\n  berth model show 3 -o yaml",
 		Args:    atMostOneVersion,
-	}, func(ctx context.Context, f console.Format, args []string) error {
-		return runModelShow(ctx, e, c, f, args)
-	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	}, client.Bound(e, c, runModelShow), console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
 func runModelShow(ctx context.Context, e *console.Env, c *client.Client, f console.Format, args []string) error {

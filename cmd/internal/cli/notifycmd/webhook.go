@@ -63,12 +63,10 @@ func newListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List your webhooks (administrators: all)",
 		Example: "  berth webhook list", Args: cobra.NoArgs,
-	}, func(ctx context.Context, f console.Format, _ []string) error {
-		return runList(ctx, e, c, f)
-	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	}, client.Bound(e, c, runList), console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
-func runList(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
+func runList(ctx context.Context, e *console.Env, c *client.Client, f console.Format, _ []string) error {
 	resp, err := client.ListWebhooks.Ask(ctx, c, client.Reads, &apiv1.ListWebhooksRequest{})
 	if err != nil {
 		return err
@@ -198,12 +196,10 @@ func newDeadCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return console.Formatted(&cobra.Command{
 		Use: "dead", Short: "List undelivered events, mail included, newest first",
 		Example: "  berth webhook dead", Args: cobra.NoArgs,
-	}, func(ctx context.Context, f console.Format, _ []string) error {
-		return runDead(ctx, e, c, f)
-	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	}, client.Bound(e, c, runDead), console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
-func runDead(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
+func runDead(ctx context.Context, e *console.Env, c *client.Client, f console.Format, _ []string) error {
 	resp, err := client.ListDeadNotices.Ask(ctx, c, client.Reads, &apiv1.ListDeadNoticesRequest{})
 	if err != nil {
 		return err

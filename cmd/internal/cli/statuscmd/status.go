@@ -27,9 +27,7 @@ func NewStatusCmd(e *console.Env, c *client.Client) *cobra.Command {
 			"and when the next is expected to start, and what is out of order. berth alone does the same.",
 		Example: "  berth status\n  berth status -o json",
 		Args:    console.NoArgs,
-	}, func(ctx context.Context, f console.Format, _ []string) error {
-		return run(ctx, e, c, f)
-	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	}, client.Bound(e, c, run), console.FormatTable, console.FormatJSON, console.FormatYAML)
 }
 
 // dialTime is how long a coordinator's socket has to accept a connection.
@@ -45,7 +43,7 @@ func Bare(ctx context.Context, e *console.Env, c *client.Client) error {
 		conn, err := e.Dial(dial, s)
 		if err == nil {
 			conn.Close()
-			return run(ctx, e, c, console.FormatTable)
+			return run(ctx, e, c, console.FormatTable, nil)
 		}
 		cause := err
 		for next := errors.Unwrap(cause); next != nil; next = errors.Unwrap(cause) {
@@ -72,7 +70,7 @@ type facts struct {
 // simulates each of them.
 const mostAsked = 5
 
-func run(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
+func run(ctx context.Context, e *console.Env, c *client.Client, f console.Format, _ []string) error {
 	var got facts
 	err := c.Call(ctx, client.Reads, func(ctx context.Context, on *wire.Conn) error {
 		return got.gather(ctx, e.User(), on)

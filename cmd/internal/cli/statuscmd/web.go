@@ -21,9 +21,7 @@ func NewWebCmd(e *console.Env, c *client.Client) *cobra.Command {
 			"whoever opens it acts as you until they log out, for at most twelve hours: give it to nobody.",
 		Example: "  berth web\n  xdg-open \"$(berth web -o name)\"",
 		Args:    console.NoArgs,
-	}, func(ctx context.Context, f console.Format, _ []string) error {
-		return runWeb(ctx, e, c, f)
-	}, console.FormatTable, console.FormatName, console.FormatJSON, console.FormatYAML)
+	}, client.Bound(e, c, runWeb), console.FormatTable, console.FormatName, console.FormatJSON, console.FormatYAML)
 }
 
 // webView is a link, in JSON.
@@ -33,7 +31,7 @@ type webView struct {
 	Expires     string `json:"expires" yaml:"expires"`
 }
 
-func runWeb(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
+func runWeb(ctx context.Context, e *console.Env, c *client.Client, f console.Format, _ []string) error {
 	link, err := client.CreateLink.Ask(ctx, c, client.Reads, &apiv1.CreateLinkRequest{})
 	if err != nil {
 		return err
