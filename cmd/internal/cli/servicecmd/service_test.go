@@ -144,8 +144,8 @@ func TestCreate(t *testing.T) {
 		"chat --array 1-3 -- x":                   "a service has replicas, not array tasks",
 		"chat --nodes 2 -- x":                     "service and nodes: a replica is one process on one node",
 		"chat --retry 2 -- x":                     "service and retry: replicas are always started again",
-		"chat --gpus 1-4 -- x":                    "gpus and array:",
-		"chat --deadline 1h -- x":                 "deadline: cannot be promised",
+		"chat --gpus 1-4 -- x":                    "service and gpus:",
+		"chat --deadline 1h -- x":                 "service and deadline:",
 		"chat --gpus 0.255 -- x":                  `number of GPUs "0.255"`,
 	} {
 		if spec, said := submit(args); spec != nil || !strings.Contains(said, want) {
