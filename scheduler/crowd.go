@@ -26,7 +26,7 @@ const (
 // tries returns on how many more GPUs a job may be compared with residents.
 func (ft *fitter) tries(it *item) int {
 	switch {
-	case it.kept || ft.old(it.job):
+	case it.kept || it.old:
 		return math.MaxInt
 	case ft.judged > mateBudget:
 		return fewTries
@@ -40,7 +40,8 @@ type crowd struct {
 	know  *dispatch.Interference // nil if slowdowns do not count
 	owned bool                   // some GPU is shared among some users only
 	on    [][]company.Sharer     // by GPU
-	rules []*dispatch.Sharing    // by GPU
+	rules []*sharing             // by GPU
+	ways  []*sharing             // each once
 	kinds map[kind]int32
 	// limit is the highest predicted slowdown allowed for any job, in thousandths;
 	// most is the policy's limit, and calm the one that holds while there are empty
@@ -75,6 +76,13 @@ func (ft *fitter) calm(it *item, c int, want fleet.Room) (fleet.Room, bool) {
 	return want, ft.crowd.calmly(true) || spare > 0
 }
 
+// sharing is what was learned of one way of sharing GPUs.
+type sharing struct {
+	*dispatch.Sharing // nil if nothing was
+	victims           map[uint64]struct{}
+	natures           []company.Nature // by kind of job
+}
+
 // kind distinguishes jobs with the same needs.
 type kind struct {
 	temper   dispatch.Temper
@@ -90,9 +98,9 @@ func newCrowd(know *dispatch.Interference, f *fleet.Fleet, running []*cluster.Jo
 	if know == nil && !owned {
 		return nil
 	}
-	w := &crowd{know: know, owned: owned, on: make([][]company.Sharer, len(f.Cards)), rules: make([]*dispatch.Sharing, len(f.Cards)), kinds: map[kind]int32{}, limit: f.Pol.MaxSlowdownMilli, most: f.Pol.MaxSlowdownMilli}
+	w := &crowd{know: know, owned: owned, on: make([][]company.Sharer, len(f.Cards)), rules: make([]*sharing, len(f.Cards)), kinds: map[kind]int32{}, limit: f.Pol.MaxSlowdownMilli, most: f.Pol.MaxSlowdownMilli}
 	for i := range f.Cards {
-		w.rules[i] = know.SharingOn(f.Cards[i].GPU)
+		w.rules[i] = w.way(know.SharingOn(f.Cards[i].GPU))
 	}
 	for _, j := range running {
 		a := j.Live()
@@ -101,11 +109,31 @@ func newCrowd(know *dispatch.Interference, f *fleet.Fleet, running []*cluster.Jo
 		}
 		for _, gs := range a.HeldGPUs() {
 			if i, ok := f.CardAt[gs.GPU]; ok {
-				w.on[i] = company.Insert(w.on[i], company.SharerOf(know, j, j.ID, cluster.BusyMilli(j.Spec, gs.Share, &a.Estimate)))
+				w.on[i] = company.Insert(w.on[i], w.sharer(j, j.ID, cluster.BusyMilli(j.Spec, gs.Share, &a.Estimate), i))
 			}
 		}
 	}
 	return w
+}
+
+// way returns what is known of a way of sharing, with what this pass looked up.
+func (w *crowd) way(s *dispatch.Sharing) *sharing {
+	for _, have := range w.ways {
+		if have.Sharing == s {
+			return have
+		}
+	}
+	way := &sharing{Sharing: s, natures: make([]company.Nature, 1)}
+	if s != nil {
+		way.victims = company.Victims(s)
+	}
+	w.ways = append(w.ways, way)
+	return way
+}
+
+// sharer returns a job as one on GPU i.
+func (w *crowd) sharer(j *cluster.Job, id cluster.JobID, milli int64, i int32) company.Sharer {
+	return company.SharerOf(j, id, milli, w.rules[i].natures[w.kindOf(j)])
 }
 
 // kindOf numbers what was learned of a job's signature, so that similar jobs share
@@ -125,6 +153,9 @@ func (w *crowd) kindOf(j *cluster.Job) int32 {
 	if !ok {
 		k = int32(len(w.kinds)) + 1
 		w.kinds[t] = k
+		for _, s := range w.ways {
+			s.natures = append(s.natures, company.NatureOf(w.know, s.Sharing, j.Spec.Signature, s.victims))
+		}
 	}
 	return k
 }
@@ -138,13 +169,32 @@ func (ft *fitter) judge(it *item, n *rules.Need, i int32) company.Verdict {
 	if v := company.Strangers(ft.f.Cards[i].GPU, w.on[i], &it.job.Owner); v.Strange != nil {
 		return v
 	}
-	return company.Judge(w.know, w.rules[i], w.on[i], company.SharerOf(w.know, it.job, 0, n.Busy), w.limit)
+	return company.Judge(w.know, w.rules[i].Sharing, w.on[i], company.SharerOf(it.job, 0, n.Busy, w.rules[i].natures[it.kind]), w.limit)
 }
 
+// suits reports whether nothing speaks against placing a job on GPU i.
 func (ft *fitter) suits(it *item, c int, i int32) bool {
 	ft.judged++
-	v := ft.judge(it, &it.needs[c], i)
-	return !v.Against()
+	w, n := ft.crowd, &it.needs[c]
+	if n.Way != rules.WayShare {
+		return true
+	}
+	if w.strange(ft.f.Cards[i].GPU, i, it) {
+		return false
+	}
+	g := &ft.guest
+	if way := w.rules[i]; g.it != it || g.way != way || g.busy != n.Busy {
+		*g = guest{it, way, n.Busy, company.SharerOf(it.job, 0, n.Busy, way.natures[it.kind])}
+	}
+	return company.Suits(w.know, g.way.Sharing, w.on[i], &g.Sharer, w.limit)
+}
+
+// guest is a job as a newcomer on GPUs shared in one way.
+type guest struct {
+	it   *item
+	way  *sharing
+	busy int64
+	company.Sharer
 }
 
 // suited returns the first place at or after from where a GPU in use has room for
@@ -181,31 +231,28 @@ func (w *crowd) strange(g *cluster.GPU, i int32, it *item) bool {
 	return v.Strange != nil
 }
 
-// slowed says in words which jobs the job would slow down on the first GPU of class
-// c that is otherwise suitable, "" if there is none.
-func (ft *fitter) slowed(it *item, c int, want *fleet.Room) string {
+// slowed says which jobs the job would slow down on the first GPU of class c that is
+// otherwise suitable, and what is known of sharing it.
+func (ft *fitter) slowed(it *item, c int, want *fleet.Room) (company.Verdict, *sharing) {
 	k := &ft.f.Classes[c]
 	lo, hi, ok := ft.span(it, k)
 	if ft.crowd == nil || !ok || it.needs[c].Way != rules.WayShare {
-		return ""
+		return company.Verdict{}, nil
 	}
 	place := k.Used.First(lo, want)
 	if place < 0 || place >= hi {
-		return ""
+		return company.Verdict{}, nil
 	}
 	i := k.Cards[place]
-	if v := ft.judge(it, &it.needs[c], i); v.Against() {
-		return v.Words(ft.crowd.rules[i], ft.pol.MaxSlowdownMilli)
-	}
-	return ""
+	return ft.judge(it, &it.needs[c], i), ft.crowd.rules[i]
 }
 
 // settled records that a job joined a GPU.
-func (w *crowd) settled(j *cluster.Job, milli int64, cards []int32) {
+func (w *crowd) settled(it *item, milli int64, cards []int32) {
 	if w == nil {
 		return
 	}
 	for _, i := range cards {
-		w.on[i] = company.Insert(w.on[i], company.SharerOf(w.know, j, j.ID, milli))
+		w.on[i] = company.Insert(w.on[i], company.SharerOf(it.job, it.job.ID, milli, w.rules[i].natures[it.kind]))
 	}
 }

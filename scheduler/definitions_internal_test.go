@@ -24,6 +24,7 @@ func TestRanksInQueues(t *testing.T) {
 		if edit != nil {
 			edit(it)
 		}
+		it.eligible, it.due = int64(j.Eligible), j.Spec.Deadline > 0
 		return it
 	}
 	old := func(ago int64) func(*item) {

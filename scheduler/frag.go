@@ -255,7 +255,7 @@ func (ft *fitter) bestShare(it *item, c int, want *fleet.Room, lo, hi int, to []
 		if ft.offerCards(it, c, g, want, &tries) {
 			left--
 		}
-		if tries > mateTries && !it.kept && !ft.old(it.job) {
+		if tries > mateTries && !it.kept && !it.old {
 			break
 		}
 		place = k.Used.First(int(k.Groups[g].Hi), want)

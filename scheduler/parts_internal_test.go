@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -215,3 +216,31 @@ func TestWhenACardClears(t *testing.T) {
 }
 
 func micros(us int64) string { return fmt.Sprint(time.Duration(us) * time.Microsecond) }
+
+// TestSortedByDigits: many ranks are in the order in which comparing puts them, the
+// equal ones by id.
+func TestSortedByDigits(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(5, 5))
+	for _, n := range []int{0, 1, 100, radixLeast, 3 * radixLeast} {
+		for round := range 12 {
+			got := make([]rank, n)
+			for i := range got {
+				got[i] = rank{id: cluster.JobID(i + 1), item: int32(i), class: int8(rnd.IntN(4) - 2), tier: int8(rnd.IntN(6)), first: rnd.Int64N(70), second: -rnd.Int64N(2000)}
+				switch rnd.IntN(4 + round) {
+				case 0:
+					got[i].first, got[i].second = rnd.Int64()-rnd.Int64(), 0
+				case 1:
+					got[i].first, got[i].second = math.MinInt64+rnd.Int64N(2), rnd.Int64()-rnd.Int64()
+				case 2:
+					got[i].first = rules.Forever
+				}
+			}
+			want := slices.Clone(got)
+			slices.SortFunc(want, rank.compare)
+			if got = sorted(got); !slices.Equal(got, want) {
+				t.Fatalf("%d ranks, round %d: not in order", n, round)
+			}
+		}
+	}
+}

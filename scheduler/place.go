@@ -21,6 +21,7 @@ type fitter struct {
 	typical *learn  // running and waiting jobs, computed on first use
 	judged  int     // how often a job was compared with the residents of a GPU
 	careful bool    // something is reserved for deadlines; see want
+	guest   guest   // whom suits asked about last
 	picked  []int32 // scratch
 	chosen  []int   // scratch
 }
@@ -28,24 +29,37 @@ type fitter struct {
 // shape is everything about a job that decides on which GPUs of a class it fits,
 // except how long it stays. What failed once in a pass fails again, since a pass
 // only ever takes.
+//
+// It holds no pointers, so that a map of a hundred thousand is soon hashed and never
+// scanned.
 type shape struct {
-	class      int32
-	gpus       int32
-	way        rules.Way
-	kind       int32
-	mem, milli int64
-	cpu, host  int64
-	node       cluster.NodeID
-	strict     bool
-	nodes      int32
-	few        int32 // how few switches it still insists on
+	mem, milli, cpu, host int64
+	class, gpus, kind     int32
+	node                  int32 // the one it asks for, 0 for none, -1 for one that is not here
+	nodes                 int32
+	few                   int32 // how few switches it still insists on
+	way                   rules.Way
+	strict                bool
 }
 
 func (ft *fitter) shapeOf(it *item, c int) shape {
 	n := &it.needs[c]
-	few, _ := it.job.FewSwitches(cluster.Time(ft.now))
-	return shape{int32(c), int32(it.gpus), n.Way, it.kind, n.Mem, n.Milli, it.cpu, it.mem, it.node,
-		it.gpus > 1 && n.Way == rules.WayWhole && ft.strict(it, &ft.f.Classes[c], n.Dur), int32(it.nodes), int32(few)}
+	s := shape{
+		mem: n.Mem, milli: n.Milli, cpu: it.cpu, host: it.mem,
+		class: int32(c), gpus: int32(it.gpus), kind: it.kind, nodes: int32(it.nodes), way: n.Way,
+		strict: it.gpus > 1 && n.Way == rules.WayWhole && ft.strict(it, &ft.f.Classes[c], n.Dur),
+	}
+	if it.nodes > 1 {
+		few, _ := it.job.FewSwitches(cluster.Time(ft.now))
+		s.few = int32(few)
+	}
+	if it.node != "" {
+		s.node = -1
+		if host, ok := ft.f.HostAt[it.node]; ok {
+			s.node = host + 1
+		}
+	}
+	return s
 }
 
 // want returns what each GPU must have left for the job.
@@ -72,8 +86,21 @@ func (ft *fitter) mayFit(it *item, c int) bool {
 	if !k.Empty.May(&want) && (it.needs[c].Way == rules.WayWhole || !k.Used.May(&want)) {
 		return false
 	}
+	if ft.crowd == nil && ft.forgets(it, c) {
+		return true
+	}
 	until, failed := ft.failed[ft.shapeOf(it, c)]
 	return !failed || want.Until < until
+}
+
+// forgets reports whether failures of a job on class c need not be remembered, as
+// long as it was compared with no residents: the search for a single share is
+// cheaper, and what failed fails again. That is not so once something reserved ahead
+// of its turn is given back, see turnOf.
+func (ft *fitter) forgets(it *item, c int) bool {
+	k := &ft.f.Classes[c]
+	return ft.frag == nil && !ft.spanning && it.gpus == 1 && it.needs[c].Way == rules.WayShare &&
+		it.cpu <= k.EasyCPU && it.mem <= k.EasyMem && it.node == ""
 }
 
 // fit appends the GPUs of class c that a job would take now, none if it does not
@@ -82,7 +109,7 @@ func (ft *fitter) mayFit(it *item, c int) bool {
 // come from the node with the fewest empty ones.
 func (ft *fitter) fit(it *item, c int, to []int32) []int32 {
 	ft.frag.begin(ft, it, c)
-	want, at := ft.want(it, c), len(to)
+	want, at, judged := ft.want(it, c), len(to), ft.judged
 	if calm, ok := ft.calm(it, c, want); ok {
 		to = ft.look(it, c, calm, to)
 	}
@@ -90,7 +117,7 @@ func (ft *fitter) fit(it *item, c int, to []int32) []int32 {
 		to = ft.look(it, c, want, to)
 	}
 	ft.frag.chose(ft, it, c, to)
-	if len(to) == 0 {
+	if len(to) == 0 && (ft.judged > judged || !ft.forgets(it, c)) {
 		ft.noteFailed(it, c)
 	}
 	return to
@@ -259,9 +286,13 @@ func (ft *fitter) nearer(it *item, c int, cards []int32) []int32 {
 	if it.node != "" {
 		return cards
 	}
+	tiers := ft.near.Tiers(it.job)
+	if len(tiers) == 0 {
+		return cards
+	}
 	breaks, here, left := ft.breaks(cards), ft.scoreOn(it, ft.f.Cards[cards[0]].Host), maxNearer
 	defer func() { it.node = "" }()
-	for _, tier := range ft.near.Tiers(it.job) {
+	for _, tier := range tiers {
 		if tier.Score <= here {
 			break
 		}
@@ -338,7 +369,7 @@ func (p *pass) place(it *item, c int, cards []int32) {
 	p.f.Hosts[first.Host].Occupy(it.cpu, it.mem, takes)
 	p.commit(it, &st, first.Host)
 	p.lines.settle(it, c, cards)
-	p.crowd.settled(it.job, n.Busy, cards)
+	p.crowd.settled(it, n.Busy, cards)
 }
 
 // commit takes the berth in the ledger. The indexes hold only what the ledger says,
@@ -351,7 +382,7 @@ func (p *pass) commit(it *item, st *dispatch.Start, host int32) {
 	it.gone = true
 	p.countStart(it, st)
 	p.fitter.frag.changed(host)
-	p.plan.Starts = append(p.plan.Starts, *st)
+	p.plan.Starts = append(grown(p.plan.Starts), *st)
 	p.f.Took(host, st.Berth.GPUs)
 	p.plains.spared(host)
 }
@@ -419,7 +450,7 @@ func (p *pass) overtook(it, head *item, c int, k *fleet.Card, w dispatch.Waiter)
 	if why == "" && p.crowd != nil {
 		at := p.f.CardAt[k.Use.ID]
 		if v := p.fitter.judge(head, &head.needs[c], at); v.Against() {
-			why = v.Words(p.crowd.rules[at], p.pol.MaxSlowdownMilli)
+			why = v.Words(p.crowd.rules[at].Sharing, p.pol.MaxSlowdownMilli)
 		}
 	}
 	if why == "" {
@@ -456,40 +487,8 @@ func lacks(j *cluster.Job, n *rules.Need, k *fleet.Card, h *fleet.Host, pol Poli
 // strict reports whether a gang still waits for GPUs of one group: for a tenth of
 // its run, at most NearAge, if some node of the class has such a group.
 func (ft *fitter) strict(it *item, k *fleet.Class, dur int64) bool {
-	if !k.Parted || it.gpus > k.Largest || it.kept || it.job.Spec.Deadline > 0 {
+	if !k.Parted || it.gpus > k.Largest || it.kept || it.due {
 		return false
 	}
-	return ft.now < int64(it.job.Eligible)+min(dur/10, ft.pol.NearAge.Microseconds())
-}
-
-// closer reports which of two classes of one family is the better place for a job
-// that fits on both: one where it shares a GPU, then the one the fewest other jobs
-// may use, so that GPUs few jobs ask for stay free for them and those soon reserved
-// for others are used until then.
-func (ft *fitter) closer(it *item, a, b int) bool {
-	if x, y := ft.joins(it, a), ft.joins(it, b); x != y {
-		return x
-	}
-	x, y := &ft.realms.List[ft.f.Classes[a].Realm], &ft.realms.List[ft.f.Classes[b].Realm]
-	if len(x.Covers) != len(y.Covers) {
-		return len(x.Covers) > len(y.Covers)
-	}
-	wanted := func(z *fleet.Realm) (n int) {
-		for _, ok := range z.Allows {
-			if ok {
-				n++
-			}
-		}
-		return n
-	}
-	if m, n := wanted(x), wanted(y); m != n {
-		return m < n
-	}
-	return a < b
-}
-
-// joins reports whether the job would share a GPU on a class.
-func (ft *fitter) joins(it *item, c int) bool {
-	cards := ft.fit(it, c, nil)
-	return len(cards) > 0 && ft.f.Cards[cards[0]].Use.Shares > 0
+	return ft.now < it.eligible+min(dur/10, ft.pol.NearAge.Microseconds())
 }

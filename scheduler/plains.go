@@ -19,7 +19,7 @@ func (ft *fitter) bulky(it *item, c int) bool {
 	if it.cpu <= k.EasyCPU && it.mem <= k.EasyMem {
 		return false
 	}
-	if it.kept || ft.old(it.job) {
+	if it.kept || it.old {
 		return true
 	}
 	s := ft.shapeOf(it, c)

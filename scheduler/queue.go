@@ -143,7 +143,7 @@ func (ls *lines) settle(it *item, c int, cards []int32) {
 	}
 	for _, i := range cards {
 		s := newcomer{card: i, load: ls.weigh(it, c), resident: resident{end: limit, share: it.needs[c].Share(ls.f.Classes[c].Sellable)}}
-		ls.started = append(ls.started, s)
+		ls.started = append(grown(ls.started), s)
 		if ls.residents != nil {
 			ls.residents[i] = append(ls.residents[i], s.resident)
 		}
@@ -202,7 +202,7 @@ func (s *scene) waitAt(it *item, i int32) int64 {
 // there is none.
 func (ls *lines) bestQueue(it *item) (at int32, wait, done int64) {
 	at, done = -1, rules.Forever
-	if o := it.job.Spec.Objective; o != "" && o != cluster.ObjectiveLatency {
+	if it.aims && it.job.Spec.Objective != cluster.ObjectiveLatency {
 		ls.able = ls.able[:0]
 		for c := range it.needs {
 			if it.needs[c].Way != rules.WayNone && ls.everOn(it, c) {
@@ -269,8 +269,8 @@ func (ls *lines) join(it *item, to int32, wait int64) {
 		ls.addQueued(it, -1)
 	}
 	it.queue, it.moved = to, true
-	ls.plan.Moves = append(ls.plan.Moves, dispatch.QueueMove{
-		Job: it.job.ID, GPU: ls.f.Cards[to].Use.ID, Rank: ls.turns.queueRank(it), EstStart: cluster.Time(ls.now + wait), Reason: ls.teller.reason(it).Code,
+	ls.plan.Moves = append(grown(ls.plan.Moves), dispatch.QueueMove{
+		Job: it.id, GPU: ls.f.Cards[to].Use.ID, Rank: ls.turns.queueRank(it), EstStart: cluster.Time(ls.now + wait), Reason: ls.teller.reason(it).Code,
 	})
 	ls.addQueued(it, 1)
 }
@@ -285,8 +285,8 @@ const (
 
 // queueRank returns the rank of a job in any queue.
 func (ts *turns) queueRank(it *item) int64 {
-	if by := it.job.Spec.Deadline; by > 0 && it.fast >= 0 {
-		return int64(by) / 1e6 // before all ages
+	if it.due && it.fast >= 0 {
+		return int64(it.job.Spec.Deadline) / 1e6 // before all ages
 	}
 	return inClass(ts.placeRank(it), it.class)
 }
@@ -294,7 +294,7 @@ func (ts *turns) queueRank(it *item) int64 {
 // placeRank returns the rank within one priority.
 func (ts *turns) placeRank(it *item) int64 {
 	if it.old || it.fast < 0 {
-		return int64(it.job.Eligible)
+		return it.eligible
 	}
 	tier, first, second := ts.byLength(it)
 	if tier == tierLong {
@@ -335,7 +335,7 @@ func (ls *lines) rerank() {
 }
 
 // first reports whether no other job may overtake this one in its queue.
-func first(it *item) bool { return it.old || it.job.Spec.Deadline > 0 }
+func first(it *item) bool { return it.old || it.due }
 
 // tailDepth is how many of the last jobs in a long queue are checked for an earlier
 // end elsewhere.

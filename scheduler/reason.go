@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/scheduler/company"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
@@ -36,14 +37,14 @@ func (p *pass) tellUnplaced() {
 	p.plan.Unplaced = make([]dispatch.Unplaced, 0, n)
 	for i := range p.items {
 		if it := &p.items[i]; !it.gone {
-			p.plan.Unplaced = append(p.plan.Unplaced, dispatch.Unplaced{Job: it.job.ID, Reason: p.teller.reason(it)})
+			p.plan.Unplaced = append(p.plan.Unplaced, dispatch.Unplaced{Job: it.id, Reason: p.teller.reason(it)})
 		}
 	}
 }
 
 // reason returns why a job does not start. Jobs of one shape share the words.
 func (tl *teller) reason(it *item) cluster.Reason {
-	if r, ok := tl.limited[it.job.ID]; ok {
+	if r, ok := tl.limited[it.id]; ok {
 		return r
 	}
 	c := tl.likeliest(it)
@@ -114,17 +115,18 @@ func (tl *teller) missing(it *item, c int, inWords bool) cluster.Reason {
 	if code == cluster.ReasonResources && n.Way == rules.WayWhole && it.gpus > 1 && empty >= it.gpus && tl.fitter.strict(it, k, n.Dur) {
 		return cluster.Reason{Code: cluster.ReasonGPUs, Detail: k.GPUType + ": " + tl.farWords(it, n)}
 	}
-	slowed := ""
+	var v company.Verdict
+	var s *sharing
 	if code == cluster.ReasonResources {
-		if slowed = tl.fitter.slowed(it, c, &want); slowed != "" {
+		if v, s = tl.fitter.slowed(it, c, &want); v.Against() {
 			code = cluster.ReasonSharing
 		}
 	}
 	if !inWords {
 		return cluster.Reason{Code: code}
 	}
-	if slowed != "" {
-		return cluster.Reason{Code: code, Detail: k.GPUType + ": " + slowed}
+	if code == cluster.ReasonSharing {
+		return cluster.Reason{Code: code, Detail: k.GPUType + ": " + v.Words(s.Sharing, tl.pol.MaxSlowdownMilli)}
 	}
 	return cluster.Reason{Code: code, Detail: k.GPUType + ": " + tl.words(it, c, code, &most, empty) + tl.f.ClosedWords(k.GPUType)}
 }

@@ -301,24 +301,25 @@ func (r *release) judge(j *cluster.Job, c *cluster.GPU, nd *rules.Need) company.
 	var on []company.Sharer
 	for _, id := range r.on(c.ID) {
 		if o, ok := r.v.Job(id); ok && o.Live() != nil {
-			on = r.mates(on, o, &o.Live().Estimate, o.Live().HeldGPUs(), c.ID)
+			on = r.mates(on, o, &o.Live().Estimate, o.Live().HeldGPUs(), c)
 		}
 	}
 	for i := range r.plan.Starts {
 		if o, ok := r.v.Job(r.plan.Starts[i].Job); ok {
-			on = r.mates(on, o, &r.plan.Starts[i].Estimate, r.plan.Starts[i].Berth.GPUs, c.ID)
+			on = r.mates(on, o, &r.plan.Starts[i].Estimate, r.plan.Starts[i].Berth.GPUs, c)
 		}
 	}
 	if v := company.Strangers(c, on, &j.Owner); v.Strange != nil {
 		return v
 	}
-	return company.Judge(r.know, s, on, company.SharerOf(r.know, j, 0, nd.Busy), r.pol.MaxSlowdownMilli)
+	return company.Judge(r.know, s, on, company.SharerOf(j, 0, nd.Busy, company.NatureOf(r.know, s, j.Spec.Signature, nil)), r.pol.MaxSlowdownMilli)
 }
 
-func (r *release) mates(on []company.Sharer, j *cluster.Job, e *cluster.Estimate, shares []cluster.GPUShare, gpu cluster.GPUID) []company.Sharer {
+func (r *release) mates(on []company.Sharer, j *cluster.Job, e *cluster.Estimate, shares []cluster.GPUShare, gpu *cluster.GPU) []company.Sharer {
 	for _, gs := range shares {
-		if gs.GPU == gpu {
-			on = company.Insert(on, company.SharerOf(r.know, j, j.ID, cluster.BusyMilli(j.Spec, gs.Share, e)))
+		if gs.GPU == gpu.ID {
+			nature := company.NatureOf(r.know, r.know.SharingOn(gpu), j.Spec.Signature, nil)
+			on = company.Insert(on, company.SharerOf(j, j.ID, cluster.BusyMilli(j.Spec, gs.Share, e), nature))
 		}
 	}
 	return on

@@ -76,7 +76,7 @@ func (kp *keeper) reserve(it *item) {
 		kp.keep(it)
 	case it.spans() && kp.isVacated(it.job.ID):
 		kp.keep(it)
-	case it.gpus > 0 && kp.reserved <= len(kp.f.Cards)/cardsAKeep && kp.now >= int64(it.job.Eligible.Add(kp.pol.ReserveAge)) && kp.keep(it):
+	case it.gpus > 0 && kp.reserved <= len(kp.f.Cards)/cardsAKeep && kp.now-it.eligible >= kp.pol.ReserveAge.Microseconds() && kp.keep(it):
 		it.kept = true
 		kp.reserved++
 	}
@@ -118,7 +118,7 @@ func (kp *keeper) keep(it *item) bool {
 	cd.Kept = true
 	kp.lines.needResidents()
 	cards, shadow := kp.shadow(it, it.queue, int(cd.Class))
-	if it.old && kp.now-int64(it.job.Eligible)-kp.turns.oldAge(it) >= kp.pol.HoldAge.Microseconds() {
+	if it.old && kp.now-it.eligible-kp.turns.oldAge(it) >= kp.pol.HoldAge.Microseconds() {
 		// Predictions have misled it long enough: no job overtakes it any more.
 		shadow = kp.now
 	}
@@ -247,7 +247,7 @@ func (kp *keeper) keepAhead(order []rank, items []item) {
 		if r.class != class || tries > len(kp.f.Cards)/cardsAKeep {
 			return
 		}
-		waited := kp.now - int64(it.job.Eligible)
+		waited := kp.now - it.eligible
 		if it.gone || it.old || it.gpus == 0 || !it.spans() || waited < kp.pol.ReserveAge.Microseconds() {
 			continue
 		}

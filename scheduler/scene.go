@@ -77,8 +77,10 @@ func (s *scene) gather(waiting []*cluster.Job) {
 		if !j.State.Waiting() || j.Cancel != nil {
 			continue
 		}
-		it := newItem(s, j, needs[:classes:classes])
+		s.items = append(s.items, item{needs: needs[:classes:classes]})
+		it := &s.items[len(s.items)-1]
 		needs = needs[classes:]
+		s.fill(it, j)
 		s.niced = s.niced || j.Spec.Nice != 0
 		s.spanning = s.spanning || j.Spec.NodeCount() > 1 || j.Spec.WholeNodes()
 		if j.Queue != "" {
@@ -86,26 +88,27 @@ func (s *scene) gather(waiting []*cluster.Job) {
 				it.queue = c
 			}
 		}
-		s.items = append(s.items, it)
 	}
 	s.indexItems()
 }
 
 func (s *scene) fillNeeds(it *item) {
-	var e cluster.Estimate
-	known, tight := "", false
+	var none cluster.Estimate
+	at, es, tight := 0, it.job.Estimates, false // both are sorted by type
 	for c := range s.f.Classes {
-		k := &s.f.Classes[c]
-		if c == 0 || k.GPUType != known {
-			e, _ = cluster.EstimateFor(it.job.Estimates, k.GPUType)
-			known = k.GPUType
+		k, e := &s.f.Classes[c], &none
+		for at < len(es) && es[at].GPUType < k.GPUType {
+			at++
 		}
-		it.needs[c] = rules.NeedOn(it.job, k.Rep, &e, &s.pol)
+		if at < len(es) && es[at].GPUType == k.GPUType {
+			e = &es[at]
+		}
+		it.needs[c] = rules.NeedOn(it.job, k.Rep, e, &s.pol)
 		tight = tight || it.needs[c].Tight
 	}
-	if s.pol.GoesOn(it.job) {
+	if it.goesOn {
 		for c := range it.needs {
-			e, _ = cluster.EstimateFor(it.job.Estimates, s.f.Classes[c].GPUType)
+			e, _ := cluster.EstimateFor(it.job.Estimates, s.f.Classes[c].GPUType)
 			it.needs[c].Dur = rules.LeftOf(it.job, &e, s.now, &s.pol)
 		}
 	}
@@ -124,14 +127,14 @@ func (s *scene) indexItems() {
 	if n == 0 {
 		return
 	}
-	s.firstID = s.items[0].job.ID
-	span := uint64(s.items[n-1].job.ID-s.firstID) + 1
+	s.firstID = s.items[0].id
+	span := uint64(s.items[n-1].id-s.firstID) + 1
 	if span > 8*uint64(n)+1024 {
 		return
 	}
 	s.byID = make([]int32, span)
 	for i := range s.items {
-		s.byID[s.items[i].job.ID-s.firstID] = int32(i) + 1
+		s.byID[s.items[i].id-s.firstID] = int32(i) + 1
 	}
 }
 
@@ -143,17 +146,11 @@ func (s *scene) find(id cluster.JobID) *item {
 		}
 		return &s.items[s.byID[id-s.firstID]-1]
 	}
-	i, ok := slices.BinarySearchFunc(s.items, id, func(it item, id cluster.JobID) int { return cmp.Compare(it.job.ID, id) })
+	i, ok := slices.BinarySearchFunc(s.items, id, func(it item, id cluster.JobID) int { return cmp.Compare(it.id, id) })
 	if !ok {
 		return nil
 	}
 	return &s.items[i]
-}
-
-// old reports whether a job has waited so long that its length no longer counts.
-func (s *scene) old(j *cluster.Job) bool {
-	it := s.find(j.ID)
-	return it != nil && it.old
 }
 
 // spareTooSmall excludes the classes on which the job ran out of memory, or may by
@@ -193,31 +190,36 @@ func (s *scene) mostAsked() (cpu, mem int64) {
 
 // item is one waiting job in a pass.
 type item struct {
-	job      *cluster.Job
 	needs    []rules.Need // by class
 	cpu, mem int64
-	node     cluster.NodeID // copies of what the job asks for: the passes'
-	gpus     int            // inner loops should not follow its pointers
+	node     cluster.NodeID // copies of what the job asks for, and more of it below:
+	gpus     int            // the passes' inner loops should not follow its pointers
 	nodes    int            // how many at once, 0 for one
-	queue    int32          // the GPU in whose queue it is, -1 for none
-	aims     bool           // it has an objective
-	gone     bool           // started in this pass
-	old      bool           // has waited so long that its length no longer counts
-	kept     bool           // GPUs are reserved for it; old jobs ask for that at once
-	moved    bool           // in this pass, once per plan
-	tier     int8
-	class    int8             // its priority; greater goes first
+	eligible int64
+	cores    *rules.CoresNeed // instead of its GPUs; nil for most
+	queue    int32            // the GPU in whose queue it is, -1 for none
 	fast     int32            // the class on which it is predicted to run shortest, -1 for none
 	kind     int32            // what is known of its behaviour; 0 is nothing
-	cores    *rules.CoresNeed // instead of its GPUs; nil for most
-	whole    bool             // it takes all of each of its nodes
-	bounds   fleet.Bounds     // where it may run; see realms
-	behind   bool             // asked where it may run once reservations are over
+	tier     int8
+	class    int8 // its priority; greater goes first
+	aims     bool // it has an objective
+	due      bool // it has a deadline
+	goesOn   bool // see Policy.GoesOn
+	gone     bool // started in this pass
+	old      bool // has waited so long that its length no longer counts
+	kept     bool // GPUs are reserved for it; old jobs ask for that at once
+	moved    bool // in this pass, once per plan
+	whole    bool // it takes all of each of its nodes
+	behind   bool // asked where it may run once reservations are over
+	id       cluster.JobID
+	job      *cluster.Job
+	bounds   fleet.Bounds // where it may run; see realms
 }
 
-// newItem makes the item of a job in a pass, with its needs in needs.
-func newItem(s *scene, j *cluster.Job, needs []rules.Need) item {
-	it := item{job: j, queue: -1, gpus: j.Spec.GPUs, node: j.Spec.Node, aims: j.Spec.Objective != "", needs: needs}
+// fill makes it the item of a job in a pass.
+func (s *scene) fill(it *item, j *cluster.Job) {
+	it.job, it.queue, it.gpus, it.node, it.aims = j, -1, j.Spec.GPUs, j.Spec.Node, j.Spec.Objective != ""
+	it.id, it.eligible, it.due, it.goesOn = j.ID, int64(j.Eligible), j.Spec.Deadline > 0, s.pol.GoesOn(j)
 	if n := j.Spec.NodeCount(); n > 1 {
 		it.nodes = n
 	}
@@ -227,20 +229,28 @@ func newItem(s *scene, j *cluster.Job, needs []rules.Need) item {
 	it.cpu, it.mem = rules.HostOf(j, &s.pol)
 	it.class = int8(s.standing.Priority(j))
 	if j.Spec.GPUs > 0 {
-		s.fillNeeds(&it)
+		s.fillNeeds(it)
 		if s.crowd != nil {
 			it.kind = s.crowd.kindOf(j)
 		}
 		if s.realms != nil {
-			s.bind(&it)
+			s.bind(it)
 		}
 		if j.Spec.OrCPU {
-			s.doWithout(&it)
+			s.doWithout(it)
 		}
 	} else if s.realms != nil {
 		it.bounds = s.realms.BoundsOf(j, s.now, s.reservations)
 	}
-	return it
+}
+
+// grown returns a list with room for one more. It at least doubles: what append makes
+// of thousands is copied five times over.
+func grown[T any](s []T) []T {
+	if len(s) == cap(s) {
+		return slices.Grow(s, max(16, len(s)))
+	}
+	return s
 }
 
 func byJob(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) }

@@ -211,6 +211,38 @@ func (p *pass) prefer(it *item, a, b int) bool {
 	return ka.Sellable < kb.Sellable
 }
 
+// closer reports which of two classes of one family is the better place for a job
+// that fits on both: one where it shares a GPU, then the one the fewest other jobs
+// may use, so that GPUs few jobs ask for stay free for them and those soon reserved
+// for others are used until then.
+func (ft *fitter) closer(it *item, a, b int) bool {
+	if x, y := ft.joins(it, a), ft.joins(it, b); x != y {
+		return x
+	}
+	x, y := &ft.realms.List[ft.f.Classes[a].Realm], &ft.realms.List[ft.f.Classes[b].Realm]
+	if len(x.Covers) != len(y.Covers) {
+		return len(x.Covers) > len(y.Covers)
+	}
+	wanted := func(z *fleet.Realm) (n int) {
+		for _, ok := range z.Allows {
+			if ok {
+				n++
+			}
+		}
+		return n
+	}
+	if m, n := wanted(x), wanted(y); m != n {
+		return m < n
+	}
+	return a < b
+}
+
+// joins reports whether the job would share a GPU on a class.
+func (ft *fitter) joins(it *item, c int) bool {
+	cards := ft.fit(it, c, nil)
+	return len(cards) > 0 && ft.f.Cards[cards[0]].Use.Shares > 0
+}
+
 func (p *pass) sure(it *item, gpuType string) bool {
 	e, ok := cluster.EstimateFor(it.job.Estimates, gpuType)
 	return ok && e.ConfidenceMilli >= p.pol.MinConfidenceMilli
@@ -219,7 +251,7 @@ func (p *pass) sure(it *item, gpuType string) bool {
 // declines reports whether a job that could start on class on should rather wait
 // for a much faster one.
 func (p *pass) declines(it *item, on int, fits []int) bool {
-	if p.pol.PatienceMilli <= 0 || it.kept || p.old(it.job) {
+	if p.pol.PatienceMilli <= 0 || it.kept || it.old {
 		return false
 	}
 	limit := it.needs[on].Dur / p.pol.PatienceMilli * 1000

@@ -155,7 +155,7 @@ func (p *pass) placeSpan(it *item, c int, parts []rules.Part, e cluster.Estimate
 	}
 	if c >= 0 {
 		p.lines.settle(it, c, all)
-		p.crowd.settled(it.job, it.needs[c].Milli, all)
+		p.crowd.settled(it, it.needs[c].Milli, all)
 	}
 }
 
@@ -200,7 +200,7 @@ func (kp *keeper) keepSpan(it *item) bool {
 		kp.keepBehind(it, best, shadow)
 		return true
 	}
-	if it.old && kp.now-int64(it.job.Eligible)-kp.turns.oldAge(it) >= kp.pol.HoldAge.Microseconds() {
+	if it.old && kp.now-it.eligible-kp.turns.oldAge(it) >= kp.pol.HoldAge.Microseconds() {
 		shadow = kp.now // see keep
 	}
 	kp.keepParts(it, best, shadow)

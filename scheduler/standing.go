@@ -160,7 +160,7 @@ func (ls *lines) leave(it *item, why cluster.ReasonCode) {
 // offLimit gives another reason to a job that waited for a quota, no longer does,
 // and is in no queue.
 func (ls *lines) offLimit(it *item) {
-	if it.queue >= 0 || it.moved || it.job.State != cluster.JobPending || ls.moves >= ls.pol.MaxMoves || !accounting.LimitReason(it.job.Reason.Code) {
+	if it.queue >= 0 || it.moved || ls.moves >= ls.pol.MaxMoves || it.job.State != cluster.JobPending || !accounting.LimitReason(it.job.Reason.Code) {
 		return
 	}
 	if r := ls.teller.reason(it); r.Code != it.job.Reason.Code {

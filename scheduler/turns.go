@@ -112,7 +112,7 @@ func (ts *turns) lengthOf(it *item) length {
 	switch {
 	case ts.pol.ShortPart > 0 && d <= drain/ts.pol.ShortPart:
 		return lengthShort
-	case ts.pol.LongPart > 0 && ts.lasted < drain && d >= drain/ts.pol.LongPart && !ts.pol.GoesOn(it.job): // that made room, and does not take it back
+	case ts.pol.LongPart > 0 && ts.lasted < drain && d >= drain/ts.pol.LongPart && !it.goesOn: // that made room, and does not take it back
 		return lengthLong
 	}
 	return lengthMiddle
@@ -177,9 +177,9 @@ func (ts *turns) gpuTime(it *item, dur int64) int64 {
 type rank struct {
 	class         int8 // less the priority
 	tier          int8
+	item          int32
 	first, second int64
 	id            cluster.JobID
-	item          int32
 }
 
 // Tiers of a pass, in each class of priority.
@@ -200,9 +200,50 @@ func (ts *turns) order() []rank {
 		out[i] = ts.rankOf(&ts.items[i])
 		out[i].item = int32(i)
 	}
-	slices.SortFunc(out, rank.compare)
+	out = sorted(out)
 	ts.mix(out)
 	return out
+}
+
+// radixLeast is how many ranks are sorted sooner by their digits than by comparison.
+const radixLeast = 1024
+
+// sorted sorts the ranks of items, which are in the order of ids: digit by digit,
+// the last one first, each time keeping the order of equals.
+func sorted(rs []rank) []rank {
+	if len(rs) < radixLeast {
+		slices.SortFunc(rs, rank.compare)
+		return rs
+	}
+	to := make([]rank, len(rs))
+	for _, word := range [...]func(*rank) int64{
+		func(r *rank) int64 { return r.second },
+		func(r *rank) int64 { return r.first },
+		func(r *rank) int64 { return int64(r.class)<<8 + int64(r.tier) },
+	} {
+		least, most := int64(math.MaxInt64), int64(math.MinInt64)
+		for i := range rs {
+			w := word(&rs[i])
+			least, most = min(least, w), max(most, w)
+		}
+		for shift := 0; shift < 64 && uint64(most-least)>>shift > 0; shift += 8 {
+			digit := func(r *rank) uint8 { return uint8(uint64(word(r)-least) >> shift) }
+			var at [257]int32
+			for i := range rs {
+				at[int(digit(&rs[i]))+1]++
+			}
+			for d := range 255 {
+				at[d+1] += at[d]
+			}
+			for i := range rs {
+				d := digit(&rs[i])
+				to[at[d]] = rs[i]
+				at[d]++
+			}
+			rs, to = to, rs
+		}
+	}
+	return rs
 }
 
 func (a rank) compare(b rank) int {
@@ -224,14 +265,14 @@ func (a rank) compare(b rank) int {
 // taken: then the largest go first, as in first fit decreasing (at most 11/9 of the
 // fewest bins; Johnson 1973).
 func (ts *turns) rankOf(it *item) rank {
-	r := rank{id: it.job.ID, class: -it.class}
-	it.old = ts.now-int64(it.job.Eligible) >= ts.oldAge(it)
+	r := rank{id: it.id, class: -it.class}
+	it.old = ts.now-it.eligible >= ts.oldAge(it)
 	it.kept = it.old
 	switch {
-	case it.job.Spec.Deadline > 0:
+	case it.due:
 		r.class, r.tier, r.first = -classDue, tierDue, int64(it.job.Spec.Deadline)
 	case it.old:
-		r.tier, r.first = tierOld, int64(it.job.Eligible)
+		r.tier, r.first = tierOld, it.eligible
 	case it.gpus == 0:
 		r.tier, r.first = tierPlain, -it.cpu
 	case it.fast < 0:
@@ -300,7 +341,7 @@ func (ts *turns) oldAge(it *item) int64 {
 	if it.gpus > 0 && it.fast >= 0 {
 		age = max(age, min(ts.pol.MaxAge.Microseconds(), ts.pol.OldDrains*ts.f.Classes[it.fast].Drain))
 	}
-	if ts.pol.GoesOn(it.job) {
+	if it.goesOn {
 		_, since := rules.Had(it.job, ts.now, ts.pol.FIFOAge)
 		age = max(age, rules.PromoteAfter*since)
 	}

@@ -111,8 +111,8 @@ func (y *yielder) giverOf(j *cluster.Job, a *cluster.Attempt) *giver {
 func (y *yielder) takeTurn(r rank) {
 	p := y.p
 	it := &p.items[r.item]
-	if p.pol.YieldAfter <= 0 || y.tried >= yieldHeads || it.gpus == 0 || it.fast < 0 || it.job.Spec.Deadline > 0 ||
-		p.now < int64(it.job.Eligible.Add(p.pol.YieldAfter)) || p.standing.Preempts(it.job) {
+	if p.pol.YieldAfter <= 0 || y.tried >= yieldHeads || it.gpus == 0 || it.fast < 0 || it.due ||
+		p.now-it.eligible < p.pol.YieldAfter.Microseconds() || p.standing.Preempts(it.job) {
 		return // its QOS makes room for it
 	}
 	if y.on == nil {
@@ -361,7 +361,8 @@ func (y *yielder) precedes(w *wish, g *giver) bool {
 	if g.rank == nil {
 		w := *g.job
 		w.Eligible = cluster.Time(p.now)
-		other := newItem(p.scene, &w, make([]rules.Need, len(p.f.Classes)))
+		other := item{needs: make([]rules.Need, len(p.f.Classes))}
+		p.fill(&other, &w)
 		g.rank = &rank{class: -other.class, tier: tierPlain, first: rules.Forever} // it starts nowhere
 		if other.fast = p.fastest(&other); other.fast >= 0 {
 			*g.rank = p.turns.rankOf(&other)

@@ -82,7 +82,7 @@ func (c *yielding) lift(g *giver, p *pass, sign int64) {
 		switch {
 		case c.on == nil:
 		case sign > 0:
-			c.on[k] = company.Insert(c.on[k], company.SharerOf(p.crowd.know, g.job, g.job.ID, cluster.BusyMilli(g.job.Spec, gs.Share, &g.job.Live().Estimate)))
+			c.on[k] = company.Insert(c.on[k], p.crowd.sharer(g.job, g.job.ID, cluster.BusyMilli(g.job.Spec, gs.Share, &g.job.Live().Estimate), lo+k))
 		default:
 			c.on[k] = slices.DeleteFunc(c.on[k], func(m company.Sharer) bool { return m.Job == g.job.ID })
 		}
@@ -169,8 +169,8 @@ func (c *yielding) room(it *item, p *pass, k int) bool {
 	if v := company.Strangers(card.GPU, c.on[k], &it.job.Owner); v.Strange != nil {
 		return false
 	}
-	v := company.Judge(p.crowd.know, p.crowd.rules[i], c.on[k], company.SharerOf(p.crowd.know, it.job, 0, n.Busy), p.pol.MaxSlowdownMilli)
-	return !v.Against()
+	newcomer := p.crowd.sharer(it.job, 0, n.Busy, i)
+	return company.Suits(p.crowd.know, p.crowd.rules[i].Sharing, c.on[k], &newcomer, p.pol.MaxSlowdownMilli)
 }
 
 // claim gives a job its room on a node, so that no other counts on it, and returns
@@ -191,7 +191,7 @@ func (c *yielding) claim(w *wish, p *pass) (at []int32) {
 		u.Shares++
 		u.Exclusive = s.Exclusive
 		if c.on != nil {
-			c.on[k] = company.Insert(c.on[k], company.SharerOf(p.crowd.know, it.job, it.job.ID, n.Busy))
+			c.on[k] = company.Insert(c.on[k], p.crowd.sharer(it.job, it.job.ID, n.Busy, p.f.Hosts[c.host].Lo+k))
 		}
 	}
 	for i := range at {

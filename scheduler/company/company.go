@@ -16,36 +16,39 @@ import (
 type Sharer struct {
 	Job    cluster.JobID // 0 for one that is not there yet
 	util   float64       // alone, of the GPU
-	temper dispatch.Temper
+	nature Nature
 	owner  *cluster.Owner
 }
 
 // maxMates is the largest set considered; no job joins a larger one.
 const maxMates = 8
 
-// slowdowns appends how many times longer each of a set takes than alone. See
-// dispatch.Interference.
-func slowdowns(x *dispatch.Interference, s *dispatch.Sharing, set []Sharer, out []float64) []float64 {
-	for i := range set {
-		v := &set[i]
-		slow, all, pairs := 1.0, 0.0, 0.0
-		for k := range set {
-			all += x.BandwidthPerUtil * set[k].util
-			if k == i {
-				continue
-			}
-			n := &set[k]
-			beyond := max(0, x.BandwidthPerUtil*(v.util+n.util)-1)
-			pairs += beyond
-			prior := 1 + s.Switch + s.Compute*v.util*n.util + s.Memory*v.util*x.BandwidthPerUtil*n.util + s.Bandwidth*beyond
-			slow += max(1, prior*bend(s.Offset(v.temper, n.temper), x.MaxBend)) - 1
-		}
-		if len(set) > 2 {
-			slow += s.Bandwidth * max(0, max(0, all-1)-pairs)
-		}
-		out = append(out, slow)
+// slowdown returns how many times longer than alone the i-th of those on a GPU
+// takes, or with len(on) the newcomer. See dispatch.Interference.
+func slowdown(x *dispatch.Interference, s *dispatch.Sharing, on []Sharer, newcomer *Sharer, i int) float64 {
+	v := newcomer
+	if i < len(on) {
+		v = &on[i]
 	}
-	return out
+	slow, all, pairs := 1.0, 0.0, 0.0
+	for k := range len(on) + 1 {
+		n := newcomer
+		if k < len(on) {
+			n = &on[k]
+		}
+		all += x.BandwidthPerUtil * n.util
+		if k == i {
+			continue
+		}
+		beyond := max(0, x.BandwidthPerUtil*(v.util+n.util)-1)
+		pairs += beyond
+		prior := 1 + s.Switch + s.Compute*v.util*n.util + s.Memory*v.util*x.BandwidthPerUtil*n.util + s.Bandwidth*beyond
+		slow += max(1, prior*bend(offset(s, &v.nature, &n.nature), x.MaxBend)) - 1
+	}
+	if len(on) > 1 {
+		slow += s.Bandwidth * max(0, max(0, all-1)-pairs)
+	}
+	return slow
 }
 
 // bend is the factor of an offset.
@@ -84,8 +87,7 @@ func (v *Verdict) Words(s *dispatch.Sharing, limitMilli int64) string {
 	return fmt.Sprintf("would slow job %d down %.1f×, the limit is %s×", v.of, v.slowdown, say.Times(limitMilli))
 }
 
-// Judge returns what speaks against a newcomer on a GPU where others run; set is
-// scratch.
+// Judge returns what speaks against a newcomer on a GPU where others run.
 func Judge(x *dispatch.Interference, s *dispatch.Sharing, on []Sharer, newcomer Sharer, limitMilli int64) Verdict {
 	switch { // strangers were already rejected; see strangers
 	case len(on) == 0 || s == nil || limitMilli <= 0:
@@ -95,14 +97,13 @@ func Judge(x *dispatch.Interference, s *dispatch.Sharing, on []Sharer, newcomer 
 	case len(on) >= maxMates:
 		return Verdict{crowded: true}
 	}
-	var set [maxMates]Sharer
-	var slow [maxMates]float64
-	n := copy(set[:], on)
-	set[n] = newcomer
 	worst := Verdict{}
-	for i, v := range slowdowns(x, s, set[:n+1], slow[:0]) {
-		if v*1000 > float64(limitMilli) && v > worst.slowdown {
-			worst = Verdict{slowdown: v, of: set[i].Job}
+	for i := range len(on) + 1 {
+		if v := slowdown(x, s, on, &newcomer, i); v*1000 > float64(limitMilli) && v > worst.slowdown {
+			worst = Verdict{slowdown: v, of: newcomer.Job}
+			if i < len(on) {
+				worst.of = on[i].Job
+			}
 		}
 	}
 	return worst
@@ -110,12 +111,25 @@ func Judge(x *dispatch.Interference, s *dispatch.Sharing, on []Sharer, newcomer 
 
 // SharerOf returns a job as a sharer of a GPU of whose compute it takes so much; id
 // is 0 until it runs there.
-func SharerOf(x *dispatch.Interference, j *cluster.Job, id cluster.JobID, milli int64) Sharer {
-	m := Sharer{Job: id, util: float64(min(max(milli, 0), cluster.WholeGPU)) / cluster.WholeGPU, owner: &j.Owner}
-	if x != nil {
-		m.temper = x.Jobs[j.Spec.Signature]
+func SharerOf(j *cluster.Job, id cluster.JobID, milli int64, nature Nature) Sharer {
+	return Sharer{Job: id, util: float64(min(max(milli, 0), cluster.WholeGPU)) / cluster.WholeGPU, nature: nature, owner: &j.Owner}
+}
+
+// Suits reports whether nothing speaks against a newcomer on a GPU; it is Judge for
+// when the reason does not matter.
+func Suits(x *dispatch.Interference, s *dispatch.Sharing, on []Sharer, newcomer *Sharer, limitMilli int64) bool {
+	switch {
+	case len(on) == 0 || s == nil || limitMilli <= 0:
+		return true
+	case s.Never || len(on) >= maxMates:
+		return false
 	}
-	return m
+	for i := len(on); i >= 0; i-- {
+		if slowdown(x, s, on, newcomer, i)*1000 > float64(limitMilli) {
+			return false
+		}
+	}
+	return true
 }
 
 // Insert keeps mates in order of their ids, so that sums do not depend on the order

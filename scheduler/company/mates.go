@@ -26,9 +26,12 @@ func Slowdowns(know *dispatch.Interference, gpu *cluster.GPU, set []Mate, out []
 	var buf [maxMates]Sharer
 	ms := buf[:0]
 	for i := range set {
-		ms = append(ms, set[i].mate(know))
+		ms = append(ms, set[i].mate(know, s))
 	}
-	return slowdowns(know, s, ms, out), true
+	for i := range ms {
+		out = append(out, slowdown(know, s, ms[:len(ms)-1], &ms[len(ms)-1], i))
+	}
+	return out, true
 }
 
 // Bears reports whether newcomer may run on a GPU like gpu next to others: their
@@ -51,13 +54,13 @@ func Bears(know *dispatch.Interference, gpu *cluster.GPU, on []Mate, newcomer Ma
 	var buf [maxMates]Sharer
 	ms := buf[:0]
 	for i := range on {
-		ms = Insert(ms, on[i].mate(know))
+		ms = Insert(ms, on[i].mate(know, s))
 	}
-	v := Judge(know, s, ms, newcomer.mate(know), pol.MaxSlowdownMilli)
+	v := Judge(know, s, ms, newcomer.mate(know, s), pol.MaxSlowdownMilli)
 	return !v.Against()
 }
 
-func (m *Mate) mate(know *dispatch.Interference) Sharer {
+func (m *Mate) mate(know *dispatch.Interference, s *dispatch.Sharing) Sharer {
 	milli := min(max(m.Milli, 0), cluster.WholeGPU)
-	return Sharer{Job: m.Job, util: float64(milli) / cluster.WholeGPU, temper: know.Jobs[m.Signature]}
+	return Sharer{Job: m.Job, util: float64(milli) / cluster.WholeGPU, nature: NatureOf(know, s, m.Signature, nil)}
 }
