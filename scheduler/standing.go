@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -55,47 +54,30 @@ func (ts *turns) mix(order []rank) {
 	if !fair && !ts.niced || len(order) < 2 {
 		return
 	}
-	type entry struct {
-		rank  rank
-		fixed bool
-		place int32
-		score int64
-	}
-	es := make([]entry, len(order))
-	byFair := make([]int32, len(order))
+	keys, scores := make([]rank, len(order)), make([]int64, len(order))
 	for i, r := range order {
-		byFair[i] = int32(i)
-		es[i] = entry{rank: r, fixed: r.tier == tierDue || r.tier == tierOld, score: int64(i) * cluster.WholeGPU}
+		keys[i] = rank{item: int32(i), id: cluster.JobID(i)}
+		scores[i] = int64(i) * cluster.WholeGPU
 		if fair {
-			es[i].place = ts.standing.Fair.Place(assocOf(ts.items[r.item].job))
+			keys[i].first = int64(ts.standing.Fair.Place(assocOf(ts.items[r.item].job)))
 		}
 	}
 	if fair {
-		slices.SortStableFunc(byFair, func(a, b int32) int { return cmp.Compare(es[a].place, es[b].place) })
+		keys = sorted(keys)
 		w := min(ts.pol.FairMilli, cluster.WholeGPU)
-		for k, i := range byFair {
-			es[i].score = (cluster.WholeGPU-w)*int64(i) + w*int64(k)
+		for k, r := range keys {
+			scores[r.item] = (cluster.WholeGPU-w)*int64(r.item) + w*int64(k)
 		}
 	}
-	for i := range es {
-		es[i].score += int64(ts.items[es[i].rank.item].job.Spec.Nice) * cluster.WholeGPU
-	}
-	slices.SortStableFunc(es, func(a, b entry) int {
-		switch {
-		case a.rank.class != b.rank.class:
-			return cmp.Compare(a.rank.class, b.rank.class)
-		case a.fixed != b.fixed:
-			if a.fixed {
-				return -1
-			}
-			return 1
-		case a.fixed:
-			return 0
+	for i, r := range order {
+		keys[i] = rank{item: int32(i), id: cluster.JobID(i), class: r.class}
+		if r.tier != tierDue && r.tier != tierOld {
+			keys[i].tier, keys[i].first = 1, scores[i]+int64(ts.items[r.item].job.Spec.Nice)*cluster.WholeGPU
 		}
-		return cmp.Compare(a.score, b.score)
-	})
-	for i := range es {
-		order[i] = es[i].rank
+	}
+	was := slices.Clone(order)
+	for i, k := range sorted(keys) {
+		order[i] = was[k.item]
 	}
 }
 
