@@ -73,7 +73,7 @@ func (ss *session) sendDesired(full bool) error {
 	if !full && !resumes && len(d.Assignments) == 0 && len(d.Released) == 0 {
 		return nil
 	}
-	return ss.stream.Send(&nodev1.SessionResponse{Kind: &nodev1.SessionResponse_Desired{Desired: d}})
+	return ss.send(&nodev1.SessionResponse{Kind: &nodev1.SessionResponse_Desired{Desired: d}})
 }
 
 // resumes adds to d which GPUs administrators resumed. It reports whether that is

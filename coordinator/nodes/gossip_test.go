@@ -153,7 +153,7 @@ func TestGossipBesideTheSession(t *testing.T) {
 			after time.Duration
 			say   bool
 			cut   bool
-		}{{8 * time.Second, true, false}, {3 * time.Second, false, true}, {12 * time.Second, false, true}, {8 * time.Second, false, false}, {time.Second, true, true}} {
+		}{{8 * time.Second, true, false}, {5 * time.Second, false, true}, {12 * time.Second, false, true}, {8 * time.Second, false, false}, {time.Second, true, true}} {
 			time.Sleep(c.after)
 			if c.say {
 				gossips(0, key)

@@ -19,7 +19,7 @@ const (
 	hintNodes = 500
 	// mostQuiet is how long a leader that does not hear a node waits at most before
 	// it reports that others do.
-	mostQuiet = 10 * time.Second
+	mostQuiet = 12 * time.Second
 	// minHintKey is the least valid length of a key.
 	minHintKey = 16
 )

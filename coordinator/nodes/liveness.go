@@ -3,11 +3,12 @@ package nodes
 import (
 	"context"
 	"log/slog"
-	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/series"
 	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/fsm"
@@ -40,7 +41,9 @@ type liveness struct {
 
 type contact struct {
 	last time.Time
-	gpus map[cluster.GPUID]*nodev1.GPUUsage
+	// of is the node whose GPUs cards are, in its order.
+	of    *cluster.Node
+	cards []card
 	// uses are the latest uses of its attempts.
 	uses map[cluster.AttemptID]Use
 	// curves are their reported metrics.
@@ -52,6 +55,13 @@ type contact struct {
 	images []string
 	// key is what its agent signs its gossip with.
 	key []byte
+}
+
+// card is what was measured on a GPU.
+type card struct {
+	id   cluster.GPUID
+	last *nodev1.GPUUsage // nil for nothing
+	ring *series.Ring     // nil if there are too many
 }
 
 func newLiveness(d Needs, lease time.Duration) *liveness {
@@ -77,7 +87,7 @@ func (l *liveness) heard(node cluster.NodeID, gpus []*nodev1.GPUUsage) {
 	defer l.mu.Unlock()
 	n := l.nodes[node]
 	if n == nil {
-		n = &contact{gpus: map[cluster.GPUID]*nodev1.GPUUsage{}}
+		n = &contact{}
 		l.nodes[node] = n
 	}
 	n.last = l.clock()
@@ -89,19 +99,34 @@ func (l *liveness) heard(node cluster.NodeID, gpus []*nodev1.GPUUsage) {
 	if !ok {
 		return
 	}
-	shown := make(map[cluster.GPUID]*nodev1.GPUUsage, len(known.GPUs))
-	for i := range known.GPUs {
-		if g := n.gpus[known.GPUs[i].ID]; g != nil {
-			shown[known.GPUs[i].ID] = g
+	if n.of != known { // nodes are immutable
+		n.of, n.cards = known, l.cardsOf(known, n.cards)
+	}
+	for i, g := range gpus {
+		if i >= len(n.cards) || n.cards[i].id != cluster.GPUID(g.Uuid) {
+			i = slices.IndexFunc(n.cards, func(c card) bool { return c.id == cluster.GPUID(g.Uuid) })
+		}
+		if i < 0 {
+			continue
+		}
+		c := &n.cards[i]
+		if c.last = g; c.ring != nil {
+			c.ring.Add(n.last, series.Reading{UsedMiB: g.UsedMib, UtilMilli: g.UtilMilli, PowerW: g.PowerW})
 		}
 	}
-	for _, g := range gpus {
-		if known.GPU(cluster.GPUID(g.Uuid)) != nil {
-			shown[cluster.GPUID(g.Uuid)] = g
-			l.series.add(cluster.GPUID(g.Uuid), n.last, g)
+}
+
+// cardsOf returns the GPUs of a node, with what was measured on them before.
+func (l *liveness) cardsOf(n *cluster.Node, before []card) []card {
+	cards := make([]card, len(n.GPUs))
+	for i := range n.GPUs {
+		c := card{id: n.GPUs[i].ID, ring: l.series.ring(n.GPUs[i].ID)}
+		if k := slices.IndexFunc(before, func(b card) bool { return b.id == c.id }); k >= 0 {
+			c.last = before[k].last
 		}
+		cards[i] = c
 	}
-	n.gpus = shown
+	return cards
 }
 
 // described records what a hello says of the node's GPUs, and its agent's signing
@@ -153,8 +178,12 @@ func (l *liveness) last(node cluster.NodeID) (time.Time, map[cluster.GPUID]*node
 	if n == nil {
 		return time.Time{}, nil
 	}
-	gpus := make(map[cluster.GPUID]*nodev1.GPUUsage, len(n.gpus))
-	maps.Copy(gpus, n.gpus)
+	gpus := make(map[cluster.GPUID]*nodev1.GPUUsage, len(n.cards))
+	for i := range n.cards {
+		if c := &n.cards[i]; c.last != nil {
+			gpus[c.id] = c.last
+		}
+	}
 	return n.last, gpus
 }
 

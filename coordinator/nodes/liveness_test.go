@@ -173,3 +173,30 @@ func TestBackIsHeard(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkHeartbeat is what a heartbeat of a node of eight GPUs with ten attempts
+// costs once it is decoded.
+func BenchmarkHeartbeat(b *testing.B) {
+	f := fsm.New(fsm.Options{})
+	n := &cluster.Node{ID: "n1", BootID: "b1", State: cluster.NodeReady, CPUMilli: 1000, MemMiB: 1024, Address: "n1:1"}
+	beat := &nodev1.Heartbeat{}
+	for i := range 8 {
+		id := fmt.Sprintf("GPU-5a7f6c1e-0d5b-4f0e-9f52-00000000000%d", i)
+		n.GPUs = append(n.GPUs, cluster.GPU{ID: cluster.GPUID(id), Type: "T4", MemMiB: 1000, SellableMiB: 900, MaxShares: 1})
+		beat.Gpus = append(beat.Gpus, &nodev1.GPUUsage{Uuid: id, UsedMib: 500, UtilMilli: 300})
+	}
+	for i := range uint64(10) {
+		beat.Attempts = append(beat.Attempts, &nodev1.AttemptUse{Job: 100_000 + i, Attempt: 1, BusyMs: 5, KnownMs: 7, PeakMib: 9})
+	}
+	data, err := fsm.EncodeEntry(fsm.EntryVersion, 1, 1, []*logv1.Command{{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	f.Apply(&raft.Log{Index: 1, Term: 1, Data: data})
+	l := newLiveness(Needs{FSM: f, Clock: time.Now, Log: slog.New(slog.DiscardHandler)}, time.Minute)
+	b.ReportAllocs()
+	for b.Loop() {
+		l.heard("n1", beat.Gpus)
+		l.used("n1", beat.Attempts)
+	}
+}

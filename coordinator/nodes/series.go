@@ -5,7 +5,6 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/series"
-	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
 // seriesCards bounds for how many GPUs measurements are remembered, which is 70 MB
@@ -16,16 +15,14 @@ const seriesCards = 16 << 10
 // lock.
 type shown map[cluster.GPUID]*series.Ring
 
-func (s shown) add(gpu cluster.GPUID, now time.Time, u *nodev1.GPUUsage) {
+// ring returns where a GPU's measurements go, nil if there are too many others.
+func (s shown) ring(gpu cluster.GPUID) *series.Ring {
 	r := s[gpu]
-	if r == nil {
-		if len(s) >= seriesCards {
-			return
-		}
+	if r == nil && len(s) < seriesCards {
 		r = series.NewRing(series.FineStep, series.FineSteps)
 		s[gpu] = r
 	}
-	r.Add(now, series.Reading{UsedMiB: u.UsedMib, UtilMilli: u.UtilMilli, PowerW: u.PowerW})
+	return r
 }
 
 // of returns a GPU's measurements from one time to another, the oldest first.

@@ -9,14 +9,13 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/series"
-	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
 func TestSeries(t *testing.T) {
 	s, now := shown{}, time.Unix(1_000_000_000, 0)
 	say := func(after time.Duration, mib, util, watts int64) {
 		now = now.Add(after)
-		s.add("g", now, &nodev1.GPUUsage{UsedMib: mib, UtilMilli: util, PowerW: watts})
+		s.ring("g").Add(now, series.Reading{UsedMiB: mib, UtilMilli: util, PowerW: watts})
 	}
 	say(0, 100, 200, 100)
 	say(2*time.Second, 300, 400, 0)
@@ -48,7 +47,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	s, now := shown{}, time.Unix(1_000_000_000, 0)
 	for range 3*series.FineSteps + 7 {
 		now = now.Add(series.FineStep)
-		s.add("g", now, &nodev1.GPUUsage{UsedMib: 1})
+		s.ring("g").Add(now, series.Reading{UsedMiB: 1})
 	}
 	got := s.of("g", time.Unix(0, 0), now)
 	if len(got) != series.FineSteps || got[0].At != now.Add(-(series.FineSteps-1)*series.FineStep).Unix() || got[series.FineSteps-1].At != now.Unix() {
@@ -60,7 +59,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		}
 	}
 	for i := range seriesCards + 10 {
-		s.add(cluster.GPUID(fmt.Sprint(i)), now, &nodev1.GPUUsage{})
+		s.ring(cluster.GPUID(fmt.Sprint(i)))
 	}
 	if len(s) != seriesCards {
 		t.Errorf("%d cards are remembered", len(s))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -90,6 +91,7 @@ type session struct {
 	term    uint64
 	node    cluster.NodeID
 	stream  noderpc.NodeService_SessionServer
+	sending sync.Mutex // of stream
 	out     chan *nodev1.SessionResponse
 	reports chan []*nodev1.Report
 	// sent holds the attempts that the agent was sent, and how it was told to end
@@ -111,6 +113,7 @@ type session struct {
 // run serves until ctx ends or the stream breaks. Three goroutines share it:
 // one receives, one commits reports, one owns what is sent.
 func (ss *session) run(ctx context.Context) error {
+	defer ss.sending.Lock() // whoever still receives sends nothing anymore
 	g, ctx := errgroup.WithContext(ctx)
 	received := make(chan error, 1)
 	// Recv returns only when the stream's own context ends, which is after
@@ -153,9 +156,11 @@ func (ss *session) receive(ctx context.Context) error {
 					return err
 				}
 			}
-			ss.queue(ctx, &nodev1.SessionResponse{Kind: &nodev1.SessionResponse_LeaseGranted{LeaseGranted: &nodev1.LeaseGranted{
+			if err := ss.answer(ctx, &nodev1.SessionResponse{Kind: &nodev1.SessionResponse_LeaseGranted{LeaseGranted: &nodev1.LeaseGranted{
 				Sequence: k.Heartbeat.Sequence, Lease: durationpb.New(ss.n.cfg.Lease),
-			}}})
+			}}}); err != nil {
+				return err
+			}
 		case *nodev1.SessionRequest_Reports:
 			ss.n.live.heard(ss.node, nil)
 			select {
@@ -169,6 +174,22 @@ func (ss *session) receive(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// answer sends m, which wakes nobody, or queues it behind what is being sent.
+func (ss *session) answer(ctx context.Context, m *nodev1.SessionResponse) error {
+	if !ss.sending.TryLock() {
+		ss.queue(ctx, m)
+		return nil
+	}
+	defer ss.sending.Unlock()
+	return ss.stream.Send(m)
+}
+
+func (ss *session) send(m *nodev1.SessionResponse) error {
+	ss.sending.Lock()
+	defer ss.sending.Unlock()
+	return ss.stream.Send(m)
 }
 
 func (ss *session) queue(ctx context.Context, m *nodev1.SessionResponse) {
@@ -238,7 +259,7 @@ func (ss *session) push(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case m := <-ss.out:
-			if err := ss.stream.Send(m); err != nil {
+			if err := ss.send(m); err != nil {
 				return err
 			}
 		case <-changed:

@@ -33,7 +33,10 @@ func (l *liveness) used(node cluster.NodeID, us []*nodev1.AttemptUse) {
 	}
 	at := cluster.TimeOf(l.clock())
 	us = us[:min(len(us), maxUses)]
-	n.uses = make(map[cluster.AttemptID]Use, len(us))
+	if n.uses == nil {
+		n.uses = make(map[cluster.AttemptID]Use, len(us))
+	}
+	clear(n.uses)
 	for _, u := range us {
 		id := cluster.AttemptID{Job: cluster.JobID(u.Job), No: u.Attempt}
 		if s := u.Steps; s != nil && s.Metric != nil {

@@ -1,10 +1,12 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +41,8 @@ type node struct {
 	dial  func(addr string) (*grpc.ClientConn, error)
 	epoch int64 // in which it was last connected
 
+	busyMs []int64 // of each GPU; its session's
+
 	mu      sync.Mutex
 	runs    map[attempt]*run
 	reports []*nodev1.Report // those not acknowledged, in order
@@ -60,7 +64,7 @@ type run struct {
 }
 
 func newNode(f *fleet, name string, gpus int, dial func(string) (*grpc.ClientConn, error)) *node {
-	n := &node{fleet: f, name: name, dial: dial, runs: map[attempt]*run{}, wake: make(chan struct{}, 1), epoch: -1}
+	n := &node{fleet: f, name: name, dial: dial, runs: map[attempt]*run{}, wake: make(chan struct{}, 1), epoch: -1, busyMs: make([]int64, gpus)}
 	for i := range gpus {
 		n.gpus = append(n.gpus, &nodev1.GPU{
 			Uuid: fmt.Sprintf("GPU-%s-%d", name, i), Index: uint32(i), Type: cardType, MemMib: cardMiB, CapMode: "sim", State: nodev1.GPUState_GPU_STATE_OK,
@@ -171,10 +175,8 @@ func (n *node) send(ctx context.Context, stream noderpc.NodeService_SessionClien
 	tick := time.NewTicker(pace.Every)
 	defer tick.Stop()
 	var rate pace.Pace
-	beat := &nodev1.Heartbeat{}
-	for _, g := range n.gpus {
-		beat.Gpus = append(beat.Gpus, &nodev1.GPUUsage{Uuid: g.Uuid, Since: timestamppb.Now(), FreeMib: g.MemMib})
-	}
+	var beats uint64
+	since := timestamppb.Now()
 	for {
 		var m *nodev1.SessionRequest
 		select {
@@ -184,10 +186,12 @@ func (n *node) send(ctx context.Context, stream noderpc.NodeService_SessionClien
 			rate.Granted(lease)
 			continue
 		case <-tick.C:
-			if n.measure(beat); !rate.Due(beat, pace.Every) {
+			beat := n.measure(since)
+			if !rate.Due(beat, pace.Every) {
 				continue
 			}
-			beat.Sequence++
+			beats++
+			beat.Sequence = beats
 			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: beat}}
 		case <-n.wake:
 			rs := n.news()
@@ -202,12 +206,11 @@ func (n *node) send(ctx context.Context, stream noderpc.NodeService_SessionClien
 	}
 }
 
-// measure fills in what the cards and the attempts on them use.
-func (n *node) measure(beat *nodev1.Heartbeat) {
+// measure returns what the GPUs and the attempts on them use.
+func (n *node) measure(since *timestamppb.Timestamp) *nodev1.Heartbeat {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	held := map[string]int64{}
-	beat.Attempts = beat.Attempts[:0]
+	held, beat := map[string]int64{}, &nodev1.Heartbeat{}
 	for id, r := range n.runs {
 		if r.ended {
 			continue
@@ -218,15 +221,18 @@ func (n *node) measure(beat *nodev1.Heartbeat) {
 		ran := time.Since(r.started).Milliseconds()
 		beat.Attempts = append(beat.Attempts, &nodev1.AttemptUse{Job: id.job, Attempt: id.no, BusyMs: ran * utilMilli, KnownMs: ran, PeakMib: peakOf(r.of)})
 	}
-	for _, g := range beat.Gpus {
-		g.UsedMib = held[g.Uuid]
-		g.FreeMib = max(0, cardMiB-g.UsedMib)
-		g.UtilMilli = 0
-		g.PowerW = 60 + rand.Int64N(5) // #nosec G404 -- cards differ a little from one look to the next
-		g.TemperatureC = 40
-		if g.UsedMib > 0 {
-			g.UtilMilli = utilMilli
-			g.BusyMs += pace.Every.Milliseconds() * utilMilli / 1000
+	slices.SortFunc(beat.Attempts, func(a, b *nodev1.AttemptUse) int { return cmp.Compare(a.Job, b.Job) })
+	for i, g := range n.gpus {
+		u := &nodev1.GPUUsage{
+			Uuid: g.Uuid, Since: since, UsedMib: held[g.Uuid], FreeMib: max(0, cardMiB-held[g.Uuid]), TemperatureC: 40,
+			PowerW: 60 + rand.Int64N(5), // #nosec G404 -- cards differ a little from one look to the next
 		}
+		if u.UsedMib > 0 {
+			u.UtilMilli = utilMilli
+			n.busyMs[i] += pace.Every.Milliseconds() * utilMilli / 1000
+		}
+		u.BusyMs = n.busyMs[i]
+		beat.Gpus = append(beat.Gpus, u)
 	}
+	return beat
 }

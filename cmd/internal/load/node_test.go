@@ -42,8 +42,7 @@ func TestNodeRunsWhatItIsTold(t *testing.T) {
 		}
 		n.take(&nodev1.Desired{Full: true, Assignments: []*nodev1.Assignment{assignment(1, "0s"), assignment(2, "5s"), assignment(3, ""), assignment(4, "")}}, true)
 		expect("1 RUNNING", "1 COMPLETED", "2 RUNNING", "3 RUNNING", "4 RUNNING")
-		beat := &nodev1.Heartbeat{Gpus: []*nodev1.GPUUsage{{Uuid: "GPU-n1-0"}}}
-		if n.measure(beat); beat.Gpus[0].UsedMib != 300 || len(beat.Attempts) != 3 {
+		if beat := n.measure(nil); beat.Gpus[0].UsedMib != 300 || len(beat.Attempts) != 3 {
 			t.Errorf("a heartbeat says %v, want three attempts with 300 MiB", beat)
 		}
 		// What it has heard already changes nothing.
