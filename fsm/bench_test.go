@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -211,6 +212,29 @@ func BenchmarkSnapshot100000(b *testing.B) {
 	}
 	b.ReportMetric(float64(capture.Microseconds())/float64(b.N)/1000, "ms-locked/op")
 	b.ReportMetric(float64(size)/100_000, "bytes/job")
+}
+
+// BenchmarkCapture is for how long a snapshot pauses the state machine, with as many
+// running jobs to digest as entries may leave.
+func BenchmarkCapture(b *testing.B) {
+	for _, jobs := range []int{100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
+			m := farm(b, 100, jobs)
+			m.index++
+			applyTo(b, m.f, m.index, testTerm, startsOf(m, table.MaxDirty))
+			m.f.Hash()
+			for b.Loop() {
+				b.StopTimer()
+				for id := range cluster.JobID(table.MaxDirty) {
+					m.f.st.roll.Digests.Jobs.Touch(id + 1)
+				}
+				b.StartTimer()
+				if _, err := m.f.Snapshot(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 func BenchmarkRestore100000(b *testing.B) {

@@ -19,11 +19,11 @@ func TestPersistWhileApplying(t *testing.T) {
 	m := everything(t)
 	var wg sync.WaitGroup
 	for round := range 12 {
-		want := m.f.Hash()
-		snap, err := m.f.Snapshot()
+		snap, err := m.f.Snapshot() // before what changed is digested
 		if err != nil {
 			t.Fatal(err)
 		}
+		want := m.f.Hash()
 		wg.Go(func() {
 			defer snap.Release()
 			var s sink

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/encoding/protodelim"
@@ -36,12 +37,12 @@ func (f *FSM) capture() *snapshot {
 		at: roll.At, term: s.term, lastHash: s.lastHash, config: s.config, roll: roll, desk: &orders.Desk{Requests: s.desk.Requests.View()},
 		fleet: s.fleet.View(), keyring: s.keyring.View(), learned: s.learned.View(), books: s.books.View(), outbox: s.outbox.View(), blobs: s.blobs.View(),
 	}
-	return &snapshot{view: view, hash: s.hashNow(), version: f.opts.Version}
+	return &snapshot{view: view, hash: sync.OnceValue(s.hash.Later(s.metaRecord()).Sum), version: f.opts.Version}
 }
 
 type snapshot struct {
 	view    *State
-	hash    []byte
+	hash    func() []byte
 	version string
 }
 
@@ -68,7 +69,7 @@ func (s *snapshot) write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	end := &logv1.Record{Kind: &logv1.Record_End{End: &logv1.SnapshotEnd{Hash: s.hash, Records: n}}}
+	end := &logv1.Record{Kind: &logv1.Record_End{End: &logv1.SnapshotEnd{Hash: s.hash(), Records: n}}}
 	if err := out.put(end); err != nil {
 		return err
 	}
@@ -214,7 +215,7 @@ type Capture struct {
 func (f *FSM) Capture() *Capture {
 	s := f.capture()
 	return &Capture{
-		Index: s.view.at.Index, Term: s.view.term, EntryVersion: max(1, s.view.at.Format), Hash: s.hash, NextJob: s.view.roll.NextID, snap: s,
+		Index: s.view.at.Index, Term: s.view.term, EntryVersion: max(1, s.view.at.Format), Hash: s.hash(), NextJob: s.view.roll.NextID, snap: s,
 	}
 }
 

@@ -57,11 +57,12 @@ func New(h *table.Hash, beside Beside) *Roll {
 	r := &Roll{Beside: beside, Arrays: map[cluster.JobID]*Array{}, Queues: NewQueues(h), NextID: 1, OnNode: map[cluster.NodeID]*Set{}}
 	r.Depends = &Depends{roll: r, Dependents: map[Awaited][]cluster.JobID{}, Names: map[Name]*Namesakes{}}
 	number := func(id cluster.JobID) []byte { return h.Number(uint64(id)) }
-	r.Digests.Jobs = table.NewDigests(h, table.Job, number, func(id cluster.JobID) proto.Message {
-		if j := r.Jobs.Get(id); j != nil {
-			return jobRecord(r.At.Format, j)
+	r.Digests.Jobs = table.OfValues(h, table.Job, number, func(id cluster.JobID) func() proto.Message {
+		j, format := r.Jobs.Get(id), r.At.Format
+		if j == nil {
+			return nil
 		}
-		return nil
+		return func() proto.Message { return jobRecord(format, j) }
 	})
 	r.Digests.Arrays = table.NewDigests(h, table.Array, number, func(id cluster.JobID) proto.Message {
 		if a := r.Arrays[id]; a != nil {

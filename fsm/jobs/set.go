@@ -15,12 +15,24 @@ const blockLen = 512
 type Set struct {
 	blocks []block // none is empty
 	n      int
+	copies int // how often it was cloned
 }
 
 // block keeps ids apart from the jobs so that a search touches few cache lines.
 type block struct {
 	ids  []cluster.JobID
 	jobs []*cluster.Job
+	// since is how often its set had been cloned when it became this one's alone.
+	since int
+}
+
+// own returns a block that is about to change, after copying it if a clone has it too.
+func (s *Set) own(k int) *block {
+	b := &s.blocks[k]
+	if b.since != s.copies {
+		b.ids, b.jobs, b.since = slices.Clone(b.ids), slices.Clone(b.jobs), s.copies
+	}
+	return b
 }
 
 // at returns the block that holds or would hold id.
@@ -43,12 +55,12 @@ func (s *Set) Get(id cluster.JobID) *cluster.Job {
 // Put adds j, or replaces the job with its id.
 func (s *Set) Put(j *cluster.Job) {
 	if len(s.blocks) == 0 {
-		s.blocks = append(s.blocks, block{ids: []cluster.JobID{j.ID}, jobs: []*cluster.Job{j}})
+		s.blocks = append(s.blocks, s.single(j))
 		s.n++
 		return
 	}
 	k := s.at(j.ID)
-	b := &s.blocks[k]
+	b := s.own(k)
 	i, found := slices.BinarySearch(b.ids, j.ID)
 	switch {
 	case found:
@@ -57,10 +69,10 @@ func (s *Set) Put(j *cluster.Job) {
 	case len(b.ids) < blockLen:
 		b.ids, b.jobs = slices.Insert(b.ids, i, j.ID), slices.Insert(b.jobs, i, j)
 	case i == blockLen:
-		s.blocks = slices.Insert(s.blocks, k+1, block{ids: []cluster.JobID{j.ID}, jobs: []*cluster.Job{j}})
+		s.blocks = slices.Insert(s.blocks, k+1, s.single(j))
 	default:
 		half := blockLen / 2
-		right := block{ids: slices.Clone(b.ids[half:]), jobs: slices.Clone(b.jobs[half:])}
+		right := block{ids: slices.Clone(b.ids[half:]), jobs: slices.Clone(b.jobs[half:]), since: s.copies}
 		clear(b.jobs[half:])
 		b.ids, b.jobs = b.ids[:half], b.jobs[:half]
 		s.blocks = slices.Insert(s.blocks, k+1, right)
@@ -68,6 +80,10 @@ func (s *Set) Put(j *cluster.Job) {
 		return
 	}
 	s.n++
+}
+
+func (s *Set) single(j *cluster.Job) block {
+	return block{ids: []cluster.JobID{j.ID}, jobs: []*cluster.Job{j}, since: s.copies}
 }
 
 // Remove removes the job with the given id, if it is there.
@@ -82,6 +98,7 @@ func (s *Set) Remove(id cluster.JobID) {
 		return
 	}
 	s.n--
+	b = s.own(k)
 	b.ids, b.jobs = slices.Delete(b.ids, i, i+1), slices.Delete(b.jobs, i, i+1)
 	if len(b.ids) == 0 {
 		s.blocks = slices.Delete(s.blocks, k, k+1)
@@ -97,13 +114,11 @@ func (s *Set) List() []*cluster.Job {
 	return out
 }
 
-// Clone returns an independent copy.
+// Clone returns an independent copy. Both share each block until one of them changes
+// it.
 func (s *Set) Clone() Set {
-	c := Set{blocks: make([]block, len(s.blocks)), n: s.n}
-	for i, b := range s.blocks {
-		c.blocks[i] = block{ids: slices.Clone(b.ids), jobs: slices.Clone(b.jobs)}
-	}
-	return c
+	s.copies++
+	return Set{blocks: slices.Clone(s.blocks), n: s.n, copies: s.copies}
 }
 
 // Last returns the highest id, 0 in an empty set.

@@ -4,6 +4,7 @@
 package table
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 
@@ -25,8 +26,8 @@ func (d *digest) sub(o digest) {
 	}
 }
 
-// MaxDirty is how many entities are left to be digested when the hash is asked for: a
-// snapshot pauses the state machine for that, 5 µs each. An entry after which there
+// MaxDirty is how many entities are left to be digested when the hash is asked for, 5 µs
+// each, for which a checkpoint pauses the state machine. An entry after which there
 // are more digests down to half as many, so that the next ones need not, but no more
 // than MaxDirty.
 const MaxDirty = 2048
@@ -38,22 +39,69 @@ const MaxDirty = 2048
 type Hash struct {
 	sum    digest
 	dirty  int // keys over all parts
-	parts  []func(limit int) int
+	parts  []part
 	buf    []byte
 	number []byte
+}
+
+// part is the digests of one kind.
+type part interface {
+	// settle brings at most limit digests up to date, and returns how many it did.
+	settle(limit int) int
+	// leave has p compute what settle would.
+	leave(p *Pending)
 }
 
 // Now returns the canonical hash of the entities and of meta, which changes with
 // every entry and is not stored. Equal states have equal hashes, whatever their
 // histories.
 func (h *Hash) Now(meta proto.Message) []byte {
-	for _, settle := range h.parts {
-		settle(h.dirty)
+	for _, p := range h.parts {
+		p.settle(h.dirty)
 	}
 	sum := h.sum
 	sum.add(h.digest(Meta, nil, meta))
+	return sum.bytes()
+}
+
+// Later returns the hash that Now would return, with most that has to be digested left
+// to the caller: a snapshot need not pause the state machine for it.
+func (h *Hash) Later(meta proto.Message) *Pending {
+	p := &Pending{rest: make([]pending, 0, h.dirty+1)}
+	for _, part := range h.parts {
+		part.leave(p)
+	}
+	p.sum.add(h.sum) // after those that settle
+	p.rest = append(p.rest, pending{kind: Meta, record: func() proto.Message { return meta }})
+	return p
+}
+
+// Pending is a hash that is computed when it is asked for, from what was immutable or
+// copied.
+type Pending struct {
+	sum  digest
+	rest []pending
+}
+
+// pending is an entity that has yet to be digested.
+type pending struct {
+	kind   Kind
+	key    []byte
+	record func() proto.Message
+}
+
+// Sum returns the hash. It is called once.
+func (p *Pending) Sum() []byte {
+	var h Hash
+	for _, e := range p.rest {
+		p.sum.add(h.digest(e.kind, e.key, e.record()))
+	}
+	return p.sum.bytes()
+}
+
+func (d *digest) bytes() []byte {
 	out := make([]byte, 0, sha256.Size)
-	for _, v := range sum {
+	for _, v := range d {
 		out = binary.BigEndian.AppendUint64(out, v)
 	}
 	return out
@@ -65,8 +113,8 @@ func (h *Hash) Some() {
 		return
 	}
 	left := min(h.dirty-MaxDirty/2, MaxDirty)
-	for _, settle := range h.parts {
-		left -= settle(left)
+	for _, p := range h.parts {
+		left -= p.settle(left)
 	}
 }
 
@@ -100,6 +148,10 @@ func (h *Hash) Number(n uint64) []byte {
 // Digests holds the digests of one kind of entities.
 type Digests[K comparable] struct {
 	hash  *Hash
+	kind  Kind
+	key   func(K) []byte
+	now   func(K) proto.Message
+	later func(K) func() proto.Message // nil if entities change in place
 	have  map[K]digest
 	dirty map[K]struct{}
 }
@@ -107,16 +159,21 @@ type Digests[K comparable] struct {
 // NewDigests returns the digests of entities of a kind in h. key returns how an
 // entity's key is hashed, and record its stored form, nil if it is gone.
 func NewDigests[K comparable](h *Hash, kind Kind, key func(K) []byte, record func(K) proto.Message) *Digests[K] {
-	d := &Digests[K]{hash: h, have: map[K]digest{}, dirty: map[K]struct{}{}}
-	h.parts = append(h.parts, func(limit int) int {
-		return d.settle(limit, func(k K) (digest, bool) {
-			rec := record(k)
-			if rec == nil {
-				return digest{}, false
-			}
-			return h.digest(kind, key(k), rec), true
-		})
+	d := &Digests[K]{hash: h, kind: kind, key: key, now: record, have: map[K]digest{}, dirty: map[K]struct{}{}}
+	h.parts = append(h.parts, d)
+	return d
+}
+
+// OfValues is NewDigests for immutable entities: record returns a function that
+// returns the stored form of an entity as it is now, whenever it is called.
+func OfValues[K comparable](h *Hash, kind Kind, key func(K) []byte, record func(K) func() proto.Message) *Digests[K] {
+	d := NewDigests(h, kind, key, func(k K) proto.Message {
+		if r := record(k); r != nil {
+			return r()
+		}
+		return nil
 	})
+	d.later = record
 	return d
 }
 
@@ -130,9 +187,9 @@ func (d *Digests[K]) Touch(key K) {
 // Len returns how many digests are held.
 func (d *Digests[K]) Len() int { return len(d.have) }
 
-// settle brings at most limit digests up to date, and returns how many it did.
-// Which ones does not matter: the sum is the same once all are.
-func (d *Digests[K]) settle(limit int, of func(K) (digest, bool)) int {
+// settle implements part. Which ones it settles does not matter: the sum is the same
+// once all are.
+func (d *Digests[K]) settle(limit int) int {
 	n := 0
 	for key := range d.dirty {
 		if n == limit {
@@ -141,14 +198,29 @@ func (d *Digests[K]) settle(limit int, of func(K) (digest, bool)) int {
 		n++
 		delete(d.dirty, key)
 		d.hash.sum.sub(d.have[key])
-		now, ok := of(key)
-		if !ok {
+		rec := d.now(key)
+		if rec == nil {
 			delete(d.have, key)
 			continue
 		}
-		d.have[key] = now
-		d.hash.sum.add(now)
+		is := d.hash.digest(d.kind, d.key(key), rec)
+		d.have[key] = is
+		d.hash.sum.add(is)
 	}
 	d.hash.dirty -= n
 	return n
+}
+
+// leave implements part.
+func (d *Digests[K]) leave(p *Pending) {
+	if d.later == nil {
+		d.settle(len(d.dirty))
+		return
+	}
+	for key := range d.dirty {
+		p.sum.sub(d.have[key])
+		if record := d.later(key); record != nil {
+			p.rest = append(p.rest, pending{d.kind, bytes.Clone(d.key(key)), record})
+		}
+	}
 }

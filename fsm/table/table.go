@@ -23,19 +23,19 @@ type Of[K comparable, V any] struct {
 	Key func(K) []byte
 	// Compare is the order in which they are written.
 	Compare func(a, b K) int
-	// Record returns the stored form of an entity.
+	// Record returns the stored form of an entity, of its arguments alone.
 	Record func(K, V) proto.Message
 }
 
 // New returns an empty table whose entities count in h.
 func New[K comparable, V any](h *Hash, of Of[K, V]) *Table[K, V] {
 	t := &Table[K, V]{rows: map[K]V{}, compare: of.Compare}
-	t.digests = NewDigests(h, of.Kind, of.Key, func(k K) proto.Message {
+	t.digests = OfValues(h, of.Kind, of.Key, func(k K) func() proto.Message {
 		v, ok := t.rows[k]
 		if !ok {
 			return nil
 		}
-		return of.Record(k, v)
+		return func() proto.Message { return of.Record(k, v) }
 	})
 	return t
 }
