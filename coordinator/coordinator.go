@@ -243,7 +243,7 @@ func New(cfg Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	c.fsm = fsm.New(fsm.Options{Version: cfg.Version, OnDiverged: c.diverged, OnDenied: c.cutLater, Bulk: large.Keep})
+	c.fsm = fsm.New(fsm.Options{Version: cfg.Version, OnDiverged: c.diverged, OnDenied: c.cutLater, Bulk: large.Keep, Together: together})
 	c.cfg.Peer = c.undenied(cfg.Peer)
 	c.peers = peers.New(cfg.Dial)
 	c.archive = newArchive(c) // before the log is read: the state forgets what the archive has not taken
@@ -276,6 +276,15 @@ func (c *Coordinator) SetScheduling(s lead.Scheduling) { c.lead.SetScheduling(s)
 
 // Suits reports why policies cannot be used, see lead.Leader.
 func (c *Coordinator) Suits(s *lead.Scheduling) error { return c.lead.Suits(s) }
+
+// together runs functions at once, and returns when all have returned.
+func together(fs ...func()) {
+	var wg sync.WaitGroup
+	for _, f := range fs {
+		wg.Go(f)
+	}
+	wg.Wait()
+}
 
 // die ends the process through Config.Fatal, once.
 func (c *Coordinator) die(err error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -192,8 +193,18 @@ func BenchmarkApplyPlan10000Moves(b *testing.B) {
 	}
 }
 
+// atOnce is Options.Together.
+func atOnce(fs ...func()) {
+	var wg sync.WaitGroup
+	for _, f := range fs {
+		wg.Go(f)
+	}
+	wg.Wait()
+}
+
 func BenchmarkSnapshot100000(b *testing.B) {
 	m := farm(b, 100, 100_000)
+	m.f.opts.Together = atOnce
 	m.f.Hash()
 	var capture time.Duration
 	size := 0
@@ -240,7 +251,7 @@ func BenchmarkCapture(b *testing.B) {
 func BenchmarkRestore100000(b *testing.B) {
 	snap := snapshotOf(b, farm(b, 100, 100_000).f)
 	for b.Loop() {
-		if err := New(Options{}).Restore(io.NopCloser(bytes.NewReader(snap))); err != nil {
+		if err := New(Options{Together: atOnce}).Restore(io.NopCloser(bytes.NewReader(snap))); err != nil {
 			b.Fatal(err)
 		}
 	}

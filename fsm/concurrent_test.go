@@ -17,6 +17,7 @@ import (
 func TestPersistWhileApplying(t *testing.T) {
 	t.Parallel()
 	m := everything(t)
+	m.f.opts.Together = atOnce
 	var wg sync.WaitGroup
 	for round := range 12 {
 		snap, err := m.f.Snapshot() // before what changed is digested
@@ -31,7 +32,7 @@ func TestPersistWhileApplying(t *testing.T) {
 				t.Errorf("round %d: %v", round, err)
 				return
 			}
-			st, err := readSnapshot(bytes.NewReader(s.Bytes()), nil)
+			st, err := readSnapshot(bytes.NewReader(s.Bytes()), Options{Together: atOnce})
 			if err != nil {
 				t.Errorf("round %d: %v", round, err)
 				return

@@ -129,7 +129,7 @@ func TestOddFields(t *testing.T) {
 			if r.Err != nil && hash != entitiesHash(g) {
 				t.Errorf("command %d with another %s was refused (%v) and changed the hash", i, what, r.Err)
 			}
-			if _, err := readSnapshot(bytes.NewReader(snapshotOf(t, g)), nil); err != nil {
+			if _, err := readSnapshot(bytes.NewReader(snapshotOf(t, g)), Options{}); err != nil {
 				t.Errorf("command %d with another %s makes a state that cannot be read: %v", i, what, err)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -121,12 +122,12 @@ func (m *machine) refused(want cluster.Code, cmd *logv1.Command) *cluster.Error 
 func contents(t tb, f *FSM) string {
 	t.Helper()
 	var b bytes.Buffer
-	err := f.st.each(func(r *logv1.Record) error {
+	err := f.st.each(table.NewWriter(func(r *logv1.Record) error {
 		if r.GetMeta() == nil {
 			fmt.Fprintln(&b, r.String())
 		}
 		return nil
-	})
+	}))
 	if err != nil {
 		t.Fatalf("records: %v", err)
 	}

@@ -42,6 +42,9 @@ type Options struct {
 	// Bulk moves a large environment and script out of memory; if it or its result
 	// is nil, they stay there.
 	Bulk func(env []string, script []byte) cluster.Bulk
+	// Together runs what of a snapshot can be encoded, decoded and digested at once;
+	// optional. It returns once all have returned.
+	Together func(...func())
 	// Version is written into snapshots, for people.
 	Version string
 	// ChangeRing is how many changes are held for watchers; 0 means 65536.

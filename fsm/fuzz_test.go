@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -60,11 +61,11 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add(good[:len(good)/2])
 	f.Add([]byte{2, 8, 2})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		st, err := readSnapshot(bytes.NewReader(data), nil)
+		st, err := readSnapshot(bytes.NewReader(data), Options{})
 		if err != nil {
 			return
 		}
-		again, err := readSnapshot(bytes.NewReader(snapshotOf(t, holding(st))), nil)
+		again, err := readSnapshot(bytes.NewReader(snapshotOf(t, holding(st))), Options{})
 		if err != nil || !bytes.Equal(again.hashNow(), st.hashNow()) {
 			t.Fatalf("what was read cannot be written and read again: %v", err)
 		}
@@ -76,7 +77,7 @@ func FuzzSnapshot(f *testing.F) {
 // panic.
 func FuzzRecords(f *testing.F) {
 	var all bytes.Buffer
-	err := everything(f).f.st.each(func(r *logv1.Record) error {
+	err := everything(f).f.st.each(table.NewWriter(func(r *logv1.Record) error {
 		var one bytes.Buffer
 		for _, w := range []*bytes.Buffer{&one, &all} {
 			if _, err := protodelim.MarshalTo(w, r); err != nil {
@@ -85,7 +86,7 @@ func FuzzRecords(f *testing.F) {
 		}
 		f.Add(one.Bytes())
 		return nil
-	})
+	}))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func FuzzRecords(f *testing.F) {
 		if st.settle() != nil {
 			return
 		}
-		again, err := readSnapshot(bytes.NewReader(snapshotOf(t, holding(st))), nil)
+		again, err := readSnapshot(bytes.NewReader(snapshotOf(t, holding(st))), Options{})
 		if err != nil {
 			t.Fatalf("what was read cannot be written and read again: %v", err)
 		}

@@ -15,10 +15,9 @@ func (s *State) metaRecord() *logv1.Meta {
 	}
 }
 
-// each calls put with every record of the state in an order that does not depend on
-// maps: nodes, jobs, then queues. It stops at an error.
-func (s *State) each(put func(*logv1.Record) error) error {
-	w := table.NewWriter(put)
+// each sends every record of the state in an order that does not depend on maps:
+// nodes, jobs, then queues. It returns the first error.
+func (s *State) each(w *table.Writer) error {
 	w.Send(&logv1.Record{Kind: &logv1.Record_Meta{Meta: s.metaRecord()}})
 	if s.config != nil {
 		w.Send(&logv1.Record{Kind: &logv1.Record_Config{Config: s.config}})

@@ -3,26 +3,21 @@ package fsm
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
 
 	"github.com/hashicorp/raft"
-	"google.golang.org/protobuf/encoding/protodelim"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm/orders"
+	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
 // snapshotFormat is the version of the file; a newer one is refused.
 const snapshotFormat = 1
-
-// maxRecordBytes bounds one record, so that a corrupt length allocates little.
-const maxRecordBytes = 16 << 20
 
 // Snapshot implements raft.FSM. It captures an immutable view, so Apply may
 // continue while it is written.
@@ -37,13 +32,13 @@ func (f *FSM) capture() *snapshot {
 		at: roll.At, term: s.term, lastHash: s.lastHash, config: s.config, roll: roll, desk: &orders.Desk{Requests: s.desk.Requests.View()},
 		fleet: s.fleet.View(), keyring: s.keyring.View(), learned: s.learned.View(), books: s.books.View(), outbox: s.outbox.View(), blobs: s.blobs.View(),
 	}
-	return &snapshot{view: view, hash: sync.OnceValue(s.hash.Later(s.metaRecord()).Sum), version: f.opts.Version}
+	return &snapshot{view: view, hash: sync.OnceValue(s.hash.Later(s.metaRecord()).Sum), opts: &f.opts}
 }
 
 type snapshot struct {
-	view    *State
-	hash    func() []byte
-	version string
+	view *State
+	hash func() []byte
+	opts *Options
 }
 
 // Persist implements raft.FSMSnapshot. Records are streamed one by one.
@@ -56,16 +51,16 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 }
 
 func (s *snapshot) write(w io.Writer) error {
-	out := &framer{w: bufio.NewWriterSize(w, 64<<10)}
-	head := &logv1.SnapshotHeader{Format: snapshotFormat, Index: s.view.at.Index, Term: s.view.term, WrittenBy: s.version}
+	out := &framer{w: bufio.NewWriterSize(w, 256<<10), together: s.opts.Together}
+	head := &logv1.SnapshotHeader{Format: snapshotFormat, Index: s.view.at.Index, Term: s.view.term, WrittenBy: s.opts.Version}
 	if err := out.put(head); err != nil {
 		return err
 	}
 	n := uint64(0)
-	err := s.view.each(func(r *logv1.Record) error {
-		n++
-		return out.put(r)
-	})
+	err := s.view.each(table.InParts(func(k int, record func(int) *logv1.Record) error {
+		n += uint64(k)
+		return out.many(k, record)
+	}))
 	if err != nil {
 		return err
 	}
@@ -76,30 +71,6 @@ func (s *snapshot) write(w io.Writer) error {
 	return out.w.Flush()
 }
 
-// framer writes messages, each prefixed with its length.
-type framer struct {
-	w    *bufio.Writer
-	body []byte
-	head []byte
-}
-
-func (f *framer) put(m proto.Message) error {
-	var err error
-	f.body, err = proto.MarshalOptions{Deterministic: true}.MarshalAppend(f.body[:0], m)
-	if err != nil {
-		return err
-	}
-	if len(f.body) > maxRecordBytes {
-		return fmt.Errorf("record of %d bytes, at most %d can be read back", len(f.body), maxRecordBytes)
-	}
-	f.head = binary.AppendUvarint(f.head[:0], uint64(len(f.body)))
-	if _, err := f.w.Write(f.head); err != nil {
-		return err
-	}
-	_, err = f.w.Write(f.body)
-	return err
-}
-
 // Release implements raft.FSMSnapshot.
 func (s *snapshot) Release() {}
 
@@ -107,7 +78,7 @@ func (s *snapshot) Release() {}
 // was read and its hash verified.
 func (f *FSM) Restore(r io.ReadCloser) error {
 	defer r.Close()
-	st, err := readSnapshot(r, f.opts.Bulk)
+	st, err := readSnapshot(r, f.opts)
 	if err != nil {
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
@@ -122,46 +93,75 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-func readSnapshot(r io.Reader, keep func([]string, []byte) cluster.Bulk) (*State, error) {
-	br := bufio.NewReaderSize(r, 64<<10)
-	// A record stays in the buffer if it fits there; a corrupt length is refused
-	// before anything is allocated for it.
-	opt := protodelim.UnmarshalOptions{MaxSize: maxRecordBytes}
+func readSnapshot(r io.Reader, o Options) (*State, error) {
+	in := &frames{r: bufio.NewReaderSize(r, 256<<10), together: o.Together}
 	head := new(logv1.SnapshotHeader)
-	if err := opt.UnmarshalFrom(br, head); err != nil {
+	if err := in.one(head); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	if err := readable(head, 0); err != nil {
 		return nil, err
 	}
 	st := newState()
-	st.blobs.KeepBy(keep)
-	for n := uint64(0); ; n++ {
-		rec := new(logv1.Record)
-		if err := opt.UnmarshalFrom(br, rec); err != nil {
-			return nil, fmt.Errorf("record %d: %w", n, err)
+	st.blobs.KeepBy(o.Bulk)
+	var (
+		n    uint64
+		recs []*logv1.Record
+		bad  error // of what comes after recs
+	)
+	for {
+		var end *logv1.SnapshotEnd
+		var err, nextBad error
+		var next []*logv1.Record
+		load := func() { end, err = st.loadAll(head, recs, &n) }
+		if bad == nil {
+			next, nextBad = in.batch(load)
+		} else {
+			load()
 		}
+		switch {
+		case err != nil:
+			return nil, err
+		case end != nil:
+			return st, st.verify(end, n, o.Together)
+		case bad != nil:
+			return nil, fmt.Errorf("record %d: %w", n, bad)
+		}
+		recs, bad = next, nextBad
+	}
+}
+
+// loadAll restores records, of which the first is the nth, up to the end of the
+// snapshot if that is among them.
+func (s *State) loadAll(head *logv1.SnapshotHeader, recs []*logv1.Record, n *uint64) (*logv1.SnapshotEnd, error) {
+	for _, rec := range recs {
 		if err := readable(head, rec.GetMeta().GetEntryVersion()); err != nil {
 			return nil, err
 		}
-		end := rec.GetEnd()
-		if end == nil {
-			if err := st.load(rec); err != nil {
-				return nil, fmt.Errorf("record %d: %w", n, err)
-			}
-			continue
+		if end := rec.GetEnd(); end != nil {
+			return end, nil
 		}
-		if end.Records != n {
-			return nil, fmt.Errorf("has %d records, %d were written", n, end.Records)
+		if err := s.load(rec); err != nil {
+			return nil, fmt.Errorf("record %d: %w", *n, err)
 		}
-		if err := st.settle(); err != nil {
-			return nil, err
-		}
-		if got := st.hashNow(); !bytes.Equal(got, end.Hash) {
-			return nil, fmt.Errorf("hash %x differs from %x, with which it was written", got, end.Hash)
-		}
-		return st, nil
+		*n++
 	}
+	return nil, nil
+}
+
+// verify settles a state of n records, and compares it with the end of its snapshot.
+func (s *State) verify(end *logv1.SnapshotEnd, n uint64, together table.Together) error {
+	if end.Records != n {
+		return fmt.Errorf("has %d records, %d were written", n, end.Records)
+	}
+	if err := s.settle(); err != nil {
+		return err
+	}
+	s.hash.Settle(together)
+	if got := s.hashNow(); !bytes.Equal(got, end.Hash) {
+		return fmt.Errorf("hash %x differs from %x, with which it was written", got, end.Hash)
+	}
+	return nil
 }
 
 // readable returns why a snapshot of a state with log entries up to version cannot
@@ -179,10 +179,9 @@ func readable(head *logv1.SnapshotHeader, version uint32) error {
 // CheckSnapshot returns why a snapshot written by a newer version cannot be
 // restored here. Whether it is complete and correct is checked by Restore.
 func CheckSnapshot(r io.Reader) error {
-	br := bufio.NewReader(r)
-	opt := protodelim.UnmarshalOptions{MaxSize: maxRecordBytes}
+	in := &frames{r: bufio.NewReader(r)}
 	head, first := new(logv1.SnapshotHeader), new(logv1.Record) // the first record is the metadata
-	if opt.UnmarshalFrom(br, head) != nil || opt.UnmarshalFrom(br, first) != nil {
+	if in.one(head) != nil || in.one(first) != nil {
 		return nil
 	}
 	return readable(head, first.GetMeta().GetEntryVersion())
@@ -238,7 +237,7 @@ type Revival struct {
 // given, ready for a cluster to restart from it, with all join tokens void, since
 // they may have been spent since. Incomplete input is refused.
 func Load(r io.Reader, o Options, revival *Revival) (*Capture, error) {
-	st, err := readSnapshot(r, o.Bulk)
+	st, err := readSnapshot(r, o)
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}

@@ -298,7 +298,7 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 	for i := range good {
 		bad := bytes.Clone(good)
 		bad[i] ^= 1 << (i % 8)
-		st, err := readSnapshot(bytes.NewReader(bad), nil)
+		st, err := readSnapshot(bytes.NewReader(bad), Options{})
 		// The header's words for people are not part of the state.
 		if err == nil && !bytes.Equal(st.hashNow(), want) {
 			t.Fatalf("byte %d: damage was served", i)

@@ -13,15 +13,19 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
+// jobsAtOnce is how many jobs are written at once.
+const jobsAtOnce = 1024
+
 // Each sends all records: arrays, then jobs, then queues.
 func (r *Roll) Each(w *table.Writer) {
 	for _, id := range table.SortedKeys(r.Arrays) {
 		w.Send(&logv1.Record{Kind: &logv1.Record_Array{Array: arrayRecord(r.At.Format, r.Arrays[id])}})
 	}
-	Merge([]*Set{&r.Jobs}, 0, func(j *cluster.Job) bool {
-		w.Send(&logv1.Record{Kind: &logv1.Record_Job{Job: jobRecord(r.At.Format, j)}})
-		return w.Err() == nil
-	})
+	for part := range slices.Chunk(r.Jobs.List(), jobsAtOnce) {
+		w.Many(len(part), func(i int) *logv1.Record {
+			return &logv1.Record{Kind: &logv1.Record_Job{Job: jobRecord(r.At.Format, part[i])}}
+		})
+	}
 	r.Queues.Each(w)
 }
 

@@ -48,6 +48,8 @@ type Hash struct {
 type part interface {
 	// settle brings at most limit digests up to date, and returns how many it did.
 	settle(limit int) int
+	// share is settle for all of them, by several at once.
+	share(t Together)
 	// leave has p compute what settle would.
 	leave(p *Pending)
 }
@@ -105,6 +107,13 @@ func (d *digest) bytes() []byte {
 		out = binary.BigEndian.AppendUint64(out, v)
 	}
 	return out
+}
+
+// Settle does what Now has to do first, by several at once.
+func (h *Hash) Settle(t Together) {
+	for _, p := range h.parts {
+		p.share(t)
+	}
 }
 
 // Some spreads the cost of the next hash over the entries before it.
@@ -197,18 +206,63 @@ func (d *Digests[K]) settle(limit int) int {
 		}
 		n++
 		delete(d.dirty, key)
-		d.hash.sum.sub(d.have[key])
-		rec := d.now(key)
-		if rec == nil {
-			delete(d.have, key)
-			continue
+		if rec := d.now(key); rec != nil {
+			d.set(key, d.hash.digest(d.kind, d.key(key), rec))
+		} else {
+			d.drop(key)
 		}
-		is := d.hash.digest(d.kind, d.key(key), rec)
-		d.have[key] = is
-		d.hash.sum.add(is)
 	}
 	d.hash.dirty -= n
 	return n
+}
+
+func (d *Digests[K]) set(key K, is digest) {
+	d.hash.sum.sub(d.have[key])
+	d.have[key] = is
+	d.hash.sum.add(is)
+}
+
+func (d *Digests[K]) drop(key K) {
+	d.hash.sum.sub(d.have[key])
+	delete(d.have, key)
+}
+
+// sharedAtOnce is how many digests are computed before they are entered.
+const sharedAtOnce = 4096
+
+// share implements part.
+func (d *Digests[K]) share(t Together) {
+	if d.later == nil {
+		d.settle(len(d.dirty))
+		return
+	}
+	var lanes [Lanes]Hash
+	keys, rest, is := make([]K, 0, sharedAtOnce), make([]pending, 0, sharedAtOnce), make([]digest, sharedAtOnce)
+	enter := func() {
+		t.Split(len(rest), func(lane, from, to int) {
+			for i := from; i < to; i++ {
+				is[i] = lanes[lane].digest(d.kind, rest[i].key, rest[i].record())
+			}
+		})
+		for i, key := range keys {
+			d.set(key, is[i])
+		}
+		keys, rest = keys[:0], rest[:0]
+	}
+	d.hash.dirty -= len(d.dirty)
+	for key := range d.dirty {
+		record := d.later(key)
+		if record == nil {
+			d.drop(key)
+			continue
+		}
+		keys, rest = append(keys, key), append(rest, pending{d.kind, bytes.Clone(d.key(key)), record})
+		if len(keys) == sharedAtOnce {
+			enter()
+		}
+	}
+	enter()
+	clear(d.dirty)
 }
 
 // leave implements part.

@@ -384,9 +384,13 @@ type text interface{ ~string | ~[]byte }
 
 // Texts converts names and texts; those in bytes need not be UTF-8. It returns nil
 // for none.
-func Texts[To, From text](in []From) (out []To) {
-	for _, s := range in {
-		out = append(out, To(s))
+func Texts[To, From text](in []From) []To {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]To, len(in))
+	for i, s := range in {
+		out[i] = To(s)
 	}
 	return out
 }
