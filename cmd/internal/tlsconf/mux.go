@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,9 @@ import (
 const (
 	DefaultHandshakeTimeout = 5 * time.Second
 	DefaultMaxHandshakes    = 256
+	// waitingPerSlot is how many connections may wait for each handshake that is
+	// allowed at once: as many as there are nodes in a large cluster.
+	waitingPerSlot = 64
 )
 
 // MuxConfig describes a Mux.
@@ -25,11 +29,14 @@ type MuxConfig struct {
 	Listener net.Listener
 	// Protocols maps each ALPN name to how its clients are verified.
 	Protocols map[string]*tls.Config
-	// HandshakeTimeout bounds a handshake, and then the wait for Accept.
+	// HandshakeTimeout bounds the wait for a handshake, the handshake, and the wait for
+	// Accept, together: clients do not wait for longer.
 	HandshakeTimeout time.Duration
 	// MaxHandshakes bounds the concurrent handshakes; one address may have a
 	// quarter of them, so that one host cannot lock out the rest.
 	MaxHandshakes int
+	// MaxComputing bounds how many of them compute at once; 0 is one for each core.
+	MaxComputing int
 	// Strangers bounds the connections without a client certificate, which a
 	// protocol's configuration may let in. They come out of the listener of
 	// ProtoJoin and of no other. 0 passes them on like others of their protocol.
@@ -50,13 +57,17 @@ type Mux struct {
 	cfg     MuxConfig
 	tls     *tls.Config
 	protos  map[string]*protoListener
-	slots   chan struct{} // one token per handshake
+	slots   turns // of handshakes
+	cores   turns // of those that compute
 	done    chan struct{}
 	closing sync.Once
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex
-	perHost map[string]int
+	count   uint64                // of connections, so far
+	perHost map[string]int        // handshakes
+	waiting map[string]int        // for a slot, by address
+	waits   int                   // how many are in waiting
 	pending map[net.Conn]struct{} // accepted, not handed over yet
 	guests  map[string]int        // open connections of strangers, by address
 	nguests int
@@ -74,9 +85,12 @@ func NewMux(cfg MuxConfig) (*Mux, error) {
 	if cfg.MaxHandshakes <= 0 {
 		cfg.MaxHandshakes = DefaultMaxHandshakes
 	}
+	if cfg.MaxComputing <= 0 {
+		cfg.MaxComputing = runtime.GOMAXPROCS(0)
+	}
 	m := &Mux{
-		cfg: cfg, done: make(chan struct{}), protos: map[string]*protoListener{},
-		slots: make(chan struct{}, cfg.MaxHandshakes), perHost: map[string]int{}, pending: map[net.Conn]struct{}{}, guests: map[string]int{}, known: map[*known]struct{}{},
+		cfg: cfg, done: make(chan struct{}), protos: map[string]*protoListener{}, slots: turns{free: cfg.MaxHandshakes}, cores: turns{free: cfg.MaxComputing},
+		perHost: map[string]int{}, waiting: map[string]int{}, pending: map[net.Conn]struct{}{}, guests: map[string]int{}, known: map[*known]struct{}{},
 	}
 	if cfg.Strangers.Total > 0 {
 		m.protos[ProtoJoin] = &protoListener{mux: m, conns: make(chan net.Conn), done: make(chan struct{})}
@@ -109,13 +123,15 @@ func (m *Mux) Run(ctx context.Context) error {
 	defer stop()
 	defer m.wg.Wait()
 	defer m.Close()
+	waits, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
 	const shortest, longest = 5 * time.Millisecond, time.Second
 	backoff := shortest
 	for {
 		conn, err := m.cfg.Listener.Accept()
 		if err == nil {
 			backoff = shortest
-			m.admit(conn)
+			m.admit(waits, conn)
 			continue
 		}
 		select {
@@ -153,64 +169,83 @@ func (m *Mux) Close() error {
 	return err
 }
 
-// admit takes a slot, waiting for one if need be, and hands conn to a
-// goroutine of its own.
-func (m *Mux) admit(conn net.Conn) {
-	host := hostOf(conn)
-	select {
-	case m.slots <- struct{}{}:
-	case <-m.done:
-		conn.Close()
-		return
-	}
+// admit hands conn to a goroutine of its own, unless too many wait already.
+func (m *Mux) admit(ctx context.Context, conn net.Conn) {
+	host, most := hostOf(conn), waitingPerSlot*m.cfg.MaxHandshakes
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	select {
 	case <-m.done: // Close has swept pending
-		m.mu.Unlock()
-		<-m.slots
 		conn.Close()
 		return
 	default:
 	}
-	tooMany := m.perHost[host] >= max(1, m.cfg.MaxHandshakes/4)
-	if !tooMany {
-		m.perHost[host]++
-		m.pending[conn] = struct{}{}
-	}
-	m.mu.Unlock()
-	if tooMany {
-		<-m.slots
+	if m.waits >= most || m.waiting[host] >= max(1, most/4) {
 		conn.Close()
-		m.cfg.Log.Debug("connection refused: too many handshakes of one address", "addr", host)
+		m.cfg.Log.Debug("connection refused: too many wait", "addr", host)
 		return
 	}
+	m.count++
+	m.waits++
+	m.waiting[host]++
+	m.pending[conn] = struct{}{}
+	f := &fresh{Conn: conn, no: m.count, answered: func() {}}
 	m.wg.Go(func() {
-		defer func() {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			delete(m.pending, conn)
-			if m.perHost[host]--; m.perHost[host] == 0 {
-				delete(m.perHost, host)
-			}
-			<-m.slots
-		}()
-		m.handshake(conn)
+		ctx, cancel := context.WithTimeout(ctx, m.cfg.HandshakeTimeout)
+		defer cancel()
+		m.serve(ctx, f, host)
 	})
 }
 
-func (m *Mux) handshake(raw net.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), m.cfg.HandshakeTimeout)
-	defer cancel()
+// serve shakes hands on a connection once that has a slot.
+func (m *Mux) serve(ctx context.Context, f *fresh, host string) {
+	turn := m.slots.take(ctx, f.no)
+	m.mu.Lock()
+	m.waits--
+	less(m.waiting, host)
+	tooMany := m.perHost[host] >= max(1, m.cfg.MaxHandshakes/4)
+	serve := turn && !tooMany && !hungUp(f.Conn)
+	if serve {
+		m.perHost[host]++
+	}
+	m.mu.Unlock()
+	if serve {
+		m.handshake(ctx, f)
+	} else {
+		_ = f.Close()
+		m.cfg.Log.Debug("connection ended before its handshake", "addr", host, "late", !turn, "many", tooMany)
+	}
+	m.mu.Lock()
+	delete(m.pending, f.Conn)
+	if serve {
+		less(m.perHost, host)
+	}
+	m.mu.Unlock()
+	if turn {
+		m.slots.give()
+	}
+}
+
+// less takes one from the count of an address.
+func less(counts map[string]int, host string) {
+	if counts[host]--; counts[host] == 0 {
+		delete(counts, host)
+	}
+}
+
+func (m *Mux) handshake(ctx context.Context, raw *fresh) {
 	conn := tls.Server(raw, m.tls)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		raw.Close()
+	err := conn.HandshakeContext(ctx)
+	raw.answered()
+	if err != nil {
+		_ = raw.Close()
 		m.cfg.Log.Debug("handshake refused", "addr", raw.RemoteAddr().String(), "err", err)
 		return
 	}
 	// From here on Close leaves it alone: once it is returned its protocol may
 	// have used it before this goroutine runs again.
 	m.mu.Lock()
-	delete(m.pending, raw)
+	delete(m.pending, raw.Conn)
 	m.mu.Unlock()
 	cs := conn.ConnectionState()
 	l, out := m.protos[cs.NegotiatedProtocol], net.Conn(conn)
@@ -219,7 +254,7 @@ func (m *Mux) handshake(raw net.Conn) {
 		out = m.remember(conn)
 	case m.cfg.Strangers.Total > 0:
 		if l, out = m.protos[ProtoJoin], m.welcome(conn); out == nil {
-			raw.Close() // without close_notify, which might wait for its reader
+			_ = raw.Close() // without close_notify, which might wait for its reader
 			return
 		}
 	}
@@ -235,12 +270,24 @@ func (m *Mux) handshake(raw net.Conn) {
 }
 
 // configFor picks the protocol and with it who may connect. A client without
-// a known protocol is refused before any certificate is shown.
+// a known protocol is refused before any certificate is shown, and one that has given
+// up before anything is computed for it.
 func (m *Mux) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	for _, name := range hello.SupportedProtos {
-		if c, ok := m.cfg.Protocols[name]; ok {
-			return c, nil
+		c, ok := m.cfg.Protocols[name]
+		if !ok {
+			continue
 		}
+		if f, ok := hello.Conn.(*fresh); ok {
+			if !m.cores.take(hello.Context(), f.no) {
+				return nil, hello.Context().Err()
+			}
+			f.answered = sync.OnceFunc(m.cores.give)
+			if hungUp(f.Conn) {
+				return nil, net.ErrClosed
+			}
+		}
+		return c, nil
 	}
 	return nil, fmt.Errorf("client offers protocols %.200q, want one of %q", hello.SupportedProtos, slices.Sorted(maps.Keys(m.protos)))
 }
