@@ -352,6 +352,9 @@ func (k *keeper) watch(c net.Conn) {
 		delete(k.watchers, ch)
 		k.mu.Unlock()
 	}()
+	if writeFrame(c, response{}) != nil { // from now on no end is missed
+		return
+	}
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)

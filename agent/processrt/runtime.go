@@ -58,6 +58,9 @@ type Runtime struct {
 	// groups is where the keeper creates control groups, nil where it cannot.
 	groups *cgroup.Hierarchy
 	life   context.Context // of long-lived connections; stop ends it
+	// watching is closed once a keeper has said that it reports ends.
+	watching chan struct{}
+	once     sync.Once
 
 	mu sync.Mutex
 	// started holds the tasks started here, and how they ended once the keeper has reported
@@ -70,8 +73,9 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	r := &Runtime{cfg: cfg, exits: make(chan cluster.AttemptID, exitsQueue), idle: make(chan net.Conn, idleConns), started: map[cluster.AttemptID]*runtime.Task{}}
-	if err := r.ensureKeeper(ctx); err != nil {
+	r := &Runtime{cfg: cfg, exits: make(chan cluster.AttemptID, exitsQueue), idle: make(chan net.Conn, idleConns), started: map[cluster.AttemptID]*runtime.Task{}, watching: make(chan struct{})}
+	started, err := r.ensureKeeper(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if h, err := cgroup.Detect(); err == nil && os.Getuid() == 0 {
@@ -81,43 +85,51 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	wctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stop, r.life = stop, wctx
 	r.wg.Go(func() { r.watch(wctx) })
+	if started { // an older one does not say it
+		select {
+		case <-r.watching:
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), r.Close())
+		}
+	}
 	return r, nil
 }
 
 func (r *Runtime) socket() string { return filepath.Join(r.cfg.Dir, socketName) }
 
-func (r *Runtime) ensureKeeper(ctx context.Context) error {
+// ensureKeeper starts a keeper if none answers, and reports whether it did.
+func (r *Runtime) ensureKeeper(ctx context.Context) (started bool, err error) {
 	if c, err := net.Dial("unix", r.socket()); err == nil {
-		return c.Close()
+		return false, c.Close()
 	}
 	args := append(append([]string(nil), r.cfg.Exe[1:]...), "--dir", r.cfg.Dir, "--cgroup", r.cfg.CgroupParent)
 	cmd := exec.Command(r.cfg.Exe[0], args...)
 	log, err := os.OpenFile(filepath.Join(r.cfg.Dir, logName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start keeper: %w", err)
+		return false, fmt.Errorf("start keeper: %w", err)
 	}
 	gone := make(chan error, 1)
 	go func() { gone <- cmd.Wait() }() // ends with the keeper, at the latest with us
 	deadline := time.Now().Add(keeperStart)
 	for {
 		if c, err := net.Dial("unix", r.socket()); err == nil {
-			return c.Close()
+			return true, c.Close()
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		case err := <-gone:
-			return fmt.Errorf("keeper ended at once: %v; its log is %s", err, log.Name())
+			return false, fmt.Errorf("keeper ended at once: %v; its log is %s", err, log.Name())
 		case <-time.After(2 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("keeper does not answer within %s; its log is %s", keeperStart, log.Name())
+			return false, fmt.Errorf("keeper does not answer within %s; its log is %s", keeperStart, log.Name())
 		}
 	}
 }
@@ -131,7 +143,7 @@ func (r *Runtime) watch(ctx context.Context) {
 		}
 		r.cfg.Log.Warn("lost the keeper; looking for it", "err", err)
 		wait.Sleep(ctx, 200*time.Millisecond)
-		if err := r.ensureKeeper(ctx); err != nil {
+		if _, err := r.ensureKeeper(ctx); err != nil {
 			r.cfg.Log.Error("no keeper", "err", err)
 		}
 	}
@@ -152,6 +164,7 @@ func (r *Runtime) watchOnce(ctx context.Context) error {
 		if err := readFrame(c, &resp); err != nil {
 			return err
 		}
+		r.once.Do(func() { close(r.watching) })
 		if resp.Ended == nil {
 			continue
 		}
