@@ -185,9 +185,9 @@ func TestAChangeKeepsPromises(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1, Lease: 1000 * time.Hour})
 	cc := c.Dial(0, "gate", "g")
-	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"), coordtest.T4("GPU-3"), coordtest.T4("GPU-4"))
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	full := limited(time.Hour, spec(2000))
-	full.Exclusive, full.Gpus = true, 4
+	full.Exclusive = true
 	if _, err := submit(t, cc, alice, reqID(1), full); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestAChangeKeepsPromises(t *testing.T) {
 		s.Exclusive, s.DeadlineIn = true, durationpb.New(by)
 		return s
 	}
-	ids, err := submit(t, cc, alice, reqID(2), due(time.Hour, 150*time.Minute), due(time.Hour, 151*time.Minute))
+	ids, err := submit(t, cc, alice, reqID(2), due(time.Hour, 150*time.Minute), due(time.Hour, 185*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,11 +206,11 @@ func TestAChangeKeepsPromises(t *testing.T) {
 		req     *apiv1.UpdateJobRequest
 		refused string
 	}{
-		{"both GPUs that deadlines may claim", &apiv1.UpdateJobRequest{Gpus: ptr(uint32(2))}, "which was promised its end by"},
+		{"longer than the other can wait", &apiv1.UpdateJobRequest{TimeLimit: durationpb.New(80 * time.Minute)}, "which was promised its end by"},
 		{"so long that it ends too late", &apiv1.UpdateJobRequest{TimeLimit: durationpb.New(2 * time.Hour)}, "cannot be met"},
 		{"for less time", &apiv1.UpdateJobRequest{TimeLimit: durationpb.New(30 * time.Minute)}, ""},
 		{"another name", &apiv1.UpdateJobRequest{Name: ptr("other")}, ""},
-		{"both GPUs for less time", &apiv1.UpdateJobRequest{Gpus: ptr(uint32(2))}, ""},
+		{"longer again", &apiv1.UpdateJobRequest{TimeLimit: durationpb.New(55 * time.Minute)}, ""},
 	} {
 		step.req.Id = ids[0]
 		_, err := apirpc.NewJobServiceClient(cc).UpdateJob(as(t, admin), step.req)
