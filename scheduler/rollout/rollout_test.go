@@ -20,12 +20,13 @@ func TestAPassLooksAhead(t *testing.T) {
 	long := func(id cluster.JobID, d time.Duration, mib int64) *cluster.Job {
 		return Job(id, Predict(a100, mib, 600, d))
 	}
-	many := func(jobs []*cluster.Job) []*cluster.Job {
-		for id := cluster.JobID(100); id < 117; id++ {
-			jobs = append(jobs, Job(id, Type("T4")))
+	more := func(n int, option JobOption, jobs ...*cluster.Job) []*cluster.Job {
+		for id := range cluster.JobID(n) {
+			jobs = append(jobs, Job(id+100, option))
 		}
 		return jobs
 	}
+	plain := func(j *cluster.Job) { j.Spec.GPUs, j.Spec.CPUMilli, j.Spec.MemMiB = 0, 10, 1 }
 	for name, c := range map[string]struct {
 		running, waiting []*cluster.Job
 		starts           []cluster.JobID
@@ -42,9 +43,13 @@ func TestAPassLooksAhead(t *testing.T) {
 			running: []*cluster.Job{long(1, 4*time.Hour, 9000), long(2, time.Minute, 75_000)},
 			waiting: []*cluster.Job{long(3, 4*time.Second, 9000)}, starts: []cluster.JobID{3},
 		},
-		"nor does any look ahead where many wait": {
+		"nor does any look ahead where many run": {
+			running: more(63, plain, long(1, 4*time.Hour, 9000), long(2, time.Minute, 75_000)),
+			waiting: []*cluster.Job{long(3, 4*time.Hour, 9000)}, starts: []cluster.JobID{3},
+		},
+		"nor where many wait": {
 			running: []*cluster.Job{long(1, 4*time.Hour, 9000), long(2, time.Minute, 75_000)},
-			waiting: many([]*cluster.Job{long(3, 4*time.Hour, 9000)}), starts: []cluster.JobID{3},
+			waiting: more(17, Type("T4"), long(3, 4*time.Hour, 9000)), starts: []cluster.JobID{3},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,6 +69,33 @@ func TestAPassLooksAhead(t *testing.T) {
 			}
 			if d := cmp.Diff(c.starts, starts); d != "" {
 				t.Errorf("starts (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// BenchmarkLookAhead is a pass over as many jobs and GPUs as are played out at most.
+// One of the jobs never starts, so that each end of another one has its pass.
+func BenchmarkLookAhead(b *testing.B) {
+	var jobs []*cluster.Job
+	for id := range cluster.JobID(64) {
+		jobs = append(jobs, Job(id+1, Predict(a100, 60_000, 600, time.Hour+time.Duration(id)*time.Minute)))
+	}
+	for name, look := range map[string]int{"off": 0, "on": 16} {
+		b.Run(name, func(b *testing.B) {
+			pol := scheduler.Default()
+			pol.OvercommitMilli = 1250
+			w := NewWorld([]*cluster.Node{Node("n1", 16, a100), Node("n2", 16, a100), Node("n3", 16, a100), Node("n4", 16, a100)}, jobs...)
+			p := scheduler.Schedule(w.Snapshot(), pol)
+			w.Apply(&p)
+			for id := range cluster.JobID(15) {
+				w.Submit(Job(id+100, Predict(a100, 40_000, 600, 2*time.Hour)))
+			}
+			w.Submit(Job(200, Type("T4")))
+			snap := w.Snapshot()
+			pol.LookAhead = look
+			for b.Loop() {
+				scheduler.Schedule(snap, pol)
 			}
 		})
 	}
