@@ -66,11 +66,11 @@ func Start(t testing.TB, o Options) *Site {
 	s.write(o)
 	s.run("munged", "--foreground", "--force", "--key-file", dir+"/key", "--socket", dir+"/munge.socket",
 		"--pid-file", dir+"/munged.pid", "--log-file", dir+"/munged.log", "--seed-file", dir+"/seed")
-	s.wait("munged to listen", func() bool { return listens(dir + "/munge.socket") })
+	s.Wait("munged to listen", func() bool { return listens(dir + "/munge.socket") })
 	s.run("slurmctld", "-D", "-f", dir+"/slurm.conf")
-	s.wait("slurmctld to answer", func() bool { return strings.Contains(s.try("scontrol", "ping"), "UP") })
+	s.Wait("slurmctld to answer", func() bool { return s.says("UP", "scontrol", "ping") })
 	s.run("slurmd", "-D", "-N", "n1", "-f", dir+"/slurm.conf")
-	s.wait("the node to be idle", func() bool { return strings.TrimSpace(s.try("sinfo", "-h", "-t", "idle", "-o", "%N")) == "n1" })
+	s.Wait("the node to be idle", func() bool { return s.says("n1", "sinfo", "-h", "-t", "idle", "-o", "%N") })
 	return s
 }
 
@@ -115,15 +115,21 @@ func (s *Site) Output(stdin string, argv ...string) string {
 	return string(out)
 }
 
-// try is Output where a failure is acceptable.
-func (s *Site) try(argv ...string) string {
+// Try is Output where a failure is acceptable; the output is then empty.
+func (s *Site) Try(argv ...string) (string, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = s.Env()
 	out, err := cmd.Output()
 	if err != nil {
-		return ""
+		return "", err
 	}
-	return string(out)
+	return string(out), nil
+}
+
+// says reports whether a command succeeds and prints a word.
+func (s *Site) says(word string, argv ...string) bool {
+	out, err := s.Try(argv...)
+	return err == nil && strings.Contains(out, word)
 }
 
 func listens(socket string) bool {
@@ -237,10 +243,11 @@ func (s *Site) run(argv ...string) {
 	})
 }
 
-// wait polls, since the daemons run in real time.
-func (s *Site) wait(what string, done func() bool) {
+// Wait polls until done, since the daemons run in real time; it fails the test after
+// ten minutes.
+func (s *Site) Wait(what string, done func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !done(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); !done(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			logs, _ := filepath.Glob(s.dir + "/*.log")
 			var text strings.Builder
@@ -248,7 +255,7 @@ func (s *Site) wait(what string, done func() bool) {
 				data, _ := os.ReadFile(l)
 				fmt.Fprintf(&text, "== %s\n%s\n", filepath.Base(l), data[max(0, len(data)-2000):])
 			}
-			s.t.Fatalf("waited a minute for %s\n%s", what, text.String())
+			s.t.Fatalf("waited ten minutes for %s\n%s", what, text.String())
 		}
 	}
 }
