@@ -76,6 +76,8 @@ type Config struct {
 	CapMode string
 	// Only names the GPUs that Berth may use; empty means all.
 	Only gpu.Offer
+	// Recut lets the leader replace the instances of GPUs in MIG mode.
+	Recut bool
 	// MemCaps configures how shares of GPU memory are enforced.
 	MemCaps MemCaps
 	// Tail reads the end of a file with the rights of a job's user, for the verdict on a
@@ -204,7 +206,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		tasks: map[cluster.AttemptID]*task{}, synced: make(chan struct{}),
 	}
 	a.cards = cards.New(cards.Config{
-		GPUs: cfg.GPUs, Devices: cfg.Devices, Only: cfg.Only, Choose: cfg.MemCaps.Choose, CapMode: cfg.CapMode, Watch: cfg.MemCaps.Watch, Log: a.log,
+		GPUs: cfg.GPUs, Devices: cfg.Devices, Only: cfg.Only, Recut: cfg.Recut, Choose: cfg.MemCaps.Choose, CapMode: cfg.CapMode, Watch: cfg.MemCaps.Watch, Log: a.log,
 	}, cards.NewSampler(cfg.GPUs, cfg.Log))
 	a.checks = &cards.Checks{
 		Command: cfg.Health.Check, Time: cfg.Health.CheckTime, Again: cfg.Health.Recheck, Node: string(cfg.Node), States: a.cards.States, Log: a.log,
@@ -362,7 +364,7 @@ func (a *Agent) link() *link {
 	puller, _ := a.cfg.Images.(runtime.Puller)
 	return &link{
 		coordinators: a.Coordinators, leaders: a.leaders, dial: a.cfg.Dial, every: a.cfg.Heartbeat,
-		hello: a.hello, apply: a.apply, acked: a.acked, visit: a.visit, out: a.out, cards: a.cards, recorder: a.recorder, progress: a.progress, prober: a.prober, puller: puller, data: a.cfg.Data.Changed(), log: a.log,
+		hello: a.hello, apply: a.apply, acked: a.acked, visit: a.visit, cut: a.cut, out: a.out, cards: a.cards, recorder: a.recorder, progress: a.progress, prober: a.prober, puller: puller, data: a.cfg.Data.Changed(), log: a.log,
 	}
 }
 

@@ -51,6 +51,7 @@ type link struct {
 	apply        func(*nodev1.Desired) // takes over a desired set
 	acked        func([]*nodev1.Ack)   // what the leader has committed
 	visit        func(context.Context, grpc.ClientConnInterface, *nodev1.Visit)
+	cut          func(context.Context, *nodev1.CutGPU)
 	out          *outbox.Outbox
 	cards        *cards.Cards
 	recorder     *profile.Recorder
@@ -199,6 +200,8 @@ func (k *link) receive(conn *grpc.ClientConn, stream noderpc.NodeService_Session
 			k.acked(said.Acks.Acks)
 		case *nodev1.SessionResponse_Visit:
 			k.visit(stream.Context(), conn, said.Visit)
+		case *nodev1.SessionResponse_Cut:
+			k.cut(stream.Context(), said.Cut)
 		case *nodev1.SessionResponse_LeaseGranted:
 			select {
 			case granted <- said.LeaseGranted.Lease.AsDuration():

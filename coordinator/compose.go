@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/api/accounts"
 	"github.com/berth-scheduler/berth/coordinator/api/admin"
 	"github.com/berth-scheduler/berth/coordinator/api/admission"
@@ -22,6 +23,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/nodes"
 	"github.com/berth-scheduler/berth/coordinator/notify"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/coordinator/recut"
 	"github.com/berth-scheduler/berth/coordinator/web"
 	"github.com/berth-scheduler/berth/coordinator/web/session"
 	"github.com/berth-scheduler/berth/fsm"
@@ -39,6 +41,7 @@ func (c *Coordinator) compose() {
 	}, calls.Needs{Auth: c.auth, Office: c.office, Peers: c.peers, Space: c.space, Figures: c.metrics.figures, Registry: c.metrics.reg, Log: c.log})
 	c.nodes = newNodes(c)
 	c.lead = newLeader(c)
+	c.recut = recut.New(recut.Needs{FSM: c.fsm, Proposer: c.prop, Clock: c.cfg.Clock, Log: c.log, Cards: c.nodes.MIGCards, Card: c.nodes.MIGCard, Cut: c.nodes.Cut, Plan: func(snap *dispatch.Snapshot) dispatch.Plan { return lead.PlanOf(c.lead, snap) }})
 	c.admission = admission.New(admission.Config{
 		MaxQueued: c.cfg.MaxQueued, MaxPerUser: c.cfg.MaxPerUser, MaxArrayTasks: c.cfg.MaxArrayTasks, MaxBytes: c.cfg.MaxBytes, MaxBytesPerUser: c.cfg.MaxBytesPerUser,
 		InGroup: c.cfg.InGroup, NoMail: c.cfg.Notices.Mail.Program == "",
@@ -108,7 +111,7 @@ func newLeader(c *Coordinator) *lead.Leader {
 	}
 	return lead.New(cfg, lead.Needs{
 		FSM: c.fsm, Proposer: c.prop, Company: c.learn.Company, Figures: c.metrics.figures, Clock: c.cfg.Clock,
-		Log: c.log, NoticeLog: c.cfg.Log, Registry: c.metrics.reg, UseOf: c.nodes.UseOf, Held: c.nodes.Held, Holders: c.nodes.Holders,
+		Log: c.log, NoticeLog: c.cfg.Log, Registry: c.metrics.reg, UseOf: c.nodes.UseOf, Held: c.nodes.Held, Awaits: func(j cluster.JobID, n cluster.NodeID, g cluster.GPUID) bool { return c.recut.Awaits(j, n, g) }, Holders: c.nodes.Holders,
 	}, lead.Scheduling{
 		Site:     site.Site{Chosen: site.Chosen{Policy: c.cfg.Policy, Planner: c.cfg.Planner, Elastic: c.cfg.Elastic}, Partitions: c.cfg.Partitions},
 		Interval: c.cfg.Interval, PreemptEvery: c.cfg.PreemptEvery,

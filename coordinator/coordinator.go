@@ -38,6 +38,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/peers"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/coordinator/recut"
 	"github.com/berth-scheduler/berth/coordinator/space"
 	"github.com/berth-scheduler/berth/coordinator/web"
 	"github.com/berth-scheduler/berth/fsm"
@@ -206,6 +207,7 @@ type Coordinator struct {
 	admin     *admin.Admin
 	members   *members.Members
 	lead      *lead.Leader
+	recut     *recut.Recutter
 	auth      *authorize.Authorizer
 	learn     *learner.Learner
 	nodes     *nodes.Nodes

@@ -94,6 +94,7 @@ func (c *Coordinator) govern(ctx context.Context) error {
 	c.learn.Reload()
 	c.nodes.Begin()
 	g.Go(func() error { return c.lead.Run(ctx) })
+	g.Go(func() error { return c.recut.Run(ctx) })
 	g.Go(func() error { return c.nodes.Watch(ctx) })
 	g.Go(func() error { return c.learn.Run(ctx) })
 	g.Go(func() error { return c.learn.Again(ctx) })

@@ -38,6 +38,8 @@ type Config struct {
 	Devices Devices
 	// Only names the GPUs that Berth may use; empty means all.
 	Only gpu.Offer
+	// Recut lets the leader replace the instances of GPUs in MIG mode.
+	Recut bool
 	// Choose returns how the shares of a GPU are enforced; nil means CapMode for all.
 	Choose  func(gpu.Card) caps.Choice
 	CapMode string
@@ -101,7 +103,8 @@ func (nc *Cards) Offer(ctx context.Context, h *nodev1.Hello) {
 		// A GPU that cannot be read is not offered; the others are.
 		nc.log.ErrorContext(ctx, "cannot read every GPU", "err", err)
 	}
-	h.Gpus = nc.sell(ctx, nc.offered(ctx, caps.Sold(nc.ours(ctx, cards))))
+	cards = nc.ours(ctx, cards)
+	h.Gpus, h.MigCards = nc.sell(ctx, nc.offered(ctx, caps.Sold(cards))), nc.migCards(cards)
 	nc.describeCards(h)
 }
 

@@ -65,6 +65,9 @@ type Card struct {
 	// ends. MIG reports whether the GPU is divided into Instances.
 	Persistence, MIG Mode
 	Instances        []Instance // ordered by UUID
+	// Profiles are the sizes of instance that it can have: empty unless it is in MIG mode
+	// and the driver describes them.
+	Profiles []Profile
 	// NVLinkGroup is the same positive number for GPUs of this node that NVLink connects,
 	// directly or through others or a switch; 0 for a GPU alone. Groups are numbered in the
 	// order of their smallest UUID.
@@ -102,6 +105,9 @@ type Instance struct {
 	SMs int
 	// GI and CI are the ids of its GPU instance and compute instance.
 	GI, CI int
+	// Start is the first of the GPU's memory slices that it takes, and Size their number;
+	// Size is 0 when unknown.
+	Start, Size int
 }
 
 // Process is the use of a GPU by one process.

@@ -20,11 +20,14 @@ type Agent struct {
 	cancel  context.CancelFunc
 	relay   noderpc.RelayServiceClient
 	hands   bool // its jobs get credentials
+	mig     []*nodev1.MIGCard
 	key     []byte
 	// Assigned delivers assignments as they come.
 	Assigned chan *nodev1.Assignment
 	// Visits delivers users' requests, see Answer.
 	Visits chan *nodev1.Visit
+	// Cuts delivers what GPUs are to be cut into.
+	Cuts chan *nodev1.CutGPU
 	// Granted is how many heartbeats were answered.
 	Granted atomic.Int64
 	// Ended is closed when the leader ends the session.
@@ -42,6 +45,7 @@ func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 	}
 	a := &Agent{t: c.t, hands: c.opts.Credentials, stream: stream, cancel: cancel, Assigned: make(chan *nodev1.Assignment, 10_000), Ended: make(chan struct{})}
 	a.Visits, a.relay = make(chan *nodev1.Visit, 100), noderpc.NewRelayServiceClient(conn)
+	a.Cuts = make(chan *nodev1.CutGPU, 100)
 	a.Hello(node, boot, gpus...)
 	m, err := stream.Recv()
 	if err != nil || m.GetDesired() == nil {
@@ -58,6 +62,9 @@ func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 			}
 			if v := m.GetVisit(); v != nil {
 				a.Visits <- v
+			}
+			if cut := m.GetCut(); cut != nil {
+				a.Cuts <- cut
 			}
 			m, err = stream.Recv()
 		}
@@ -76,11 +83,14 @@ func (a *Agent) send(m *nodev1.SessionRequest) error {
 func (a *Agent) Hello(node, boot string, gpus ...*nodev1.GPU) {
 	a.t.Helper()
 	hello := &nodev1.Hello{Protocol: 1, Node: node, BootId: boot, CpuMilli: 64_000, MemMib: 1 << 20, Gpus: gpus, Runtimes: []string{"test"}, Gangs: true, Credentials: a.hands}
-	hello.GossipKey = a.key
+	hello.GossipKey, hello.MigCards = a.key, a.mig
 	if err := a.send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
 		a.t.Fatal(err)
 	}
 }
+
+// CanCut makes it say which GPUs it can cut anew, from its next Hello on.
+func (a *Agent) CanCut(cards ...*nodev1.MIGCard) { a.mig = cards }
 
 // Sign makes it tell the leader its gossip key, from its next Hello on.
 func (a *Agent) Sign(key []byte) { a.key = key }

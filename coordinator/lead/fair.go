@@ -76,6 +76,14 @@ func (l *Leader) Prepare(snap *dispatch.Snapshot) {
 	site.Prepare(snap, &sched.Site, site.Full)
 }
 
+// PlanOf returns what a full pass of l would do with a snapshot, which it modifies.
+func PlanOf(l *Leader, snap *dispatch.Snapshot) dispatch.Plan {
+	sched := l.Scheduling()
+	snap.Interference = l.plan.company.ForScheduler(snap.Nodes, snap.Waiting, snap.Running)
+	l.Prepare(snap)
+	return site.Plan(l.Wary(snap), &sched.Site, site.Full)
+}
+
 // stand adds the order of fair shares to a snapshot, and users' past usage, if they
 // count.
 func (p *planner) stand(snap *dispatch.Snapshot, sched *Scheduling) {

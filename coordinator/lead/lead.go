@@ -68,6 +68,9 @@ type Needs struct {
 	// Held returns what stray processes hold of GPUs by gossip, beyond what the
 	// ledger knows.
 	Held func() map[cluster.GPUID]int64
+	// Awaits reports whether a job about to start on one GPU waits instead until the
+	// GPU is cut for it.
+	Awaits func(cluster.JobID, cluster.NodeID, cluster.GPUID) bool
 	// Holders returns the nodes that hold images which jobs run in; nil means none.
 	Holders func([]*cluster.Job) map[string][]cluster.NodeID
 }
@@ -83,6 +86,7 @@ type Leader struct {
 	noticeLog *slog.Logger
 	useOf     func(cluster.AttemptID, *cluster.Attempt) (nodes.Use, bool)
 	held      func() map[cluster.GPUID]int64
+	awaits    func(cluster.JobID, cluster.NodeID, cluster.GPUID) bool
 	holders   func([]*cluster.Job) map[string][]cluster.NodeID
 	metrics   *metrics
 	sched     atomic.Pointer[Scheduling]
@@ -95,7 +99,7 @@ type Leader struct {
 // New returns a leader that plans by s.
 func New(cfg Config, d Needs, s Scheduling) *Leader {
 	l := &Leader{
-		cfg: cfg, fsm: d.FSM, prop: d.Proposer, clock: d.Clock, log: d.Log, noticeLog: d.NoticeLog, useOf: d.UseOf, held: d.Held, holders: d.Holders,
+		cfg: cfg, fsm: d.FSM, prop: d.Proposer, clock: d.Clock, log: d.Log, noticeLog: d.NoticeLog, useOf: d.UseOf, held: d.Held, awaits: d.Awaits, holders: d.Holders,
 		metrics: newMetrics(d.Registry, d.Figures),
 	}
 	l.sched.Store(&s)

@@ -52,7 +52,8 @@ type planner struct {
 	ports   [2]uint16
 	fair    *fairShares
 	held    func() map[cluster.GPUID]int64
-	holders func([]*cluster.Job) map[string][]cluster.NodeID // see Needs
+	awaits  func(cluster.JobID, cluster.NodeID, cluster.GPUID) bool // see Needs
+	holders func([]*cluster.Job) map[string][]cluster.NodeID        // likewise
 	noteFar func(context.Context, cluster.JobID)
 
 	mu       sync.Mutex
@@ -79,7 +80,7 @@ type planner struct {
 func newPlanner(l *Leader, company *learner.Company) *planner {
 	return &planner{
 		fsm: l.fsm, prop: l.prop, sched: l.Scheduling, clock: l.clock, log: l.log.With("component", "planner"),
-		metrics: l.metrics, company: company, ports: l.cfg.GangPorts, fair: &fairShares{}, held: l.held, holders: l.holders, noteFar: l.noteFar, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
+		metrics: l.metrics, company: company, ports: l.cfg.GangPorts, fair: &fairShares{}, held: l.held, awaits: l.awaits, holders: l.holders, noteFar: l.noteFar, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -330,6 +331,11 @@ func (v releaseView) Interference() *dispatch.Interference { return v.know }
 // propose commits a plan in pieces of bounded size. What the state machine rejects
 // is planned again from a fresh view.
 func (p *planner) propose(ctx context.Context, plan *dispatch.Plan, kind string) error {
+	if p.awaits != nil {
+		plan.Starts = slices.DeleteFunc(plan.Starts, func(st dispatch.Start) bool {
+			return len(st.Rest) == 0 && len(st.Berth.GPUs) == 1 && p.awaits(st.Job, st.Berth.Node, st.Berth.GPUs[0].GPU)
+		})
+	}
 	for len(plan.Starts)+len(plan.Moves) > 0 {
 		// Every start before any move: a waiting job that moved into a queue is
 		// ahead of the starts that come after it.

@@ -16,6 +16,7 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/scheduler/mig"
 )
 
 // liveness holds what the leader last heard of each node. It is soft state: a new
@@ -32,6 +33,8 @@ type liveness struct {
 	nodes map[cluster.NodeID]*contact
 	// strayed are the nodes with GPUs that are used outside Berth.
 	strayed map[cluster.NodeID]struct{}
+	// cut are the GPUs in MIG mode of nodes whose agents replace instances.
+	cut map[cluster.NodeID][]mig.Card
 	// series is what was measured on GPUs; it is per term, too.
 	series shown
 	// held are the nodes that hold an image, by its names and digests. Its slices
@@ -67,7 +70,7 @@ type card struct {
 func newLiveness(d Needs, lease time.Duration) *liveness {
 	return &liveness{
 		fsm: d.FSM, prop: d.Proposer, clock: d.Clock, lease: lease, log: d.Log,
-		nodes: map[cluster.NodeID]*contact{}, strayed: map[cluster.NodeID]struct{}{}, series: shown{}, held: map[string][]cluster.NodeID{}}
+		nodes: map[cluster.NodeID]*contact{}, strayed: map[cluster.NodeID]struct{}{}, cut: map[cluster.NodeID][]mig.Card{}, series: shown{}, held: map[string][]cluster.NodeID{}}
 }
 
 // reset begins a term: no node was heard yet.
@@ -77,6 +80,7 @@ func (l *liveness) reset() {
 	l.since = l.clock()
 	clear(l.nodes)
 	clear(l.strayed)
+	clear(l.cut)
 	clear(l.series)
 	clear(l.held)
 }
@@ -129,9 +133,9 @@ func (l *liveness) cardsOf(n *cluster.Node, before []card) []card {
 	return cards
 }
 
-// described records what a hello says of the node's GPUs, and its agent's signing
-// key.
-func (l *liveness) described(node cluster.NodeID, gpus []*nodev1.GPU, key []byte) {
+// described records what a hello says of the node's GPUs, those of them that can be
+// cut anew, and its agent's signing key.
+func (l *liveness) described(node cluster.NodeID, gpus []*nodev1.GPU, cards []mig.Card, key []byte) {
 	detail := make(map[cluster.GPUID]*apiv1.GPUDetail, len(gpus))
 	strayed := false
 	for _, g := range gpus {
@@ -143,6 +147,9 @@ func (l *liveness) described(node cluster.NodeID, gpus []*nodev1.GPU, key []byte
 	defer l.mu.Unlock()
 	if delete(l.strayed, node); strayed {
 		l.strayed[node] = struct{}{}
+	}
+	if delete(l.cut, node); len(cards) > 0 {
+		l.cut[node] = cards
 	}
 	if n := l.nodes[node]; n != nil { // a term may have begun meanwhile
 		n.detail, n.key = detail, key

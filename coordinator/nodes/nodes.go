@@ -181,8 +181,11 @@ func (n *Nodes) FreeMiB(node cluster.NodeID, gpu cluster.GPUID) (int64, bool) {
 
 // Emptied returns nodes with what their GPUs would sell without use outside Berth:
 // stray processes come and go, and a job that fits when they are gone is not one
-// that never fits. Nodes are immutable; those that differ are copies.
-func (n *Nodes) Emptied(nodes []*cluster.Node) []*cluster.Node { return n.live.emptied(nodes) }
+// that never fits; nor is one that fits when a GPU in MIG mode is cut for it. Nodes are
+// immutable; those that differ are copies.
+func (n *Nodes) Emptied(nodes []*cluster.Node) []*cluster.Node {
+	return n.live.uncut(n.live.emptied(nodes))
+}
 
 // UseOf adds up what an attempt has used on all its nodes; false if one of them has
 // not reported. Its progress is set all the same.

@@ -21,6 +21,10 @@ func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 	if err != nil {
 		return err
 	}
+	cards, err := migCards(h, ss.n.cfg.HeadroomMiB)
+	if err != nil {
+		return err
+	}
 	ss.late = nil
 	late := n.Credentials && ss.n.prop.Version() < fsm.CredentialVersion
 	n.Credentials = n.Credentials && !late
@@ -45,7 +49,7 @@ func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 		ss.log.InfoContext(ctx, "node registered", "gpus", len(n.GPUs), "boot", n.BootID)
 	}
 	ss.gangs = h.Gangs
-	ss.n.live.described(n.ID, h.Gpus, h.GossipKey)
+	ss.n.live.described(n.ID, h.Gpus, cards, h.GossipKey)
 	if now, ok := ss.n.fsm.Node(n.ID); ok {
 		ss.fence = now.Fence
 	}

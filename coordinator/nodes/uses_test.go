@@ -48,15 +48,15 @@ func TestLeasesAreLongEnough(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		l.heard("n1", []*nodev1.GPUUsage{{Uuid: "GPU-own", UsedMib: 3}})
-		l.described("n1", []*nodev1.GPU{{Uuid: "a", StrayMib: 5}, {Uuid: "b"}}, []byte("key"))
+		l.described("n1", []*nodev1.GPU{{Uuid: "a", StrayMib: 5}, {Uuid: "b"}}, nil, []byte("key"))
 		if _, is := l.strayed["n1"]; !is || string(l.key("n1")) != "key" || len(l.details("n1")) != 2 {
 			t.Error("what its hello says is not known")
 		}
-		l.described("n1", []*nodev1.GPU{{Uuid: "a"}}, []byte("key"))
+		l.described("n1", []*nodev1.GPU{{Uuid: "a"}}, nil, []byte("key"))
 		if len(l.strayed) != 0 {
 			t.Error("strays that went are still there")
 		}
-		l.described("n1", []*nodev1.GPU{{Uuid: "a", StrayMib: 5}}, nil)
+		l.described("n1", []*nodev1.GPU{{Uuid: "a", StrayMib: 5}}, nil, nil)
 		l.reset()
 		if at, gpus := l.last("n1"); !at.IsZero() || gpus != nil || len(l.strayed)+len(l.series) != 0 || l.details("n1") != nil || n.ID != "n1" {
 			t.Error("a new term knows what was said in the old one")
@@ -132,7 +132,7 @@ func TestEmptiedNodes(t *testing.T) {
 			t.Error("nobody strays, and the node is copied")
 		}
 		for stray, want := range map[int64]int64{50: 950, 100: 1000, 5000: 1000} {
-			l.described("n1", []*nodev1.GPU{{Uuid: "GPU-own", StrayMib: stray, Detail: &apiv1.GPUDetail{}}}, nil)
+			l.described("n1", []*nodev1.GPU{{Uuid: "GPU-own", StrayMib: stray, Detail: &apiv1.GPUDetail{}}}, nil, nil)
 			in := []*cluster.Node{n, {ID: "n2"}}
 			got := l.emptied(in)
 			if got[0].GPUs[0].SellableMiB != want || got[1] != in[1] || in[0] != n {

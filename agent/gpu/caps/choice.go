@@ -59,7 +59,7 @@ const (
 
 // Choose returns the best mode that a GPU supports and the site allows.
 func (c *Chooser) Choose(card gpu.Card) Choice {
-	if card.Simulated {
+	if card.Simulated && !IsInstance(card.UUID) {
 		return c.with(c.Policy.Simulated, nil)
 	}
 	var lacks []Lack

@@ -33,6 +33,8 @@ type bank struct {
 //	used ≤ capacity
 type card struct {
 	info     gpu.Card
+	of       *card     // the GPU of which it is an instance, nil for a GPU
+	piece    gpu.Piece // which instance it is
 	model    model
 	capacity int64 // bytes available to processes
 	context  int64 // bytes that each client's context takes

@@ -88,6 +88,7 @@ var (
 	_ gpu.Accountant = (*Provider)(nil)
 	_ gpu.Regranter  = (*Provider)(nil)
 	_ gpu.Tuner      = (*Provider)(nil)
+	_ gpu.Cutter     = (*Provider)(nil)
 )
 
 // New opens the socket and starts to serve. The caller must call Close.
@@ -166,6 +167,10 @@ func newBank(node string, specs []Spec) (*bank, error) {
 				capacity: (m.memMiB - m.reservedMiB) << 20,
 				context:  m.contextMiB << 20,
 			})
+			if s.MIG {
+				c := b.cards[i]
+				c.info.MIG, c.info.Profiles = gpu.ModeOn, m.profiles()
+			}
 		}
 	}
 	return b, nil
@@ -191,7 +196,9 @@ func (p *Provider) Inventory(context.Context) ([]gpu.Card, error) {
 	defer p.mu.Unlock()
 	var out []gpu.Card
 	for _, c := range p.bank.cards {
-		out = append(out, c.info)
+		if c.of == nil {
+			out = append(out, p.bank.withInstances(c))
+		}
 	}
 	return out, nil
 }
@@ -329,6 +336,9 @@ func (s Spec) String() string {
 	fmt.Fprintf(&b, "%dx%s", s.Count, s.Type)
 	if s.MemMiB != 0 {
 		fmt.Fprintf(&b, ":%d", s.MemMiB)
+	}
+	if s.MIG {
+		b.WriteString(":mig")
 	}
 	return b.String()
 }

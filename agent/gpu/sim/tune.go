@@ -25,6 +25,8 @@ const (
 type setting struct {
 	MilliW int64 `json:"milliwatts,omitempty"`
 	MHz    int64 `json:"mhz,omitempty"`
+	// Cut is what a GPU in MIG mode was cut into, nil if it never was.
+	Cut []gpu.Piece `json:"cut,omitempty"`
 }
 
 // limitW returns the power limit in force, which is also the draw at full load.
@@ -61,8 +63,11 @@ func (p *Provider) remember() {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		p.log.Warn("what simulated GPUs were set to cannot be read", "component", "gpu-sim", "err", err)
 	}
-	for _, c := range p.bank.cards {
+	for _, c := range slices.Clone(p.bank.cards) {
 		c.tune(was[c.info.UUID])
+		if c.info.MIG == gpu.ModeOn {
+			p.bank.cutAnew(c, was[c.info.UUID].Cut)
+		}
 	}
 }
 
@@ -111,13 +116,18 @@ func (p *Provider) tune(uuid string, wrong error, change func(*setting)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.settle()
+	return p.keep(uuid, change)
+}
+
+// keep changes the settings of a GPU, on disk first. The caller holds p.mu.
+func (p *Provider) keep(uuid string, change func(*setting)) error {
 	all := map[string]setting{}
 	for _, c := range p.bank.cards {
 		s := c.set
 		if c.info.UUID == uuid {
 			change(&s)
 		}
-		if s != (setting{}) {
+		if s.MilliW != 0 || s.MHz != 0 || s.Cut != nil {
 			all[c.info.UUID] = s
 		}
 	}

@@ -75,13 +75,16 @@ type Spec struct {
 	Count int
 	// MemMiB replaces the type's memory; 0 keeps it.
 	MemMiB int64
+	// MIG puts the GPUs into MIG mode, each with one instance of all of it.
+	MIG bool
 }
 
 // MaxCards is the most GPUs that a node simulates.
 const MaxCards = 16
 
 // ParseSpecs parses a comma-separated list such as "2xA100-SXM4-80GB,T4" or "4xRTX-3090:8192",
-// where the number after the colon replaces the type's memory in MiB.
+// where the number after the colon replaces the type's memory in MiB, or
+// "2xA100-SXM4-80GB:mig" for GPUs in MIG mode.
 func ParseSpecs(s string) ([]Spec, error) {
 	var specs []Spec
 	for _, part := range strings.Split(s, ",") {
@@ -91,6 +94,9 @@ func ParseSpecs(s string) ([]Spec, error) {
 			if count, err := strconv.Atoi(n); err == nil {
 				spec.Count, spec.Type = count, rest
 			}
+		}
+		if typ, ok := strings.CutSuffix(spec.Type, ":mig"); ok {
+			spec.Type, spec.MIG = typ, true
 		}
 		if typ, mem, ok := strings.Cut(spec.Type, ":"); ok {
 			mib, err := strconv.ParseInt(mem, 10, 64)
@@ -121,6 +127,9 @@ func (s Spec) check() (model, error) {
 			return model{}, fmt.Errorf("simulated %s: memory %d MiB is outside %d-%d", m.typ, s.MemMiB, low, 1<<20)
 		}
 		m.memMiB = s.MemMiB
+	}
+	if s.MIG && len(m.profiles()) == 0 {
+		return model{}, fmt.Errorf("simulated %s: has no MIG mode; A100, H100 and H200 have it", m.typ)
 	}
 	return m, nil
 }

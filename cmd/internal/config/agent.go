@@ -74,6 +74,9 @@ type GPUs struct {
 	// Only names the GPUs that are offered, by UUID, PCI address or index;
 	// empty means all. The others belong to another scheduler.
 	Only []string `yaml:"only"`
+	// Recut lets the coordinator replace the instances of GPUs in MIG mode on
+	// which nothing runs by others that waiting jobs need.
+	Recut bool `yaml:"recut"`
 	// Caps are the mechanisms that may hold a job to its share; each GPU uses
 	// the best that it has. GPUs with none of them are not shared.
 	Caps  []string `yaml:"caps"`

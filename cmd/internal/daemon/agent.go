@@ -178,7 +178,7 @@ func openGPUs(ctx context.Context, cfg *config.Agent, ac *agent.Config, log *slo
 	if err != nil {
 		return nil, fmt.Errorf("gpus.provider %s: %w", cfg.GPUs.Provider, err)
 	}
-	ac.GPUs, ac.Only = p, cfg.GPUs.Only
+	ac.GPUs, ac.Only, ac.Recut = p, cfg.GPUs.Only, cfg.GPUs.Recut
 	if ac.Health, err = gpuHealth(cfg.GPUs); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}

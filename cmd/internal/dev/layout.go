@@ -214,7 +214,7 @@ func (l *layout) writeAgent(d daemonFiles, o *Options) error {
 	a.Node.Features, a.Node.Data = d.node.Features, d.node.Data
 	if d.node.Provider == "sim" {
 		a.GPUs.Sim = fmt.Sprintf("%dx%s", d.node.GPUs, d.node.Type)
-		a.GPUs.SimSocket = filepath.Join(l.dir, d.name+"-gpu", "sock")
+		a.GPUs.SimSocket, a.GPUs.Recut = filepath.Join(l.dir, d.name+"-gpu", "sock"), true
 	}
 	if d.node.Provider != "nvml" {
 		a.Node.CPUs, a.Node.MemoryMiB = simCPUs+simCPUsPerGPU*d.node.GPUs, simMiB+simMiBPerGPU*d.node.GPUs

@@ -381,6 +381,7 @@ type SessionResponse struct {
 	//	*SessionResponse_Acks
 	//	*SessionResponse_LeaseGranted
 	//	*SessionResponse_Visit
+	//	*SessionResponse_Cut
 	Kind          isSessionResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -468,6 +469,15 @@ func (x *SessionResponse) GetVisit() *Visit {
 	return nil
 }
 
+func (x *SessionResponse) GetCut() *CutGPU {
+	if x != nil {
+		if x, ok := x.Kind.(*SessionResponse_Cut); ok {
+			return x.Cut
+		}
+	}
+	return nil
+}
+
 type isSessionResponse_Kind interface {
 	isSessionResponse_Kind()
 }
@@ -494,6 +504,11 @@ type SessionResponse_Visit struct {
 	Visit *Visit `protobuf:"bytes,5,opt,name=visit,proto3,oneof"`
 }
 
+type SessionResponse_Cut struct {
+	// A GPU in MIG mode is to have other instances.
+	Cut *CutGPU `protobuf:"bytes,6,opt,name=cut,proto3,oneof"`
+}
+
 func (*SessionResponse_Redirect) isSessionResponse_Kind() {}
 
 func (*SessionResponse_Desired) isSessionResponse_Kind() {}
@@ -503,6 +518,8 @@ func (*SessionResponse_Acks) isSessionResponse_Kind() {}
 func (*SessionResponse_LeaseGranted) isSessionResponse_Kind() {}
 
 func (*SessionResponse_Visit) isSessionResponse_Kind() {}
+
+func (*SessionResponse_Cut) isSessionResponse_Kind() {}
 
 // Visit asks the agent to call RelayService.Relay for one user.
 type Visit struct {
@@ -610,7 +627,9 @@ type Hello struct {
 	Credentials bool `protobuf:"varint,31,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	// With what the agent signs what it gossips, for the leader alone; empty when
 	// it does not gossip.
-	GossipKey     []byte `protobuf:"bytes,32,opt,name=gossip_key,json=gossipKey,proto3" json:"gossip_key,omitempty"`
+	GossipKey []byte `protobuf:"bytes,32,opt,name=gossip_key,json=gossipKey,proto3" json:"gossip_key,omitempty"`
+	// The GPUs in MIG mode whose instances the agent may replace.
+	MigCards      []*MIGCard `protobuf:"bytes,33,rep,name=mig_cards,json=migCards,proto3" json:"mig_cards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -743,6 +762,294 @@ func (x *Hello) GetGossipKey() []byte {
 	return nil
 }
 
+func (x *Hello) GetMigCards() []*MIGCard {
+	if x != nil {
+		return x.MigCards
+	}
+	return nil
+}
+
+// MIGCard is a GPU in MIG mode: what it can be cut into, and what it is cut into.
+type MIGCard struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uuid  string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	// Of the GPU; its instances are of this type, a dot and their profile.
+	Type          string         `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	Profiles      []*MIGProfile  `protobuf:"bytes,3,rep,name=profiles,proto3" json:"profiles,omitempty"`
+	Instances     []*MIGInstance `protobuf:"bytes,4,rep,name=instances,proto3" json:"instances,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MIGCard) Reset() {
+	*x = MIGCard{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MIGCard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MIGCard) ProtoMessage() {}
+
+func (x *MIGCard) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MIGCard.ProtoReflect.Descriptor instead.
+func (*MIGCard) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *MIGCard) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *MIGCard) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *MIGCard) GetProfiles() []*MIGProfile {
+	if x != nil {
+		return x.Profiles
+	}
+	return nil
+}
+
+func (x *MIGCard) GetInstances() []*MIGInstance {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
+// MIGProfile is a size of instance.
+type MIGProfile struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	MemMib int64                  `protobuf:"varint,2,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	// How many sevenths of the GPU's multiprocessors it has.
+	Compute uint32 `protobuf:"varint,3,opt,name=compute,proto3" json:"compute,omitempty"`
+	// How many of the GPU's memory slices it takes, and where one can begin.
+	Size          uint32   `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	Starts        []uint32 `protobuf:"varint,5,rep,packed,name=starts,proto3" json:"starts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MIGProfile) Reset() {
+	*x = MIGProfile{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MIGProfile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MIGProfile) ProtoMessage() {}
+
+func (x *MIGProfile) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MIGProfile.ProtoReflect.Descriptor instead.
+func (*MIGProfile) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *MIGProfile) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MIGProfile) GetMemMib() int64 {
+	if x != nil {
+		return x.MemMib
+	}
+	return 0
+}
+
+func (x *MIGProfile) GetCompute() uint32 {
+	if x != nil {
+		return x.Compute
+	}
+	return 0
+}
+
+func (x *MIGProfile) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *MIGProfile) GetStarts() []uint32 {
+	if x != nil {
+		return x.Starts
+	}
+	return nil
+}
+
+// MIGInstance is an instance, which takes size memory slices from start on.
+type MIGInstance struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Profile       string                 `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`
+	Start         uint32                 `protobuf:"varint,3,opt,name=start,proto3" json:"start,omitempty"`
+	Size          uint32                 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MIGInstance) Reset() {
+	*x = MIGInstance{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MIGInstance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MIGInstance) ProtoMessage() {}
+
+func (x *MIGInstance) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MIGInstance.ProtoReflect.Descriptor instead.
+func (*MIGInstance) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *MIGInstance) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *MIGInstance) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *MIGInstance) GetStart() uint32 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *MIGInstance) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+// CutGPU asks the agent to destroy instances on which no attempt is, and to make
+// others. Its answer is the next hello.
+type CutGPU struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uuid  string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Drop  []string               `protobuf:"bytes,2,rep,name=drop,proto3" json:"drop,omitempty"`
+	// With their profile and start.
+	Make          []*MIGInstance `protobuf:"bytes,3,rep,name=make,proto3" json:"make,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutGPU) Reset() {
+	*x = CutGPU{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutGPU) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutGPU) ProtoMessage() {}
+
+func (x *CutGPU) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutGPU.ProtoReflect.Descriptor instead.
+func (*CutGPU) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CutGPU) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *CutGPU) GetDrop() []string {
+	if x != nil {
+		return x.Drop
+	}
+	return nil
+}
+
+func (x *CutGPU) GetMake() []*MIGInstance {
+	if x != nil {
+		return x.Make
+	}
+	return nil
+}
+
 type GPU struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Uuid        string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
@@ -771,7 +1078,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[4]
+	mi := &file_berth_node_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +1090,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[4]
+	mi := &file_berth_node_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +1103,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GPU) GetUuid() string {
@@ -907,7 +1214,7 @@ type Reports struct {
 
 func (x *Reports) Reset() {
 	*x = Reports{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[5]
+	mi := &file_berth_node_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +1226,7 @@ func (x *Reports) String() string {
 func (*Reports) ProtoMessage() {}
 
 func (x *Reports) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[5]
+	mi := &file_berth_node_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +1239,7 @@ func (x *Reports) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reports.ProtoReflect.Descriptor instead.
 func (*Reports) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Reports) GetReports() []*Report {
@@ -973,7 +1280,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[6]
+	mi := &file_berth_node_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1292,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[6]
+	mi := &file_berth_node_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1305,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Report) GetJob() uint64 {
@@ -1124,7 +1431,7 @@ type CapSearch struct {
 
 func (x *CapSearch) Reset() {
 	*x = CapSearch{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	mi := &file_berth_node_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1443,7 @@ func (x *CapSearch) String() string {
 func (*CapSearch) ProtoMessage() {}
 
 func (x *CapSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	mi := &file_berth_node_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1456,7 @@ func (x *CapSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapSearch.ProtoReflect.Descriptor instead.
 func (*CapSearch) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CapSearch) GetDefaultW() int64 {
@@ -1216,7 +1523,7 @@ type CardPower struct {
 
 func (x *CardPower) Reset() {
 	*x = CardPower{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[8]
+	mi := &file_berth_node_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1535,7 @@ func (x *CardPower) String() string {
 func (*CardPower) ProtoMessage() {}
 
 func (x *CardPower) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[8]
+	mi := &file_berth_node_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1548,7 @@ func (x *CardPower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardPower.ProtoReflect.Descriptor instead.
 func (*CardPower) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CardPower) GetUuid() string {
@@ -1283,7 +1590,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[9]
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1602,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[9]
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1615,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -1343,7 +1650,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[10]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1662,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[10]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1675,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -1453,7 +1760,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[11]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1772,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[11]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1785,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -1572,7 +1879,7 @@ type NeighbourSpan struct {
 
 func (x *NeighbourSpan) Reset() {
 	*x = NeighbourSpan{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1891,7 @@ func (x *NeighbourSpan) String() string {
 func (*NeighbourSpan) ProtoMessage() {}
 
 func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1904,7 @@ func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeighbourSpan.ProtoReflect.Descriptor instead.
 func (*NeighbourSpan) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NeighbourSpan) GetJob() uint64 {
@@ -1642,7 +1949,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +1961,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1974,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Heartbeat) GetSequence() uint64 {
@@ -1709,7 +2016,7 @@ type HeldImages struct {
 
 func (x *HeldImages) Reset() {
 	*x = HeldImages{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +2028,7 @@ func (x *HeldImages) String() string {
 func (*HeldImages) ProtoMessage() {}
 
 func (x *HeldImages) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +2041,7 @@ func (x *HeldImages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldImages.ProtoReflect.Descriptor instead.
 func (*HeldImages) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HeldImages) GetNames() []string {
@@ -1767,7 +2074,7 @@ type AttemptUse struct {
 
 func (x *AttemptUse) Reset() {
 	*x = AttemptUse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +2086,7 @@ func (x *AttemptUse) String() string {
 func (*AttemptUse) ProtoMessage() {}
 
 func (x *AttemptUse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +2099,7 @@ func (x *AttemptUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptUse.ProtoReflect.Descriptor instead.
 func (*AttemptUse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AttemptUse) GetJob() uint64 {
@@ -1864,7 +2171,7 @@ type Pull struct {
 
 func (x *Pull) Reset() {
 	*x = Pull{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2183,7 @@ func (x *Pull) String() string {
 func (*Pull) ProtoMessage() {}
 
 func (x *Pull) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2196,7 @@ func (x *Pull) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pull.ProtoReflect.Descriptor instead.
 func (*Pull) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Pull) GetLayers() uint32 {
@@ -1932,7 +2239,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +2251,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +2264,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Probe) GetOk() bool {
@@ -2000,7 +2307,7 @@ type Steps struct {
 
 func (x *Steps) Reset() {
 	*x = Steps{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2319,7 @@ func (x *Steps) String() string {
 func (*Steps) ProtoMessage() {}
 
 func (x *Steps) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2332,7 @@ func (x *Steps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steps.ProtoReflect.Descriptor instead.
 func (*Steps) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Steps) GetStep() int64 {
@@ -2098,7 +2405,7 @@ type GPUUsage struct {
 
 func (x *GPUUsage) Reset() {
 	*x = GPUUsage{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2417,7 @@ func (x *GPUUsage) String() string {
 func (*GPUUsage) ProtoMessage() {}
 
 func (x *GPUUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2430,7 @@ func (x *GPUUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUUsage.ProtoReflect.Descriptor instead.
 func (*GPUUsage) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GPUUsage) GetUuid() string {
@@ -2192,7 +2499,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2511,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2524,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeaseGranted) GetSequence() uint64 {
@@ -2246,7 +2553,7 @@ type Redirect struct {
 
 func (x *Redirect) Reset() {
 	*x = Redirect{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2565,7 @@ func (x *Redirect) String() string {
 func (*Redirect) ProtoMessage() {}
 
 func (x *Redirect) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2578,7 @@ func (x *Redirect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Redirect.ProtoReflect.Descriptor instead.
 func (*Redirect) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Redirect) GetLeaderId() string {
@@ -2315,7 +2622,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2634,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2647,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Desired) GetTerm() uint64 {
@@ -2398,7 +2705,7 @@ type GPUResume struct {
 
 func (x *GPUResume) Reset() {
 	*x = GPUResume{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +2717,7 @@ func (x *GPUResume) String() string {
 func (*GPUResume) ProtoMessage() {}
 
 func (x *GPUResume) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +2730,7 @@ func (x *GPUResume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUResume.ProtoReflect.Descriptor instead.
 func (*GPUResume) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GPUResume) GetUuid() string {
@@ -2457,7 +2764,7 @@ type AttemptRef struct {
 
 func (x *AttemptRef) Reset() {
 	*x = AttemptRef{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2469,7 +2776,7 @@ func (x *AttemptRef) String() string {
 func (*AttemptRef) ProtoMessage() {}
 
 func (x *AttemptRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2482,7 +2789,7 @@ func (x *AttemptRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRef.ProtoReflect.Descriptor instead.
 func (*AttemptRef) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AttemptRef) GetJob() uint64 {
@@ -2574,7 +2881,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2893,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2906,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Assignment) GetJob() uint64 {
@@ -2911,7 +3218,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3230,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3243,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Replica) GetService() string {
@@ -2992,7 +3299,7 @@ type KeptRequest struct {
 
 func (x *KeptRequest) Reset() {
 	*x = KeptRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3004,7 +3311,7 @@ func (x *KeptRequest) String() string {
 func (*KeptRequest) ProtoMessage() {}
 
 func (x *KeptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3017,7 +3324,7 @@ func (x *KeptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRequest.ProtoReflect.Descriptor instead.
 func (*KeptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *KeptRequest) GetId() string {
@@ -3085,7 +3392,7 @@ type ArrayTask struct {
 
 func (x *ArrayTask) Reset() {
 	*x = ArrayTask{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3097,7 +3404,7 @@ func (x *ArrayTask) String() string {
 func (*ArrayTask) ProtoMessage() {}
 
 func (x *ArrayTask) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3110,7 +3417,7 @@ func (x *ArrayTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTask.ProtoReflect.Descriptor instead.
 func (*ArrayTask) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ArrayTask) GetJob() uint64 {
@@ -3175,7 +3482,7 @@ type MemBreach struct {
 
 func (x *MemBreach) Reset() {
 	*x = MemBreach{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3494,7 @@ func (x *MemBreach) String() string {
 func (*MemBreach) ProtoMessage() {}
 
 func (x *MemBreach) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3200,7 +3507,7 @@ func (x *MemBreach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemBreach.ProtoReflect.Descriptor instead.
 func (*MemBreach) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MemBreach) GetUuid() string {
@@ -3269,7 +3576,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3281,7 +3588,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3294,7 +3601,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Progress) GetWarned() bool {
@@ -3341,7 +3648,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3660,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3673,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Container) GetNetwork() string {
@@ -3415,7 +3722,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3734,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3747,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -3478,7 +3785,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3797,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3810,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Warning) GetSignal() string {
@@ -3551,7 +3858,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3563,7 +3870,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3576,7 +3883,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Ranks) GetNodes() []string {
@@ -3652,7 +3959,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +3971,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +3984,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -3723,7 +4030,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3735,7 +4042,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3748,7 +4055,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Share) GetUuid() string {
@@ -3795,7 +4102,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[37]
+	mi := &file_berth_node_v1_node_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3807,7 +4114,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[37]
+	mi := &file_berth_node_v1_node_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3820,7 +4127,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{37}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -3843,7 +4150,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[38]
+	mi := &file_berth_node_v1_node_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3855,7 +4162,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[38]
+	mi := &file_berth_node_v1_node_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3868,7 +4175,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{38}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -3910,7 +4217,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[39]
+	mi := &file_berth_node_v1_node_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3922,7 +4229,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[39]
+	mi := &file_berth_node_v1_node_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3935,7 +4242,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{39}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -3974,7 +4281,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[40]
+	mi := &file_berth_node_v1_node_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +4293,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[40]
+	mi := &file_berth_node_v1_node_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +4306,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{40}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -4052,7 +4359,7 @@ type GetClockRequest struct {
 
 func (x *GetClockRequest) Reset() {
 	*x = GetClockRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[41]
+	mi := &file_berth_node_v1_node_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4064,7 +4371,7 @@ func (x *GetClockRequest) String() string {
 func (*GetClockRequest) ProtoMessage() {}
 
 func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[41]
+	mi := &file_berth_node_v1_node_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4077,7 +4384,7 @@ func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockRequest.ProtoReflect.Descriptor instead.
 func (*GetClockRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{41}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{45}
 }
 
 type GetClockResponse struct {
@@ -4089,7 +4396,7 @@ type GetClockResponse struct {
 
 func (x *GetClockResponse) Reset() {
 	*x = GetClockResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[42]
+	mi := &file_berth_node_v1_node_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4101,7 +4408,7 @@ func (x *GetClockResponse) String() string {
 func (*GetClockResponse) ProtoMessage() {}
 
 func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[42]
+	mi := &file_berth_node_v1_node_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4114,7 +4421,7 @@ func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockResponse.ProtoReflect.Descriptor instead.
 func (*GetClockResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{42}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetClockResponse) GetNow() *timestamppb.Timestamp {
@@ -4133,7 +4440,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[43]
+	mi := &file_berth_node_v1_node_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4145,7 +4452,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[43]
+	mi := &file_berth_node_v1_node_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4158,7 +4465,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{43}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -4178,7 +4485,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[44]
+	mi := &file_berth_node_v1_node_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4190,7 +4497,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[44]
+	mi := &file_berth_node_v1_node_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4203,7 +4510,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{44}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -4229,20 +4536,21 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x14.berth.node.v1.HelloH\x00R\x05hello\x122\n" +
 	"\areports\x18\x02 \x01(\v2\x16.berth.node.v1.ReportsH\x00R\areports\x128\n" +
 	"\theartbeat\x18\x03 \x01(\v2\x18.berth.node.v1.HeartbeatH\x00R\theartbeatB\x06\n" +
-	"\x04kind\"\xa1\x02\n" +
+	"\x04kind\"\xcc\x02\n" +
 	"\x0fSessionResponse\x125\n" +
 	"\bredirect\x18\x01 \x01(\v2\x17.berth.node.v1.RedirectH\x00R\bredirect\x122\n" +
 	"\adesired\x18\x02 \x01(\v2\x16.berth.node.v1.DesiredH\x00R\adesired\x12)\n" +
 	"\x04acks\x18\x03 \x01(\v2\x13.berth.node.v1.AcksH\x00R\x04acks\x12B\n" +
 	"\rlease_granted\x18\x04 \x01(\v2\x1b.berth.node.v1.LeaseGrantedH\x00R\fleaseGranted\x12,\n" +
-	"\x05visit\x18\x05 \x01(\v2\x14.berth.node.v1.VisitH\x00R\x05visitB\x06\n" +
+	"\x05visit\x18\x05 \x01(\v2\x14.berth.node.v1.VisitH\x00R\x05visit\x12)\n" +
+	"\x03cut\x18\x06 \x01(\v2\x15.berth.node.v1.CutGPUH\x00R\x03cutB\x06\n" +
 	"\x04kind\"\x98\x01\n" +
 	"\x05Visit\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12,\n" +
 	"\x04open\x18\x04 \x01(\v2\x18.berth.api.v1.AttachOpenR\x04open\x12)\n" +
-	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\x8b\x03\n" +
+	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\xc0\x03\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
@@ -4259,7 +4567,29 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\bfeatures\x18\x1e \x03(\tR\bfeatures\x12 \n" +
 	"\vcredentials\x18\x1f \x01(\bR\vcredentials\x12\x1d\n" +
 	"\n" +
-	"gossip_key\x18  \x01(\fR\tgossipKey\"\x95\x03\n" +
+	"gossip_key\x18  \x01(\fR\tgossipKey\x123\n" +
+	"\tmig_cards\x18! \x03(\v2\x16.berth.node.v1.MIGCardR\bmigCards\"\xa2\x01\n" +
+	"\aMIGCard\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x125\n" +
+	"\bprofiles\x18\x03 \x03(\v2\x19.berth.node.v1.MIGProfileR\bprofiles\x128\n" +
+	"\tinstances\x18\x04 \x03(\v2\x1a.berth.node.v1.MIGInstanceR\tinstances\"\x7f\n" +
+	"\n" +
+	"MIGProfile\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\amem_mib\x18\x02 \x01(\x03R\x06memMib\x12\x18\n" +
+	"\acompute\x18\x03 \x01(\rR\acompute\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\rR\x04size\x12\x16\n" +
+	"\x06starts\x18\x05 \x03(\rR\x06starts\"e\n" +
+	"\vMIGInstance\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x18\n" +
+	"\aprofile\x18\x02 \x01(\tR\aprofile\x12\x14\n" +
+	"\x05start\x18\x03 \x01(\rR\x05start\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\rR\x04size\"`\n" +
+	"\x06CutGPU\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
+	"\x04drop\x18\x02 \x03(\tR\x04drop\x12.\n" +
+	"\x04make\x18\x03 \x03(\v2\x1a.berth.node.v1.MIGInstanceR\x04make\"\x95\x03\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -4608,7 +4938,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(GPUState)(0),                 // 0: berth.node.v1.GPUState
 	(AttemptState)(0),             // 1: berth.node.v1.AttemptState
@@ -4618,123 +4948,132 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*SessionResponse)(nil),       // 5: berth.node.v1.SessionResponse
 	(*Visit)(nil),                 // 6: berth.node.v1.Visit
 	(*Hello)(nil),                 // 7: berth.node.v1.Hello
-	(*GPU)(nil),                   // 8: berth.node.v1.GPU
-	(*Reports)(nil),               // 9: berth.node.v1.Reports
-	(*Report)(nil),                // 10: berth.node.v1.Report
-	(*CapSearch)(nil),             // 11: berth.node.v1.CapSearch
-	(*CardPower)(nil),             // 12: berth.node.v1.CardPower
-	(*Exit)(nil),                  // 13: berth.node.v1.Exit
-	(*Usage)(nil),                 // 14: berth.node.v1.Usage
-	(*Profile)(nil),               // 15: berth.node.v1.Profile
-	(*NeighbourSpan)(nil),         // 16: berth.node.v1.NeighbourSpan
-	(*Heartbeat)(nil),             // 17: berth.node.v1.Heartbeat
-	(*HeldImages)(nil),            // 18: berth.node.v1.HeldImages
-	(*AttemptUse)(nil),            // 19: berth.node.v1.AttemptUse
-	(*Pull)(nil),                  // 20: berth.node.v1.Pull
-	(*Probe)(nil),                 // 21: berth.node.v1.Probe
-	(*Steps)(nil),                 // 22: berth.node.v1.Steps
-	(*GPUUsage)(nil),              // 23: berth.node.v1.GPUUsage
-	(*LeaseGranted)(nil),          // 24: berth.node.v1.LeaseGranted
-	(*Redirect)(nil),              // 25: berth.node.v1.Redirect
-	(*Desired)(nil),               // 26: berth.node.v1.Desired
-	(*GPUResume)(nil),             // 27: berth.node.v1.GPUResume
-	(*AttemptRef)(nil),            // 28: berth.node.v1.AttemptRef
-	(*Assignment)(nil),            // 29: berth.node.v1.Assignment
-	(*Replica)(nil),               // 30: berth.node.v1.Replica
-	(*KeptRequest)(nil),           // 31: berth.node.v1.KeptRequest
-	(*ArrayTask)(nil),             // 32: berth.node.v1.ArrayTask
-	(*MemBreach)(nil),             // 33: berth.node.v1.MemBreach
-	(*Progress)(nil),              // 34: berth.node.v1.Progress
-	(*Container)(nil),             // 35: berth.node.v1.Container
-	(*Mount)(nil),                 // 36: berth.node.v1.Mount
-	(*Warning)(nil),               // 37: berth.node.v1.Warning
-	(*Ranks)(nil),                 // 38: berth.node.v1.Ranks
-	(*Preempt)(nil),               // 39: berth.node.v1.Preempt
-	(*Share)(nil),                 // 40: berth.node.v1.Share
-	(*Acks)(nil),                  // 41: berth.node.v1.Acks
-	(*Ack)(nil),                   // 42: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 43: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 44: berth.node.v1.JoinResponse
-	(*GetClockRequest)(nil),       // 45: berth.node.v1.GetClockRequest
-	(*GetClockResponse)(nil),      // 46: berth.node.v1.GetClockResponse
-	(*RenewRequest)(nil),          // 47: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 48: berth.node.v1.RenewResponse
-	(*v1.AttachOpen)(nil),         // 49: berth.api.v1.AttachOpen
-	(*v1.GPUDetail)(nil),          // 50: berth.api.v1.GPUDetail
-	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 52: google.protobuf.Duration
+	(*MIGCard)(nil),               // 8: berth.node.v1.MIGCard
+	(*MIGProfile)(nil),            // 9: berth.node.v1.MIGProfile
+	(*MIGInstance)(nil),           // 10: berth.node.v1.MIGInstance
+	(*CutGPU)(nil),                // 11: berth.node.v1.CutGPU
+	(*GPU)(nil),                   // 12: berth.node.v1.GPU
+	(*Reports)(nil),               // 13: berth.node.v1.Reports
+	(*Report)(nil),                // 14: berth.node.v1.Report
+	(*CapSearch)(nil),             // 15: berth.node.v1.CapSearch
+	(*CardPower)(nil),             // 16: berth.node.v1.CardPower
+	(*Exit)(nil),                  // 17: berth.node.v1.Exit
+	(*Usage)(nil),                 // 18: berth.node.v1.Usage
+	(*Profile)(nil),               // 19: berth.node.v1.Profile
+	(*NeighbourSpan)(nil),         // 20: berth.node.v1.NeighbourSpan
+	(*Heartbeat)(nil),             // 21: berth.node.v1.Heartbeat
+	(*HeldImages)(nil),            // 22: berth.node.v1.HeldImages
+	(*AttemptUse)(nil),            // 23: berth.node.v1.AttemptUse
+	(*Pull)(nil),                  // 24: berth.node.v1.Pull
+	(*Probe)(nil),                 // 25: berth.node.v1.Probe
+	(*Steps)(nil),                 // 26: berth.node.v1.Steps
+	(*GPUUsage)(nil),              // 27: berth.node.v1.GPUUsage
+	(*LeaseGranted)(nil),          // 28: berth.node.v1.LeaseGranted
+	(*Redirect)(nil),              // 29: berth.node.v1.Redirect
+	(*Desired)(nil),               // 30: berth.node.v1.Desired
+	(*GPUResume)(nil),             // 31: berth.node.v1.GPUResume
+	(*AttemptRef)(nil),            // 32: berth.node.v1.AttemptRef
+	(*Assignment)(nil),            // 33: berth.node.v1.Assignment
+	(*Replica)(nil),               // 34: berth.node.v1.Replica
+	(*KeptRequest)(nil),           // 35: berth.node.v1.KeptRequest
+	(*ArrayTask)(nil),             // 36: berth.node.v1.ArrayTask
+	(*MemBreach)(nil),             // 37: berth.node.v1.MemBreach
+	(*Progress)(nil),              // 38: berth.node.v1.Progress
+	(*Container)(nil),             // 39: berth.node.v1.Container
+	(*Mount)(nil),                 // 40: berth.node.v1.Mount
+	(*Warning)(nil),               // 41: berth.node.v1.Warning
+	(*Ranks)(nil),                 // 42: berth.node.v1.Ranks
+	(*Preempt)(nil),               // 43: berth.node.v1.Preempt
+	(*Share)(nil),                 // 44: berth.node.v1.Share
+	(*Acks)(nil),                  // 45: berth.node.v1.Acks
+	(*Ack)(nil),                   // 46: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 47: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 48: berth.node.v1.JoinResponse
+	(*GetClockRequest)(nil),       // 49: berth.node.v1.GetClockRequest
+	(*GetClockResponse)(nil),      // 50: berth.node.v1.GetClockResponse
+	(*RenewRequest)(nil),          // 51: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 52: berth.node.v1.RenewResponse
+	(*v1.AttachOpen)(nil),         // 53: berth.api.v1.AttachOpen
+	(*v1.GPUDetail)(nil),          // 54: berth.api.v1.GPUDetail
+	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 56: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	7,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
-	9,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
-	17, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
-	25, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
-	26, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	41, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
-	24, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
+	13, // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
+	21, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
+	29, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
+	30, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
+	45, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	28, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	6,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
-	49, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
-	29, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
-	8,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
-	0,  // 11: berth.node.v1.GPU.state:type_name -> berth.node.v1.GPUState
-	50, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	10, // 13: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
-	1,  // 14: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
-	13, // 15: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	51, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	51, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
-	14, // 18: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
-	22, // 19: berth.node.v1.Report.steps:type_name -> berth.node.v1.Steps
-	12, // 20: berth.node.v1.Report.power:type_name -> berth.node.v1.CardPower
-	11, // 21: berth.node.v1.Report.search:type_name -> berth.node.v1.CapSearch
-	15, // 22: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
-	16, // 23: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
-	23, // 24: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	19, // 25: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
-	18, // 26: berth.node.v1.Heartbeat.images:type_name -> berth.node.v1.HeldImages
-	22, // 27: berth.node.v1.AttemptUse.steps:type_name -> berth.node.v1.Steps
-	21, // 28: berth.node.v1.AttemptUse.probe:type_name -> berth.node.v1.Probe
-	20, // 29: berth.node.v1.AttemptUse.pull:type_name -> berth.node.v1.Pull
-	51, // 30: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	52, // 31: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
-	29, // 32: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
-	28, // 33: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	27, // 34: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
-	51, // 35: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
-	52, // 36: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	52, // 37: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	40, // 38: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	39, // 39: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	33, // 40: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	37, // 41: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
-	35, // 42: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
-	34, // 43: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	38, // 44: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
-	32, // 45: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
-	52, // 46: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
-	31, // 47: berth.node.v1.Assignment.request:type_name -> berth.node.v1.KeptRequest
-	30, // 48: berth.node.v1.Assignment.replica:type_name -> berth.node.v1.Replica
-	11, // 49: berth.node.v1.Assignment.found:type_name -> berth.node.v1.CapSearch
-	11, // 50: berth.node.v1.Assignment.found_before:type_name -> berth.node.v1.CapSearch
-	52, // 51: berth.node.v1.Replica.every:type_name -> google.protobuf.Duration
-	51, // 52: berth.node.v1.KeptRequest.at:type_name -> google.protobuf.Timestamp
-	2,  // 53: berth.node.v1.KeptRequest.state:type_name -> berth.node.v1.RequestState
-	51, // 54: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	51, // 55: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	3,  // 56: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	3,  // 57: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	36, // 58: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	52, // 59: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	52, // 60: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	51, // 61: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	42, // 62: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	1,  // 63: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	51, // 64: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	11, // 8: berth.node.v1.SessionResponse.cut:type_name -> berth.node.v1.CutGPU
+	53, // 9: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
+	33, // 10: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
+	12, // 11: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
+	8,  // 12: berth.node.v1.Hello.mig_cards:type_name -> berth.node.v1.MIGCard
+	9,  // 13: berth.node.v1.MIGCard.profiles:type_name -> berth.node.v1.MIGProfile
+	10, // 14: berth.node.v1.MIGCard.instances:type_name -> berth.node.v1.MIGInstance
+	10, // 15: berth.node.v1.CutGPU.make:type_name -> berth.node.v1.MIGInstance
+	0,  // 16: berth.node.v1.GPU.state:type_name -> berth.node.v1.GPUState
+	54, // 17: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	14, // 18: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
+	1,  // 19: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
+	17, // 20: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
+	55, // 21: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	55, // 22: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	18, // 23: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
+	26, // 24: berth.node.v1.Report.steps:type_name -> berth.node.v1.Steps
+	16, // 25: berth.node.v1.Report.power:type_name -> berth.node.v1.CardPower
+	15, // 26: berth.node.v1.Report.search:type_name -> berth.node.v1.CapSearch
+	19, // 27: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
+	20, // 28: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
+	27, // 29: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
+	23, // 30: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
+	22, // 31: berth.node.v1.Heartbeat.images:type_name -> berth.node.v1.HeldImages
+	26, // 32: berth.node.v1.AttemptUse.steps:type_name -> berth.node.v1.Steps
+	25, // 33: berth.node.v1.AttemptUse.probe:type_name -> berth.node.v1.Probe
+	24, // 34: berth.node.v1.AttemptUse.pull:type_name -> berth.node.v1.Pull
+	55, // 35: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	56, // 36: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	33, // 37: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
+	32, // 38: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
+	31, // 39: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
+	55, // 40: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
+	56, // 41: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	56, // 42: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	44, // 43: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	43, // 44: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	37, // 45: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	41, // 46: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	39, // 47: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	38, // 48: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	42, // 49: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
+	36, // 50: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
+	56, // 51: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
+	35, // 52: berth.node.v1.Assignment.request:type_name -> berth.node.v1.KeptRequest
+	34, // 53: berth.node.v1.Assignment.replica:type_name -> berth.node.v1.Replica
+	15, // 54: berth.node.v1.Assignment.found:type_name -> berth.node.v1.CapSearch
+	15, // 55: berth.node.v1.Assignment.found_before:type_name -> berth.node.v1.CapSearch
+	56, // 56: berth.node.v1.Replica.every:type_name -> google.protobuf.Duration
+	55, // 57: berth.node.v1.KeptRequest.at:type_name -> google.protobuf.Timestamp
+	2,  // 58: berth.node.v1.KeptRequest.state:type_name -> berth.node.v1.RequestState
+	55, // 59: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	55, // 60: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	3,  // 61: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	3,  // 62: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	40, // 63: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	56, // 64: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	56, // 65: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	55, // 66: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	46, // 67: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	1,  // 68: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	55, // 69: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
+	70, // [70:70] is the sub-list for method output_type
+	70, // [70:70] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -4753,15 +5092,16 @@ func file_berth_node_v1_node_proto_init() {
 		(*SessionResponse_Acks)(nil),
 		(*SessionResponse_LeaseGranted)(nil),
 		(*SessionResponse_Visit)(nil),
+		(*SessionResponse_Cut)(nil),
 	}
-	file_berth_node_v1_node_proto_msgTypes[18].OneofWrappers = []any{}
+	file_berth_node_v1_node_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   45,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,83 @@
+package coordinator_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// migCard returns a GPU in MIG mode with one instance, and the instances as they are offered.
+func migCard(of *nodev1.MIGInstance) (*nodev1.MIGCard, *nodev1.GPU) {
+	profiles := []*nodev1.MIGProfile{
+		{Name: "7g.80gb", MemMib: 80_000, Compute: 7, Size: 8, Starts: []uint32{0}},
+		{Name: "1g.10gb", MemMib: 10_000, Compute: 1, Size: 1, Starts: []uint32{0, 1, 2, 3, 4, 5, 6}},
+	}
+	mem := int64(10_000)
+	if of.Profile == "7g.80gb" {
+		mem = 80_000
+	}
+	return &nodev1.MIGCard{Uuid: "GPU-1", Type: "A100", Profiles: profiles, Instances: []*nodev1.MIGInstance{of}},
+		&nodev1.GPU{Uuid: of.Uuid, Type: "A100." + of.Profile, MemMib: mem, CapMode: "mig", Scope: "never"}
+}
+
+// TestAGPUIsCutForAJob: a small job does not take a whole GPU in MIG mode that can be cut: it
+// waits for the cut, meanwhile the whole one is drained, and no trace of that stays. A size
+// that no GPU has yet may be asked for.
+func TestAGPUIsCutForAJob(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	card, whole := migCard(&nodev1.MIGInstance{Uuid: "MIG-whole", Profile: "7g.80gb", Size: 8})
+	a := c.Agent(0, "n1", "b1")
+	a.CanCut(card)
+	a.Hello("n1", "b1", whole)
+	within(t, "the GPU is offered", func() bool { return len(nodeOf(t, cc, "n1").Gpus) == 1 })
+	typed := spec(8000)
+	typed.GpuType = "A100.1g.10gb"
+	id := submitted(t, cc, alice, reqID(1), typed)[0]
+	cut := <-a.Cuts
+	if cut.Uuid != "GPU-1" || len(cut.Drop) != 1 || cut.Drop[0] != "MIG-whole" || len(cut.Make) != 1 || cut.Make[0].Profile != "1g.10gb" {
+		t.Fatalf("cut %v", cut)
+	}
+	if g := gpuOf(t, cc, "n1", "MIG-whole"); !g.Drain || !strings.Contains(g.DrainReason, "cut anew for job") {
+		t.Errorf("while it is cut: %v", g)
+	}
+	made, gpu := migCard(&nodev1.MIGInstance{Uuid: "MIG-part", Profile: "1g.10gb", Start: cut.Make[0].Start, Size: 1})
+	a.CanCut(made)
+	a.Hello("n1", "b1", gpu)
+	if asg := assigned(t, a, id); asg.Gpus[0].Uuid != "MIG-part" {
+		t.Fatalf("job %d is on %v", id, asg.Gpus)
+	}
+	// The rest of the GPU is cut for the next, and nothing goes for it.
+	submitted(t, cc, alice, reqID(2), spec(8000))
+	if cut = <-a.Cuts; len(cut.Drop) != 0 || cut.Make[0].Profile != "1g.10gb" || cut.Make[0].Start == made.Instances[0].Start {
+		t.Errorf("the next cut: %v", cut)
+	}
+	a.CanCut()
+	a.Hello("n1", "b1", gpu, whole)
+	within(t, "both are offered", func() bool { return len(nodeOf(t, cc, "n1").Gpus) == 2 })
+	within(t, "the drain is over", func() bool { return !gpuOf(t, cc, "n1", "MIG-whole").Drain })
+}
+
+// TestAJobDoesNotWaitForACutForEver: an agent that does not cut costs a small job seconds.
+func TestAJobDoesNotWaitForACutForEver(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	c := coordtest.Start(t, coordtest.Options{N: 1, Clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	cc := c.Dial(0, "gate", "g")
+	card, whole := migCard(&nodev1.MIGInstance{Uuid: "MIG-whole", Profile: "7g.80gb", Size: 8})
+	a := c.Agent(0, "n1", "b1")
+	a.CanCut(card)
+	a.Hello("n1", "b1", whole)
+	within(t, "the GPU is offered", func() bool { return len(nodeOf(t, cc, "n1").Gpus) == 1 })
+	id := submitted(t, cc, alice, reqID(1), spec(8000))[0]
+	<-a.Cuts
+	ahead.Store(int64(2 * time.Minute)) // less than a lease
+	if asg := assigned(t, a, id); asg.Gpus[0].Uuid != "MIG-whole" {
+		t.Errorf("job %d is on %v", id, asg.Gpus)
+	}
+}
