@@ -73,7 +73,9 @@ func (p *Provider) card(i int, d lib.Device) (gpu.Card, error) {
 			c.Persistence = mode(on == lib.FEATURE_ENABLED)
 		}
 	}
-	c.MIG, c.Instances, err = p.mig(d)
+	if c.MIG, c.Instances, err = p.mig(d); c.MIG == gpu.ModeOn {
+		c.Profiles = p.place(d, c.Instances)
+	}
 	return c, err
 }
 

@@ -269,6 +269,76 @@ func TestPowerAndClock(t *testing.T) {
 	}
 }
 
+// TestCut: instances are destroyed from the inside out and made at their places; one that the
+// driver, or another instance in the same part of the GPU, still needs is not destroyed.
+func TestCut(t *testing.T) {
+	t.Parallel()
+	small, large := "mig 1 MIG-s 10200547328 14 1 1 0 0 1g.10gb\n", "mig 1 MIG-l 42144366592 42 3 3 4 0 3g.40gb\n"
+	n := newNode(t, quick(), cardA+cardB+"cut 1\n"+small+large)
+	cards, err := n.Inventory(t.Context())
+	if err != nil || len(cards) != 2 || len(cards[0].Profiles) != 0 {
+		t.Fatal(cards, err)
+	}
+	profiles := []gpu.Profile{
+		{Name: "1g.10gb", MemMiB: 9728, Compute: 1, Size: 1, Starts: []int{0, 1, 2, 3, 4, 5, 6}},
+		{Name: "3g.40gb", MemMiB: 40192, Compute: 3, Size: 4, Starts: []int{0, 4}},
+		{Name: "7g.80gb", MemMiB: 81152, Compute: 7, Size: 8, Starts: []int{0}},
+	}
+	if d := cmp.Diff(profiles, cards[1].Profiles); d != "" {
+		t.Errorf("profiles (-want +got):\n%s", d)
+	}
+	if in := cards[1].Instances; len(in) != 2 || in[0].UUID != "MIG-l" || in[0].Start != 4 || in[0].Size != 4 || in[1].Start != 0 || in[1].Size != 1 {
+		t.Errorf("instances: %+v", in)
+	}
+	did := func() string {
+		data, _ := os.ReadFile(n.script + ".cuts")
+		_ = os.Remove(n.script + ".cuts")
+		return strings.TrimSpace(strings.ReplaceAll(string(data), "\n", ", "))
+	}
+	cut := func(drop []string, make ...gpu.Piece) error {
+		return n.Cut(t.Context(), gpu.Cut{UUID: "GPU-bbbb", Drop: drop, Make: make})
+	}
+	err = cut([]string{"MIG-l"}, gpu.Piece{Profile: "1g.10gb", Start: 4}, gpu.Piece{Profile: "1g.10gb", Start: 5})
+	if got := did(); err != nil || got != "destroy-compute 4 0, destroy 4 0, create 1 4, create-compute 1 4, create 1 5, create-compute 1 5," {
+		t.Errorf("%v, did %s", err, got)
+	}
+	for want, err := range map[string]error{
+		"unknown GPU: instance MIG-x": cut([]string{"MIG-x"}),
+		"has no profile 2g.20gb":      cut(nil, gpu.Piece{Profile: "2g.20gb"}),
+		"unknown GPU: GPU-x":          n.Cut(t.Context(), gpu.Cut{UUID: "GPU-x"}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	n.write(cardA + cardB + "cut 1\n" + small + strings.Replace(small, "MIG-s 10200547328 14 1 1 0 0", "MIG-t 10200547328 14 1 1 0 1", 1))
+	if _, err := n.usage(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cut([]string{"MIG-s"}); err == nil || !strings.Contains(err.Error(), "shares GPU instance 0 with another") || did() != "" {
+		t.Errorf("one of two in a part: %v", err)
+	}
+	if err := cut([]string{"MIG-s", "MIG-t"}); err != nil || did() != "destroy-compute 0 0, destroy-compute 0 0, destroy 0 0," {
+		t.Errorf("both of a part: %v", err)
+	}
+	for call, want := range map[string]string{"nvmlComputeInstanceDestroy": "destroy-compute 0 0,", "nvmlGpuInstanceCreateComputeInstance": "create 3 4, create-compute 3 4, destroy 4 0,"} {
+		n.write(cardA + cardB + "cut 1\n" + small + "fail -1 " + call + " 19\n")
+		if _, err := n.usage(); err != nil {
+			t.Fatal(err)
+		}
+		drop, piece := []string{"MIG-s"}, []gpu.Piece(nil)
+		if strings.Contains(call, "Create") {
+			drop, piece = nil, []gpu.Piece{{Profile: "3g.40gb", Start: 4}}
+		}
+		if err := cut(drop, piece...); err == nil || !strings.Contains(err.Error(), call) {
+			t.Errorf("%s refused: %v", call, err)
+		}
+		if got := did(); got != want {
+			t.Errorf("%s refused: did %s, want %s", call, got, want)
+		}
+	}
+}
+
 // The child gets three descriptors and the environment it was given.
 func TestChildInheritsNothing(t *testing.T) {
 	t.Parallel()

@@ -63,9 +63,17 @@ func (l *loop) run() {
 	}
 }
 
+// cutDeadlines is how many times as long as another question a cut may take: the driver makes
+// each instance in about a second.
+const cutDeadlines = 10
+
 // answer asks the child within the deadline and evaluates the answer.
 func (l *loop) answer(k kind, body []byte) (answer, error) {
-	late, stop := l.p.cfg.late(l.p.cfg.Deadline)
+	deadline := l.p.cfg.Deadline
+	if k == kindCut {
+		deadline *= cutDeadlines
+	}
+	late, stop := l.p.cfg.late(deadline)
 	defer stop()
 	a, err := l.exchange(k, body, late)
 	if errors.Is(err, errClosed) {
@@ -75,7 +83,7 @@ func (l *loop) answer(k kind, body []byte) (answer, error) {
 		l.miss(k, err)
 		return a, fmt.Errorf("%w: %w", gpu.ErrSilent, err)
 	}
-	if k == kindTune {
+	if k == kindTune || k == kindCut {
 		return a, nil
 	}
 	if n := l.missed[k]; n > 0 {
@@ -108,10 +116,10 @@ func (l *loop) silent() bool {
 	return n >= l.p.cfg.Misses
 }
 
-// miss counts an unanswered question. A tune is not repeated: the other kinds show whether
-// the driver answers.
+// miss counts an unanswered question. What changes a setting is not repeated: the other kinds
+// show whether the driver answers.
 func (l *loop) miss(k kind, err error) {
-	if k == kindTune {
+	if k == kindTune || k == kindCut {
 		l.p.log.Warn("the driver did not answer", "call", k.String(), "err", err)
 		return
 	}

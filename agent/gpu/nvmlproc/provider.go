@@ -91,13 +91,14 @@ var (
 	_ gpu.HealthReader = (*Provider)(nil)
 	_ gpu.StateSource  = (*Provider)(nil)
 	_ gpu.Tuner        = (*Provider)(nil)
+	_ gpu.Cutter       = (*Provider)(nil)
 )
 
 // request is a caller's question.
 type request struct {
 	ctx   context.Context
 	kind  kind
-	body  []byte // of a tune
+	body  []byte // of a tune or a cut
 	reply chan result
 }
 
@@ -203,6 +204,19 @@ func (p *Provider) tune(ctx context.Context, q tune) (gpu.Tuning, error) {
 		return gpu.Tuning{}, err
 	}
 	return a.Tuning, errorsOf(a.Faults)
+}
+
+// Cut implements gpu.Cutter.
+func (p *Provider) Cut(ctx context.Context, c gpu.Cut) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	f, err := encode(kindCut, 0, c)
+	if err != nil {
+		return err
+	}
+	a, err := p.ask(ctx, kindCut, f.body)
+	return errors.Join(err, errorsOf(a.Faults))
 }
 
 // Events implements gpu.EventSource.

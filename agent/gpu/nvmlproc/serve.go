@@ -24,6 +24,7 @@ type Driver interface {
 	Watch(ctx context.Context, emit func(gpu.Event)) error
 	Versions() (driver, cuda string)
 	gpu.Tuner
+	gpu.Cutter
 }
 
 // Delays between two attempts to wait for events.
@@ -88,6 +89,12 @@ func reply(ctx context.Context, d Driver, f frame) (answer, error) {
 			return a, bad
 		}
 		a.Tuning, err = turn(ctx, d, q)
+	case kindCut:
+		c, bad := decodeCut(f)
+		if bad != nil {
+			return a, bad
+		}
+		err = d.Cut(ctx, c)
 	default:
 		return a, fmt.Errorf("%w: nobody asks for %s", errFrame, f.kind)
 	}

@@ -22,7 +22,7 @@ import (
 //	4  4  id: an answer has that of its question; 0 for what was not asked
 //	8  4  length of the body
 //
-// A question has no body, but for a tune. Both ends are the same program, so another version
+// A question has no body, but for a tune or a cut. Both ends are the same program, so another version
 // is an error and nothing is negotiated.
 const (
 	wireVersion = 1
@@ -46,6 +46,7 @@ const (
 	kindHealth
 	kindEvent // from the child, unasked
 	kindTune  // a question with a body
+	kindCut   // likewise
 	kindEnd   // one more than the last
 )
 
@@ -63,6 +64,8 @@ func (k kind) String() string {
 		return "event"
 	case kindTune:
 		return "power and clock"
+	case kindCut:
+		return "cut"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -256,6 +259,18 @@ func decodeTune(f frame) (tune, error) {
 		return q, fmt.Errorf("%w: %s out of bounds", errFrame, f.kind)
 	}
 	return q, nil
+}
+
+// decodeCut decodes a request to replace instances.
+func decodeCut(f frame) (gpu.Cut, error) {
+	var c gpu.Cut
+	if err := decode(f, &c); err != nil {
+		return c, err
+	}
+	if err := c.Check(); err != nil {
+		return c, fmt.Errorf("%w: %w", errFrame, err)
+	}
+	return c, nil
 }
 
 func decodeEvent(f frame) (gpu.Event, error) {

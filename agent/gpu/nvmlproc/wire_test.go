@@ -189,6 +189,7 @@ func FuzzDecode(f *testing.F) {
 // stillDriver answers nothing but events.
 type stillDriver struct {
 	gpu.Tuner
+	gpu.Cutter
 	events []gpu.Event
 }
 
@@ -221,6 +222,7 @@ func TestServeRefusesNonsense(t *testing.T) {
 		{"power of no card", raw(1, 6, 2, "{}"), errFrame},
 		{"power below nothing", raw(1, 6, 27, `{"UUID":"a","SetMilliW":-1}`), errFrame},
 		{"a clock beyond counting", raw(1, 6, 34, `{"UUID":"a","LockMHz":99999999999}`), errFrame},
+		{"a cut of no card", raw(1, 7, 2, "{}"), errFrame},
 		{"noise", []byte("GET / HTTP/1.1\r\n\r\n"), errFrame},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

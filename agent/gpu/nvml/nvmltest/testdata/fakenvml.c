@@ -17,6 +17,10 @@
  *   link INDEX LINK gpu|switch|down PCI
  *   mig INDEX UUID TOTAL SMS GPUSLICES COMPUTESLICES GI CI PROFILE   (bytes)
  *   migproc UUID PID BYTES          a compute process of an instance
+ *   cut INDEX                       the card is in MIG mode, and its instances can be
+ *                                   replaced: profiles 1g.10gb, 3g.40gb, 7g.80gb; an
+ *                                   instance begins at slice GI; what is destroyed and
+ *                                   made is appended to SCRIPT.cuts, a line each
  *   rows INDEX CORRECTABLE UNCORRECTABLE PENDING FAILED
  *   ecc INDEX CORRECTED UNCORRECTED TOTAL
  *   retired INDEX PAGES PENDING
@@ -58,7 +62,7 @@ struct card {
 	u64 total, reserved, used;
 	unsigned util, mw;
 	long long energy;
-	int persistence, nmig;
+	int persistence, nmig, cut;
 	long long rows[4], ecc[3], retired[2];
 	char link[LINKS][8], remote[LINKS][32];
 	struct mig mig[MIGS];
@@ -134,6 +138,10 @@ static int read_card(const char *line) {
 		return 0;
 	}
 	struct card *c = &s.card[i];
+	if (strcmp(w, "cut") == 0) {
+		c->cut = 1;
+		return 1;
+	}
 	if (sscanf(line, "link %*d %d %7s %31s", &link, kind, pci) == 3 && link >= 0 && link < LINKS) {
 		strcpy(c->link[link], kind);
 		strcpy(c->remote[link], pci);
@@ -587,7 +595,7 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *dev, unsigned link, struct pci *p)
 
 int nvmlDeviceGetMigMode(void *dev, unsigned *now, unsigned *pending) {
 	BEGIN(dev);
-	*now = *pending = c->nmig > 0;
+	*now = *pending = c->nmig > 0 || c->cut;
 	return OK;
 }
 
@@ -605,6 +613,95 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *dev, unsigned k, void **out) {
 
 int nvmlDeviceGetGpuInstanceId(void *dev, unsigned *id) { *id = mig_of(dev)->gi; return script(-1, __func__); }
 int nvmlDeviceGetComputeInstanceId(void *dev, unsigned *id) { *id = mig_of(dev)->ci; return script(-1, __func__); }
+
+struct place { unsigned start, size; };
+struct giprofile { unsigned id, p2p, slices, count, sms, copy, dec, enc, jpeg, ofa; u64 mb; };
+struct ciprofile { unsigned id, slices, count, sms, copy, dec, enc, jpeg, ofa; };
+struct giinfo { void *dev; unsigned id, profile; struct place at; };
+struct made { unsigned id, slices; struct place at; };
+
+static const struct { unsigned slices, mb, size, n, start[7]; } sizes[] = {
+	[0] = {1, 9728, 1, 7, {0, 1, 2, 3, 4, 5, 6}}, [2] = {3, 40192, 4, 2, {4, 0}}, [4] = {7, 81152, 8, 1, {0}},
+};
+static struct made made[MAX];
+static int nmade;
+
+static void did(const char *what, unsigned a, unsigned b) {
+	char path[4096];
+	snprintf(path, sizeof path, "%s.cuts", getenv("FAKE_NVML_SCRIPT"));
+	FILE *f = fopen(path, "a");
+	if (f) {
+		fprintf(f, "%s %u %u\n", what, a, b);
+		fclose(f);
+	}
+}
+
+int nvmlDeviceGetGpuInstanceProfileInfo(void *dev, unsigned k, struct giprofile *p) {
+	BEGIN(dev);
+	if (!c->cut || k >= sizeof sizes / sizeof *sizes || !sizes[k].slices) {
+		return NOT_SUPPORTED;
+	}
+	*p = (struct giprofile){.id = 100 + k, .slices = sizes[k].slices, .count = sizes[k].n, .mb = sizes[k].mb};
+	return OK;
+}
+
+int nvmlDeviceGetGpuInstancePossiblePlacements_v2(void *dev, unsigned id, struct place *to, unsigned *n) {
+	BEGIN(dev);
+	*n = sizes[id - 100].n;
+	for (unsigned k = 0; to && k < *n; k++) {
+		to[k] = (struct place){sizes[id - 100].start[k], sizes[id - 100].size};
+	}
+	return OK;
+}
+
+int nvmlDeviceGetGpuInstanceById(void *dev, unsigned id, void **gi) {
+	BEGIN(dev);
+	if (!c->cut) {
+		return NOT_SUPPORTED;
+	}
+	made[nmade] = (struct made){.id = id, .at = {id, 1}};
+	for (int k = 0; k < c->nmig; k++) {
+		if (c->mig[k].gi == id && c->mig[k].gslices > 1) {
+			made[nmade].at.size = c->mig[k].gslices == 7 ? 8 : 4;
+		}
+	}
+	*gi = &made[nmade];
+	nmade = (nmade + 1) % MAX;
+	return OK;
+}
+
+int nvmlGpuInstanceGetInfo(struct made *gi, struct giinfo *to) {
+	*to = (struct giinfo){.id = gi->id, .at = gi->at};
+	return OK;
+}
+
+int nvmlGpuInstanceGetComputeInstanceById(struct made *gi, unsigned id, void **ci) { (void)id; *ci = gi; return OK; }
+int nvmlComputeInstanceDestroy(struct made *ci) { did("destroy-compute", ci->id, 0); return script(-1, __func__); }
+int nvmlGpuInstanceDestroy(struct made *gi) { did("destroy", gi->id, 0); return OK; }
+
+int nvmlDeviceCreateGpuInstanceWithPlacement(void *dev, unsigned id, const struct place *at, void **gi) {
+	BEGIN(dev);
+	did("create", sizes[id - 100].slices, at->start);
+	made[nmade] = (struct made){.id = at->start, .slices = sizes[id - 100].slices, .at = *at};
+	*gi = &made[nmade];
+	nmade = (nmade + 1) % MAX;
+	return OK;
+}
+
+int nvmlGpuInstanceGetComputeInstanceProfileInfo(struct made *gi, unsigned k, unsigned engines, struct ciprofile *to) {
+	(void)gi, (void)engines;
+	if (k >= sizeof sizes / sizeof *sizes || !sizes[k].slices) {
+		return NOT_SUPPORTED;
+	}
+	*to = (struct ciprofile){.id = k, .slices = sizes[k].slices};
+	return OK;
+}
+
+int nvmlGpuInstanceCreateComputeInstance(struct made *gi, unsigned id, void **ci) {
+	did("create-compute", sizes[id].slices, gi->id);
+	*ci = gi;
+	return script(-1, __func__);
+}
 
 struct attributes { unsigned sms, copy, dec, enc, jpeg, ofa, gslices, cslices; u64 mb; };
 int nvmlDeviceGetAttributes_v2(void *dev, struct attributes *a) {
