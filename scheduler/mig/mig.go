@@ -239,7 +239,7 @@ type room struct {
 func newRoom(c *Card, ledger *dispatch.Ledger) *room {
 	r := &room{card: c, cut: Cut{Card: c}}
 	for _, in := range c.Instances {
-		if u, ok := ledger.GPU(in.ID); !ok || u.Shares > 0 {
+		if u, ok := ledger.GPU(in.ID); !ok || u.Shares > 0 || u.Closed {
 			r.taken = append(r.taken, in)
 		} else {
 			r.spare = append(r.spare, in)

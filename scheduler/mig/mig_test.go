@@ -107,6 +107,18 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestADrainedInstanceStays: an administrator has a reason to drain it.
+func TestADrainedInstanceStays(t *testing.T) {
+	t.Parallel()
+	cards := []Card{a100("a", "7g.80gb@0")}
+	g := cards[0].gpu(&cards[0].Profiles[5])
+	g.ID = "a/7g.80gb@0"
+	l := dispatch.NewLedger([]*cluster.Node{{ID: "n1", State: cluster.NodeReady, GPUs: []cluster.GPU{g}, Orders: []cluster.GPUOrder{{GPU: g.ID, Drain: true}}}})
+	if cut := Plan(cards, l, []*cluster.Job{wants(1, 8_000, 100, "")}); cut != nil {
+		t.Error(shown(cut))
+	}
+}
+
 // TestCutsAreLegal: whatever is idle and whoever waits, nothing in use goes, no two instances
 // share a slice, and each job gets one that holds it.
 func TestCutsAreLegal(t *testing.T) {

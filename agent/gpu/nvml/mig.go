@@ -15,6 +15,9 @@ import (
 
 var _ gpu.Cutter = (*Provider)(nil)
 
+// cutter is the part of a Provider that describes and replaces MIG instances.
+type cutter struct{ p *Provider }
+
 // cutCalls are the calls without which instances are neither placed nor replaced.
 var cutCalls = []string{
 	"nvmlDeviceGetHandleByUUID", "nvmlDeviceGetGpuInstanceProfileInfo", "nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo",
@@ -22,9 +25,10 @@ var cutCalls = []string{
 	"nvmlComputeInstanceDestroy", "nvmlGpuInstanceGetComputeInstanceProfileInfo", "nvmlGpuInstanceCreateComputeInstance",
 }
 
-func (p *Provider) cuts() bool {
-	return !slices.ContainsFunc(cutCalls, func(s string) bool { return !p.has(s) }) &&
-		p.hasAny("nvmlDeviceGetGpuInstancePossiblePlacements", "nvmlDeviceGetGpuInstancePossiblePlacements_v2")
+// cuts reports whether the driver has all of them.
+func (c cutter) cuts() bool {
+	return !slices.ContainsFunc(cutCalls, func(s string) bool { return !c.p.has(s) }) &&
+		c.p.hasAny("nvmlDeviceGetGpuInstancePossiblePlacements", "nvmlDeviceGetGpuInstancePossiblePlacements_v2")
 }
 
 // sized is a profile with what the driver knows it by.
@@ -35,7 +39,7 @@ type sized struct {
 
 // sizes returns the profiles of a GPU in MIG mode. Of those of one name, which differ in
 // engines for media, it returns the first.
-func (p *Provider) sizes(d lib.Device) []sized {
+func (cutter) sizes(d lib.Device) []sized {
 	var out []sized
 	for i := range lib.GPU_INSTANCE_PROFILE_COUNT {
 		info, ret := d.GetGpuInstanceProfileInfo(i)
@@ -62,8 +66,8 @@ func (p *Provider) sizes(d lib.Device) []sized {
 }
 
 // place adds to instances where they are on a GPU, and returns its profiles.
-func (p *Provider) place(d lib.Device, instances []gpu.Instance) (out []gpu.Profile) {
-	if !p.cuts() {
+func (c cutter) place(d lib.Device, instances []gpu.Instance) (out []gpu.Profile) {
+	if !c.cuts() {
 		return nil
 	}
 	for i := range instances {
@@ -76,29 +80,29 @@ func (p *Provider) place(d lib.Device, instances []gpu.Instance) (out []gpu.Prof
 			in.Start, in.Size = int(info.Placement.Start), int(info.Placement.Size)
 		}
 	}
-	for _, s := range p.sizes(d) {
+	for _, s := range c.sizes(d) {
 		out = append(out, s.Profile)
 	}
 	return out
 }
 
 // Cut implements gpu.Cutter. The driver itself refuses to destroy what is in use.
-func (p *Provider) Cut(_ context.Context, c gpu.Cut) error {
-	if err := c.Check(); err != nil {
+func (c cutter) Cut(_ context.Context, cut gpu.Cut) error {
+	if err := cut.Check(); err != nil {
 		return err
 	}
-	if !p.cuts() {
+	if !c.cuts() {
 		return errors.New("the driver lacks the calls to cut GPUs; update it")
 	}
-	return p.onCard(c.UUID, func(d lib.Device) error {
-		if err := p.drop(d, c.Drop); err != nil {
+	return c.p.onCard(cut.UUID, func(d lib.Device) error {
+		if err := c.drop(d, cut.Drop); err != nil {
 			return err
 		}
-		sizes := p.sizes(d)
-		for _, piece := range c.Make {
+		sizes := c.sizes(d)
+		for _, piece := range cut.Make {
 			i := slices.IndexFunc(sizes, func(s sized) bool { return s.Name == piece.Profile })
 			if i < 0 {
-				return fmt.Errorf("%w: %s has no profile %s", gpu.ErrUnknownCard, c.UUID, piece.Profile)
+				return fmt.Errorf("%w: %s has no profile %s", gpu.ErrUnknownCard, cut.UUID, piece.Profile)
 			}
 			if err := create(d, &sizes[i], piece.Start); err != nil {
 				return fmt.Errorf("make %s at slice %d: %w", piece.Profile, piece.Start, err)
@@ -110,8 +114,8 @@ func (p *Provider) Cut(_ context.Context, c gpu.Cut) error {
 
 // drop destroys instances. One that shares its part of the GPU with another, which stays,
 // is not destroyed.
-func (p *Provider) drop(d lib.Device, uuids []string) error {
-	_, all, err := p.mig(d)
+func (c cutter) drop(d lib.Device, uuids []string) error {
+	_, all, err := c.p.mig(d)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 // Provider is the gpu.Provider of NVIDIA GPUs. It owns the loaded library.
 type Provider struct {
 	tuner
+	cutter
 	cfg    Config
 	nv     lib.Interface
 	driver string
@@ -64,7 +65,7 @@ func New(cfg Config) (*Provider, error) {
 		return nil, fmt.Errorf("%w: nvmlInit: %s (code %d); see whether nvidia-smi works", gpu.ErrNoDriver, text(ret), ret)
 	}
 	p := &Provider{cfg: cfg, nv: nv, share: map[string]*share{}}
-	p.tuner = tuner{p}
+	p.tuner, p.cutter = tuner{p}, cutter{p}
 	for _, sym := range required {
 		if !p.has(sym) {
 			nv.Shutdown()
