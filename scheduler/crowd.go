@@ -256,3 +256,37 @@ func (w *crowd) settled(it *item, milli int64, cards []int32) {
 		w.on[i] = company.Insert(w.on[i], company.SharerOf(it.job, it.job.ID, milli, w.rules[i].natures[it.kind]))
 	}
 }
+
+// twins holds hashes of what the waiting jobs need of the classes: once those that
+// occur, and again those that occur again.
+type twins []struct{ once, again uint64 }
+
+// at returns the word and the bit for what a job needs of a class.
+func (w twins) at(it *item, c int) (word int, bit uint64) {
+	n := &it.needs[c]
+	h := (uint64(n.Mem)<<10 ^ uint64(n.Milli)) * 0x9e3779b97f4a7c15
+	h = (h ^ h>>32 ^ uint64(it.kind)<<8 ^ uint64(c)) * 0xd6e8feb86659fd93
+	return int(h >> 32 & uint64(len(w)-1)), 1 << (h >> 26 & 63)
+}
+
+// unlike reports whether no other waiting job needs the same of class c as this one,
+// so that nobody would ask what came of its search. It may say no by accident.
+func (ft *fitter) unlike(it *item, c int) bool {
+	if ft.twins == nil {
+		size := 1
+		for size < len(ft.items)*len(ft.f.Classes)/8 {
+			size *= 2
+		}
+		ft.twins = make(twins, size)
+		for i := range ft.items {
+			for c := range ft.items[i].needs {
+				word, bit := ft.twins.at(&ft.items[i], c)
+				w := &ft.twins[word]
+				w.again |= w.once & bit
+				w.once |= bit
+			}
+		}
+	}
+	word, bit := ft.twins.at(it, c)
+	return ft.twins[word].again&bit == 0
+}

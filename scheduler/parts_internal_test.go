@@ -244,3 +244,44 @@ func TestSortedByDigits(t *testing.T) {
 		}
 	}
 }
+
+// TestUnlike: a job is unlike all others on a class only if none needs the same of it,
+// and most of those of which that is so are found.
+func TestUnlike(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(3, 3))
+	ft := &fitter{scene: &scene{f: &fleet.Fleet{Classes: make([]fleet.Class, 2)}}}
+	type need struct {
+		class, mem, milli int64
+		kind              int32
+	}
+	count := map[need]int{}
+	of := func(it *item, c int) need {
+		return need{int64(c), it.needs[c].Mem, it.needs[c].Milli, it.kind}
+	}
+	for range 2000 {
+		it := item{kind: rnd.Int32N(3), needs: make([]rules.Need, 2)}
+		for c := range it.needs {
+			it.needs[c].Mem, it.needs[c].Milli = 100*rnd.Int64N(60), 50*rnd.Int64N(20)
+			count[of(&it, c)]++
+		}
+		ft.items = append(ft.items, it)
+	}
+	found, all := 0, 0
+	for i := range ft.items {
+		for c := range 2 {
+			single := count[of(&ft.items[i], c)] == 1
+			if got := ft.unlike(&ft.items[i], c); got && !single {
+				t.Fatalf("%+v is unlike all others, and %d jobs need it", of(&ft.items[i], c), count[of(&ft.items[i], c)])
+			} else if got {
+				found++
+			}
+			if single {
+				all++
+			}
+		}
+	}
+	if all < 500 || found < all*3/4 {
+		t.Errorf("%d of %d jobs that are unlike all others are found", found, all)
+	}
+}

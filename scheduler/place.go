@@ -16,6 +16,7 @@ import (
 type fitter struct {
 	*scene
 	failed  map[shape]int64
+	twins   twins
 	bulks   map[shape]bool
 	frag    *frag   // nil if fragmentation plays no part
 	typical *learn  // running and waiting jobs, computed on first use
@@ -86,7 +87,7 @@ func (ft *fitter) mayFit(it *item, c int) bool {
 	if !k.Empty.May(&want) && (it.needs[c].Way == rules.WayWhole || !k.Used.May(&want)) {
 		return false
 	}
-	if ft.crowd == nil && ft.forgets(it, c) {
+	if ft.crowd == nil && ft.forgets(it, c) || ft.unlike(it, c) {
 		return true
 	}
 	until, failed := ft.failed[ft.shapeOf(it, c)]
