@@ -26,8 +26,15 @@ type Tier struct {
 	Nodes []cluster.NodeID // sorted
 }
 
-// NewNear reads a snapshot's images and the features of its nodes.
-func NewNear(s *Snapshot) *Near { return &Near{images: s.Images, nodes: s.Nodes} }
+// NewNear reads a snapshot's images and the features of its nodes. It returns nil if
+// no node is known to have anything that jobs read.
+func NewNear(s *Snapshot) *Near {
+	isData := func(feature string) bool { return strings.HasPrefix(feature, cluster.DataFeature) }
+	if len(s.Images) == 0 && !slices.ContainsFunc(s.Nodes, func(n *cluster.Node) bool { return slices.ContainsFunc(n.Features, isData) }) {
+		return nil
+	}
+	return &Near{images: s.Images, nodes: s.Nodes}
+}
 
 // Score returns how much of what j reads a node has, see Tier.
 func (n *Near) Score(j *cluster.Job, node cluster.NodeID) (score int) {
