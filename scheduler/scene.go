@@ -36,6 +36,7 @@ type scene struct {
 	unseen       bool                // some queued job is not in the snapshot
 	limits       *accounting.Limiter // the pass's own, nil without quotas
 	plan         dispatch.Plan
+	read         int64 // see readAhead
 }
 
 // markUnseen counts the queued jobs that the snapshot does not hold, and closes the
@@ -214,6 +215,26 @@ type item struct {
 	id       cluster.JobID
 	job      *cluster.Job
 	bounds   fleet.Bounds // where it may run; see realms
+}
+
+// aheadOf is how many items are read at once ahead of their turn.
+const aheadOf = 32
+
+// readAhead brings the items of the next ranks into the cache, at every aheadOf-th
+// of them. The order of a pass is not that of memory: read one by one, the pass would
+// wait for each, and here it waits for all together. The sum keeps the compiler from
+// leaving out the reads.
+func (s *scene) readAhead(order []rank, k int) {
+	if k%aheadOf != 0 {
+		return
+	}
+	for _, r := range order[k:min(len(order), k+aheadOf)] {
+		it := &s.items[r.item] // four lines of the cache, and two or three of needs
+		s.read += it.cpu + it.eligible + int64(len(it.node)) + int64(it.tier)
+		if n := len(it.needs); n > 0 {
+			s.read += it.needs[0].Mem + it.needs[n/2].Mem + it.needs[n-1].Dur
+		}
+	}
 }
 
 // fill makes it the item of a job in a pass.

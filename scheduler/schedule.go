@@ -106,6 +106,7 @@ func schedule(snap *dispatch.Snapshot, pol Policy) *pass {
 	p.keepPromises(order, snap)
 	y := yielder{p: p}
 	for k, r := range order {
+		p.readAhead(order, k)
 		it := &p.items[r.item]
 		if it.gone {
 			continue
