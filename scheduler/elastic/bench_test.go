@@ -20,7 +20,7 @@ func BenchmarkRestarts(b *testing.B) {
 	for range 5000 {
 		waits(s, 4, 0, time.Hour)
 	}
-	for _, sizing := range []elastic.Sizing{elastic.Marginal, elastic.Optimus} {
+	for _, sizing := range []elastic.Sizing{elastic.Marginal, elastic.Optimus, elastic.Sia} {
 		b.Run(string(sizing), func(b *testing.B) {
 			for b.Loop() {
 				elastic.Rules{Sizing: sizing}.Restarts(s, s.Ledger.Clone(), &dispatch.Plan{})
@@ -39,7 +39,7 @@ func BenchmarkSizes(b *testing.B) {
 	for range 100 {
 		gang(s, 1, 8, 2, time.Hour)
 	}
-	for _, sizing := range []elastic.Sizing{elastic.Marginal, elastic.AFS, elastic.Pollux} {
+	for _, sizing := range []elastic.Sizing{elastic.Marginal, elastic.AFS, elastic.Pollux, elastic.Sia} {
 		b.Run(string(sizing), func(b *testing.B) {
 			for b.Loop() {
 				elastic.Rules{Sizing: sizing}.Sizes(s)

@@ -145,9 +145,12 @@ type claim struct {
 	// node.
 	typ string
 	at  []*block
-	// had is what a running job has, and attempt is its attempt.
+	// had is what a running job has, home where, and attempt is its attempt.
 	had     int
+	home    []*block
 	attempt *cluster.Attempt
+	// rate is how fast it is with one GPU of a type, nil if all are alike.
+	rate func(typ string) float64
 }
 
 func claimOf(snap *dispatch.Snapshot, j *cluster.Job) *claim {
@@ -190,6 +193,16 @@ func mostGPUs(snap *dispatch.Snapshot, j *cluster.Job) int64 {
 
 // speed returns how many times as fast as one GPU it is with n units.
 func (c *claim) speed(n int) float64 { return c.curve.Speedup(n * c.unit) }
+
+// faster returns how many times as fast as a running job is it would be with n units
+// of a type.
+func (c *claim) faster(typ string, n int) float64 {
+	times := c.speed(n) / c.speed(c.had)
+	if had := c.attempt.Estimate.GPUType; c.rate != nil && typ != had {
+		times *= c.rate(typ) / c.rate(had)
+	}
+	return times
+}
 
 // pays reports whether one more unit is worthwhile.
 func (c *claim) pays() bool { return c.speed(c.n+1)-c.speed(c.n) >= knee*c.speed(1) }

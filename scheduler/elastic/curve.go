@@ -32,19 +32,22 @@ type Curve struct {
 	// noise is the gradient noise scale in batches of one GPU, for a job whose
 	// batch grows with its GPUs; 0 is unknown.
 	noise float64
+	// ones are the times of a step with one GPU, by types, as runs of the job say.
+	ones map[string]float64
 	// steps are the step times that runs of the job reported, by their number of
 	// GPUs.
 	steps map[int]float64
 }
 
 // CurveOf returns the curve of a job: the one through the step times that its
-// attempts with the fewest and the most GPUs of one type reported, if they did,
-// otherwise a common one. With more GPUs a step is worth more if the batch grows
+// attempts with the fewest and the most GPUs of the last type with two numbers
+// reported, if they did, otherwise a common one. With more GPUs a step is worth more if the batch grows
 // with them.
 func CurveOf(j *cluster.Job) Curve {
-	c := Curve{exchange: exchange, steps: map[int]float64{}}
+	c := Curve{exchange: exchange, steps: map[int]float64{}, ones: map[string]float64{}}
 	named := j.Spec.Study != nil && j.Spec.Study.Metric == NoiseMetric && j.Spec.BatchScaling == cluster.BatchLinear
 	var typ string
+	last := map[string]int{} // numbers of GPUs, by types
 	for i := range j.Attempts {
 		a := &j.Attempts[i]
 		n := len(a.Berth.GPUs) * a.Width()
@@ -55,6 +58,7 @@ func CurveOf(j *cluster.Job) Curve {
 			continue
 		}
 		if a.Estimate.GPUType != typ {
+			c.fit()
 			typ = a.Estimate.GPUType
 			clear(c.steps)
 		}
@@ -67,7 +71,17 @@ func CurveOf(j *cluster.Job) Curve {
 			continue // its last report may be of the size before
 		}
 		c.steps[n] = a.Progress.StepTime.Seconds() / j.Spec.BatchScaling.Worth(n)
+		last[typ], c.ones[typ] = n, c.steps[n]
 	}
+	c.fit()
+	for typ, n := range last {
+		c.ones[typ] *= c.Speedup(n) / c.efficiency(float64(n))
+	}
+	return c
+}
+
+// fit fits its exchange to its steps, if they are of two numbers of GPUs.
+func (c *Curve) fit() {
 	least, most := math.MaxInt, 0
 	for n := range c.steps {
 		least, most = min(least, n), max(most, n)
@@ -75,7 +89,6 @@ func CurveOf(j *cluster.Job) Curve {
 	if least < most {
 		c.exchange = exchangeOf(least, most, c.steps[least]/c.steps[most])
 	}
-	return c
 }
 
 // exchangeOf solves a curve for its exchange: with b GPUs it is r times as fast as

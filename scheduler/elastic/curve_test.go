@@ -95,11 +95,11 @@ func TestWhatRunsShowIsUsed(t *testing.T) {
 	flat, other := waits(s, 1, 4, time.Hour), waits(s, 1, 4, time.Hour)
 	ran(flat, 1, time.Second)
 	ran(flat, 4, time.Second)
-	if got := (elastic.Rules{}).Sizes(s); got[flat.ID] != 0 || got[other.ID] != 3 {
+	if got := (elastic.Rules{}).Sizes(s); got[flat.ID].Units != 0 || got[other.ID].Units != 3 {
 		t.Errorf("sizes %v", got)
 	}
 	flat.Spec.BatchScaling = cluster.BatchLinear
-	if got := (elastic.Rules{}).Sizes(s); got[flat.ID] < 2 {
+	if got := (elastic.Rules{}).Sizes(s); got[flat.ID].Units < 2 {
 		t.Errorf("with a batch that grows: sizes %v", got)
 	}
 	for _, c := range []struct {

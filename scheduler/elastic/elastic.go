@@ -4,7 +4,7 @@
 // one more speeds up most, the marginal gain of Optimus (Peng et al., EuroSys 2018)
 // and AFS (Hwang et al., NSDI 2021), by what runs of the job showed. A running job
 // that can save its state restarts with fewer when others wait, and with more when
-// GPUs stay idle.
+// GPUs stay idle. One sizing, Sia, also chooses types of GPU.
 package elastic
 
 import (
@@ -46,17 +46,24 @@ func (r Rules) patience() time.Duration { return cmp.Or(r.Patience, patience) }
 // Pace returns the least time between two passes that restart jobs.
 func (r Rules) Pace() time.Duration { return r.patience() }
 
-// Sizes returns with how many units waiting jobs should start, see Spec.Sizes, for
-// those that should have more than their least number, or have a share that their
-// deadlines need. GPUs that others wait for are left to them.
-func (r Rules) Sizes(snap *dispatch.Snapshot) map[cluster.JobID]int {
+// Size is with how many units a job should start, see Spec.Sizes, and on which type of
+// GPU, "" for any.
+type Size struct {
+	Units int
+	Type  string
+}
+
+// Sizes returns how waiting jobs should start: those that should have more than their
+// least number, or have a share that their deadlines need, or for which a type is
+// chosen. GPUs that others wait for are left to them.
+func (r Rules) Sizes(snap *dispatch.Snapshot) map[cluster.JobID]Size {
 	if !slices.ContainsFunc(snap.Waiting, func(j *cluster.Job) bool { return j.Spec.Elastic() }) {
 		return nil
 	}
-	out := map[cluster.JobID]int{}
+	out := map[cluster.JobID]Size{}
 	for _, j := range snap.Waiting {
 		if n, ok := snap.Shares[j.ID]; ok {
-			out[j.ID] = n
+			out[j.ID] = Size{Units: n}
 		}
 	}
 	free := blocksOf(snap, snap.Ledger)
@@ -66,7 +73,7 @@ func (r Rules) Sizes(snap *dispatch.Snapshot) map[cluster.JobID]int {
 	}
 	for _, j := range snap.Waiting {
 		least, _, gpus := j.Spec.Sizes()
-		if spare -= max(least, out[j.ID]) * gpus * (1 + snap.More[j.ID]); spare < 1 {
+		if spare -= max(least, out[j.ID].Units) * gpus * (1 + snap.More[j.ID]); spare < 1 && r.Sizing != Sia {
 			return out
 		}
 	}
@@ -77,6 +84,9 @@ func (r Rules) Sizes(snap *dispatch.Snapshot) map[cluster.JobID]int {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *claim) int { return cmp.Compare(a.job.Eligible, b.job.Eligible) })
+	if r.Sizing == Sia {
+		return r.typed(snap, all, out, free, spare)
+	}
 	for _, c := range all {
 		if at, ok := free.place(c.job, c.n); ok {
 			free.take(at, c.unit)
@@ -87,17 +97,23 @@ func (r Rules) Sizes(snap *dispatch.Snapshot) map[cluster.JobID]int {
 	if r.Sizing.moves() { // idle GPUs may be worth more to running jobs
 		all = append(all, r.running(snap, &dispatch.Plan{}, free)...)
 	}
-	r.share(all, free, spare)
+	r.share(all, free, spare, snap)
 	for _, c := range all[:waiting] {
 		if c.n > c.least {
-			out[c.job.ID] = c.n
+			out[c.job.ID] = Size{Units: c.n}
 		}
 	}
 	return out
 }
 
-// share allocates idle GPUs, unit by unit, at most spare of them.
-func (r Rules) share(all []*claim, free blocks, spare int) {
+// share allocates idle GPUs, unit by unit or by Sia all at once, at most spare of them.
+func (r Rules) share(all []*claim, free blocks, spare int, snap *dispatch.Snapshot) {
+	if r.Sizing == Sia {
+		m := bidders(all, free, spare, true, snap)
+		m.divide()
+		m.award()
+		return
+	}
 	r.Sizing.weigh(all, spare)
 	for spare > 0 {
 		var best *claim
@@ -117,11 +133,12 @@ func (r Rules) share(all []*claim, free blocks, spare int) {
 	}
 }
 
-// Sized returns the snapshot in which jobs wait for as many units as sizes says.
+// Sized returns the snapshot in which jobs wait for as many units as sizes says, and
+// for the types.
 // Their needs in time and, if the units are of one node, in cores and host memory
 // are of that many; those with a share for their deadline take as long as for what
 // is left of them. It has its own ledger and queues.
-func Sized(snap *dispatch.Snapshot, sizes map[cluster.JobID]int) *dispatch.Snapshot {
+func Sized(snap *dispatch.Snapshot, sizes map[cluster.JobID]Size) *dispatch.Snapshot {
 	out := *snap
 	out.Ledger, out.Waiting = snap.Ledger.Clone(), slices.Clone(snap.Waiting)
 	out.Queues = make(map[cluster.GPUID][]dispatch.Waiter, len(snap.Queues))
@@ -135,10 +152,10 @@ func Sized(snap *dispatch.Snapshot, sizes map[cluster.JobID]int) *dispatch.Snaps
 	return &out
 }
 
-// jobSized returns a waiting job as one that wants n of its units; due means that
-// what it did before counts.
-func jobSized(j *cluster.Job, n int, now cluster.Time, due bool) *cluster.Job {
-	sized := j.Clone()
+// jobSized returns a waiting job as one that wants a size; due means that what it did
+// before counts.
+func jobSized(j *cluster.Job, size Size, now cluster.Time, due bool) *cluster.Job {
+	sized, n := j.Clone(), size.Units
 	least, curve := j.Spec.Size(), CurveOf(j)
 	_, _, unit := j.Spec.Sizes()
 	takes := func(d time.Duration, e *cluster.Estimate) time.Duration {
@@ -149,8 +166,9 @@ func jobSized(j *cluster.Job, n int, now cluster.Time, due bool) *cluster.Job {
 		return time.Duration(float64(d) * curve.Speedup(least*unit) / curve.Speedup(n*unit))
 	}
 	sized.Spec, sized.Estimates = j.Spec.Sized(n), slices.Clone(j.Estimates)
-	if d := j.Spec.Duration; d > 0 {
+	if d := j.Spec.Duration; d > 0 || size.Type != "" {
 		spec := *sized.Spec
+		spec.GPUType = cmp.Or(size.Type, spec.GPUType)
 		spec.Duration = takes(d, &cluster.Estimate{})
 		sized.Spec = &spec
 	}
@@ -165,19 +183,22 @@ func jobSized(j *cluster.Job, n int, now cluster.Time, due bool) *cluster.Job {
 }
 
 // Less lowers the sizes of jobs that a plan does not start, halfway to their least
-// or to their share, and reports whether there were any.
-func Less(snap *dispatch.Snapshot, sizes map[cluster.JobID]int, plan *dispatch.Plan) (lowered bool) {
+// or to their share, and then leaves their types open; it reports whether there were
+// any.
+func Less(snap *dispatch.Snapshot, sizes map[cluster.JobID]Size, plan *dispatch.Plan) (lowered bool) {
 	for _, j := range snap.Waiting {
-		n, ok := sizes[j.ID]
+		size, ok := sizes[j.ID]
 		share, due := snap.Shares[j.ID]
-		if !ok || due && n <= share || slices.ContainsFunc(plan.Starts, func(s dispatch.Start) bool { return s.Job == j.ID }) {
+		if !ok || due && size.Units <= share || slices.ContainsFunc(plan.Starts, func(s dispatch.Start) bool { return s.Job == j.ID }) {
 			continue
 		}
 		lowered = true
 		least, _, _ := j.Spec.Sizes()
 		least = max(least, share)
-		if sizes[j.ID] = (n + least) / 2; sizes[j.ID] == least && !due {
+		if n := (size.Units + least) / 2; n == least && !due && (size.Type == "" || n == size.Units) {
 			delete(sizes, j.ID)
+		} else {
+			sizes[j.ID] = Size{n, size.Type}
 		}
 	}
 	return lowered

@@ -81,7 +81,7 @@ func TestSizes(t *testing.T) {
 		}
 		got := (elastic.Rules{}).Sizes(s)
 		for i, w := range tc.jobs {
-			n := got[s.Waiting[i].ID]
+			n := got[s.Waiting[i].ID].Units
 			if n == 0 {
 				n = w.least
 			}
@@ -109,7 +109,8 @@ func TestSizesFit(t *testing.T) {
 		}
 		got, sum := (elastic.Rules{}).Sizes(s), 0
 		for _, j := range s.Waiting {
-			n, ok := got[j.ID]
+			size, ok := got[j.ID]
+			n := size.Units
 			if !ok {
 				n = j.Spec.GPUs
 			} else if n <= j.Spec.GPURange.Min || n > j.Spec.GPURange.Max || !j.Spec.Takes(n) {
@@ -123,7 +124,7 @@ func TestSizesFit(t *testing.T) {
 		sized := elastic.Sized(s, got)
 		for i, j := range sized.Waiting {
 			was := s.Waiting[i]
-			n, ok := got[j.ID]
+			n, ok := got[j.ID].Units, got[j.ID].Units > 0
 			if !ok {
 				if j != was {
 					t.Errorf("job %d is another", j.ID)
@@ -143,10 +144,10 @@ func TestLess(t *testing.T) {
 	t.Parallel()
 	s := world(4, 4)
 	a, b := waits(s, 1, 4, 0), waits(s, 1, 4, 0)
-	sizes := map[cluster.JobID]int{a.ID: 4, b.ID: 4}
+	sizes := map[cluster.JobID]elastic.Size{a.ID: {Units: 4}, b.ID: {Units: 4}}
 	plan := &dispatch.Plan{Starts: []dispatch.Start{{Job: a.ID}}}
 	for _, want := range []int{2, 0} {
-		if !elastic.Less(s, sizes, plan) || sizes[a.ID] != 4 || sizes[b.ID] != want {
+		if !elastic.Less(s, sizes, plan) || sizes[a.ID].Units != 4 || sizes[b.ID].Units != want {
 			t.Errorf("sizes %v, want %d of job %d", sizes, want, b.ID)
 		}
 	}
@@ -268,12 +269,12 @@ func TestSizesOfGangs(t *testing.T) {
 		}
 		got := (elastic.Rules{}).Sizes(s)
 		for i, w := range tc.jobs {
-			if n := max(got[s.Waiting[i].ID], w.least); n != w.gets {
+			if n := max(got[s.Waiting[i].ID].Units, w.least); n != w.gets {
 				t.Errorf("%s: job %d gets %d, want %d", name, i+1, n, w.gets)
 			}
 		}
 		for _, j := range elastic.Sized(s, got).Waiting {
-			n, was := got[j.ID], s.Waiting[j.ID-1]
+			n, was := got[j.ID].Units, s.Waiting[j.ID-1]
 			if e := j.Estimates[0]; n > 0 && j.Spec.NodeRange.Max > 0 && (j.Spec.Nodes != n || j.Spec.GPUs != was.Spec.GPUs || e.CPUMilli != 2000 || e.Duration >= time.Hour) {
 				t.Errorf("%s: with %d nodes it is %+v, %+v", name, n, j.Spec, e)
 			}
@@ -335,7 +336,7 @@ func TestSizesKeepToBounds(t *testing.T) {
 				q := accounting.Quota{Subject: accounting.Subject{User: true, UID: 7}, Limits: accounting.Limits{MaxGPUs: tc.quota}}
 				s.Limits = accounting.NewLimiter(nil, map[accounting.Subject]*accounting.Quota{q.Subject: &q}, nil)
 			}
-			if n := max(1, (elastic.Rules{}).Sizes(s)[j.ID]); n != want {
+			if n := max(1, (elastic.Rules{}).Sizes(s)[j.ID].Units); n != want {
 				t.Errorf("partition %d, quota %d, on nodes %t: %d, want %d", tc.partition, tc.quota, span, n, want)
 			}
 		}
@@ -366,7 +367,7 @@ func TestGangsAreOfOneType(t *testing.T) {
 			s.Ledger.SetNode(n)
 		}
 		j := gang(s, tc.least, 6, 2, time.Hour)
-		if n := max(tc.least, (elastic.Rules{}).Sizes(s)[j.ID]); n != tc.gets {
+		if n := max(tc.least, (elastic.Rules{}).Sizes(s)[j.ID].Units); n != tc.gets {
 			t.Errorf("%d nodes of one type and %d of another: %d for at least %d, want %d", tc.idle, tc.other, n, tc.least, tc.gets)
 		}
 	}

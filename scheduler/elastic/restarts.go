@@ -62,8 +62,11 @@ func (r Rules) Restarts(snap *dispatch.Snapshot, led *dispatch.Ledger, plan *dis
 	if p := r.more(all, free, snap, led); p != nil {
 		return p
 	}
+	if r.Sizing == Sia {
+		return r.trade(all, free, snap)
+	}
 	if r.Sizing.moves() {
-		return r.exchange(all, free, snap.Now)
+		return r.exchange(all, free, snap)
 	}
 	return nil
 }
@@ -100,7 +103,7 @@ func (r Rules) running(snap *dispatch.Snapshot, plan *dispatch.Plan, free blocks
 				c.at = append(c.at, b)
 			}
 		}
-		if len(c.at) == a.Width() {
+		if c.home = c.at; len(c.at) == a.Width() {
 			out = append(out, c)
 		}
 	}
@@ -166,7 +169,7 @@ func (r Rules) more(all []*claim, free blocks, snap *dispatch.Snapshot, led *dis
 		for _, c := range all {
 			c.back(idle)
 		}
-		r.share(all, idle, idle.idle())
+		r.share(all, idle, idle.idle(), snap)
 	}
 	for _, c := range all {
 		if !r.Sizing.moves() { // the first has all
@@ -175,8 +178,11 @@ func (r Rules) more(all []*claim, free blocks, snap *dispatch.Snapshot, led *dis
 				idle.grow(c)
 			}
 		}
-		if c.speed(c.n) < worth*c.speed(c.had) {
+		if c.faster(c.typ, c.n) < worth {
 			continue
+		}
+		if had := c.attempt.Estimate.GPUType; c.typ != had {
+			return c.again(0, "begins again with %d × %s instead of %d × %s: they are idle, and nobody waits", c.n*c.unit, c.typ, c.had*c.unit, had)
 		}
 		if !c.inPlace() {
 			return c.again(0, "begins again with %d %s instead of %d: they are idle, and nobody waits", c.n, c.units(), c.had)
@@ -190,16 +196,16 @@ func (r Rules) more(all []*claim, free blocks, snap *dispatch.Snapshot, led *dis
 
 // back places it where its attempt runs, in a copy of the blocks.
 func (c *claim) back(to blocks) {
-	at := make([]*block, 0, c.attempt.Width())
-	for _, b := range c.at[:c.attempt.Width()] {
+	at := make([]*block, 0, len(c.home))
+	for _, b := range c.home {
 		at = append(at, to.at(b.node.ID, b.typ))
 	}
-	c.at, c.n = at, c.had
+	c.at, c.n, c.typ = at, c.had, c.attempt.Estimate.GPUType
 }
 
 // exchange returns the job that restarts with fewer so that another one can with
 // more, if that is better for all of them together.
-func (r Rules) exchange(all []*claim, free blocks, now cluster.Time) []dispatch.Preemption {
+func (r Rules) exchange(all []*claim, free blocks, snap *dispatch.Snapshot) []dispatch.Preemption {
 	then := free.clone()
 	for _, c := range all {
 		c.back(then)
@@ -212,7 +218,8 @@ func (r Rules) exchange(all []*claim, free blocks, now cluster.Time) []dispatch.
 		}
 		c.at, c.n = keep, c.least
 	}
-	r.share(all, then, then.idle())
+	r.share(all, then, then.idle(), snap)
+	now := snap.Now
 	var gives, gets *claim
 	for _, c := range all {
 		switch {
@@ -225,6 +232,11 @@ func (r Rules) exchange(all []*claim, free blocks, now cluster.Time) []dispatch.
 	if gives == nil || gets == nil || !r.Sizing.better(all, func(c *claim) time.Duration { return now.Sub(c.job.Submitted) }) {
 		return nil
 	}
+	return r.giveTo(gives, gets, free)
+}
+
+// giveTo has one restart with fewer for another.
+func (r Rules) giveTo(gives, gets *claim, free blocks) []dispatch.Preemption {
 	if gives.inPlace() {
 		n := gives.had - gives.n
 		gives.back(free)

@@ -35,10 +35,15 @@ const (
 	// Learning", OSDI 2021, with p = -1 and its factor for restarts; greedily, not
 	// by its genetic algorithm).
 	Pollux Sizing = "pollux"
+	// Sia chooses the number and the type of GPUs together, so that the sum over
+	// all jobs of their goodputs to the power of -0.5 is small (Jayaram Subramanya
+	// et al., "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling",
+	// SOSP 2023; by prices of GPUs, see market, not by an integer program).
+	Sia Sizing = "sia"
 )
 
 // Sizings returns all of them, in order.
-func Sizings() []Sizing { return []Sizing{AFS, Marginal, None, Optimus, Pollux} }
+func Sizings() []Sizing { return []Sizing{AFS, Marginal, None, Optimus, Pollux, Sia} }
 
 // ParseSizing reads the name of a sizing; "" is Marginal.
 func ParseSizing(text string) (Sizing, error) {
@@ -61,7 +66,7 @@ const Restart = time.Minute
 
 // moves reports whether it weighs running jobs against each other and against those
 // that start.
-func (s Sizing) moves() bool { return s == Optimus || s == AFS || s == Pollux }
+func (s Sizing) moves() bool { return s == Optimus || s == AFS || s == Pollux || s == Sia }
 
 // weigh computes what it needs of all jobs together.
 func (s Sizing) weigh(all []*claim, spare int) {
@@ -113,8 +118,18 @@ func (s Sizing) loss(c *claim) float64 {
 	switch s {
 	case Optimus, AFS:
 		return (c.left/then - c.left/now) / gpus
+	case Sia:
+		return (math.Pow(then, fairness) - math.Pow(now, fairness)) / gpus
 	}
 	return (1/then - 1/now) / gpus
+}
+
+// kept returns the part of its goodput that a job of an age keeps if it restarts once
+// more, the factor for restarts of Pollux and Sia.
+func (c *claim) kept(age time.Duration) float64 {
+	cost := c.restart()
+	_, times := c.job.Preempted()
+	return max(0, age-time.Duration(times)*cost).Seconds() / (age + cost).Seconds()
 }
 
 // better reports whether running jobs gain more than they lose by restarting at
@@ -132,14 +147,10 @@ func (s Sizing) better(all []*claim, now func(c *claim) time.Duration) bool {
 			after += c.left/c.speed(c.n) + cost
 			continue
 		}
-		age, times := now(c).Seconds(), 0.0
-		if _, n := c.job.Preempted(); n > 0 {
-			times = float64(n)
-		}
 		before += c.fair / c.speed(c.had)
 		kept := 1.0
 		if cost > 0 {
-			kept = max(0, age-times*cost) / (age + cost)
+			kept = c.kept(now(c))
 		}
 		if kept == 0 {
 			return false

@@ -21,8 +21,8 @@ func TestParseSizing(t *testing.T) {
 	if s, err := elastic.ParseSizing(""); s != elastic.Marginal || err != nil {
 		t.Errorf("nothing is %s: %v", s, err)
 	}
-	if _, err := elastic.ParseSizing("sia"); err == nil || !strings.Contains(err.Error(), `is "sia", want one of afs, marginal, none, optimus, pollux`) {
-		t.Errorf("sia: %v", err)
+	if _, err := elastic.ParseSizing("themis"); err == nil || !strings.Contains(err.Error(), `is "themis", want one of afs, marginal, none, optimus, pollux, sia`) {
+		t.Errorf("themis: %v", err)
 	}
 }
 
@@ -58,6 +58,8 @@ func TestSizingsDiffer(t *testing.T) {
 		{elastic.AFS, time.Hour, 100 * time.Hour, 0.02, 0.6, 3, 1},   // the short one is, and first
 		{elastic.Pollux, time.Hour, 100 * time.Hour, 0.1, 0.1, 2, 2}, // how long they are plays no part
 		{elastic.Pollux, time.Hour, time.Hour, 0.5, 0, 1, 3},
+		{elastic.Sia, time.Hour, 100 * time.Hour, 0.1, 0.1, 2, 2}, // nor here
+		{elastic.Sia, time.Hour, time.Hour, 0.6, 0, 1, 3},
 	} {
 		s := world(idle)
 		a, b := waits(s, 1, 8, time.Hour), waits(s, 1, 8, time.Minute)
@@ -65,7 +67,7 @@ func TestSizingsDiffer(t *testing.T) {
 		shown(a, tc.one)
 		shown(b, tc.other)
 		got := elastic.Rules{Sizing: tc.sizing}.Sizes(s)
-		if x, y := max(1, got[a.ID]), max(1, got[b.ID]); x != tc.gets || y != tc.leaves {
+		if x, y := max(1, got[a.ID].Units), max(1, got[b.ID].Units); x != tc.gets || y != tc.leaves {
 			t.Errorf("%s, %s and %s, exchanges %g and %g: %d and %d, want %d and %d", tc.sizing, tc.short, tc.long, tc.one, tc.other, x, y, tc.gets, tc.leaves)
 		}
 	}
@@ -82,9 +84,9 @@ func TestExchanges(t *testing.T) {
 		since   time.Duration
 		sizings map[elastic.Sizing]bool
 	}{
-		"one is much longer":    {[2]time.Duration{2 * hour, 100 * hour}, long, map[elastic.Sizing]bool{elastic.Optimus: true, elastic.Pollux: true, elastic.AFS: true}},
-		"both are as long":      {[2]time.Duration{50 * hour, 50 * hour}, long, map[elastic.Sizing]bool{elastic.Optimus: true, elastic.Pollux: true, elastic.AFS: true}},
-		"it is as it should be": {[2]time.Duration{100 * hour, 2 * hour}, long, map[elastic.Sizing]bool{elastic.Pollux: true}},
+		"one is much longer":    {[2]time.Duration{2 * hour, 100 * hour}, long, map[elastic.Sizing]bool{elastic.Optimus: true, elastic.Pollux: true, elastic.AFS: true, elastic.Sia: true}},
+		"both are as long":      {[2]time.Duration{50 * hour, 50 * hour}, long, map[elastic.Sizing]bool{elastic.Optimus: true, elastic.Pollux: true, elastic.AFS: true, elastic.Sia: true}},
+		"it is as it should be": {[2]time.Duration{100 * hour, 2 * hour}, long, map[elastic.Sizing]bool{elastic.Pollux: true, elastic.Sia: true}},
 		"both began":            {[2]time.Duration{50 * hour, 50 * hour}, time.Minute, nil},
 	} {
 		for _, sizing := range elastic.Sizings() {

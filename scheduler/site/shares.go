@@ -33,7 +33,11 @@ func Shared(snap *dispatch.Snapshot, j *cluster.Job, s *Site) *cluster.Job {
 	}
 	own = *s.Of(j.Spec.Partition).shared(&own)
 	own.Waiting = []*cluster.Job{j}
-	return elastic.Sized(&own, own.Shares).Waiting[0]
+	n, ok := own.Shares[j.ID]
+	if !ok {
+		return j
+	}
+	return elastic.Sized(&own, map[cluster.JobID]elastic.Size{j.ID: {Units: n}}).Waiting[0]
 }
 
 // tellShares says of starts by how much a deadline decided their size.

@@ -107,7 +107,7 @@ func All() []Experiment {
 		{"defer", "jobs that wait for cheaper hours (ANDREAS, 2021)", cheaper},
 		{"near", "jobs that start where their images and data sets are", near},
 		{"demand", "how well the demand of nodes is forecast, by each method", demand},
-		{"sizing", "sizes of elastic jobs on 64 GPUs: marginal gain, AFS, Optimus, Pollux", sizing},
+		{"sizing", "sizes of elastic jobs on 64 GPUs: marginal gain, AFS, Optimus, Pollux, Sia", sizing},
 		{"elasticflow", "deadlines of elastic jobs on 128 GPUs (ElasticFlow, ASPLOS 2023, its list of 195 jobs)", elasticFlow},
 	}
 }

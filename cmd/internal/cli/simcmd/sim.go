@@ -137,7 +137,7 @@ func (o *simWorld) worldFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.tell, "progress", false, "jobs report how many of their steps are done, and how fast they go")
 	f.BoolVar(&o.blind, "blind", false, "keep the scheduler from knowing which images and data sets jobs read")
 	f.BoolVar(&o.capMemory, "cap-memory", false, "end jobs that exceed their reserved memory, not only those that find a GPU full")
-	f.StringVar(&o.sizing, "sizing", "", "`SIZING` policy that chooses the number of GPUs of jobs and restarts them with others: afs, marginal, none, optimus or pollux; with --elastic")
+	f.StringVar(&o.sizing, "sizing", "", "`SIZING` policy that chooses the number of GPUs of jobs and restarts them with others: afs, marginal, none, optimus, pollux or sia; with --elastic")
 	f.StringVar(&o.elastic, "elastic", "1-8", "with --sizing, the `RANGE` of GPUs for each job with whole GPUs; run times hold for the trace's number and scale by the common curve")
 	f.StringVar(&o.resize, "resize", "off", "shrink running jobs' GPU shares to what they use, and regrow them: `MODE` off, conservative or eager")
 	f.Float64Var(&o.peakAt, "mem-peak-at", 0, "`PART` of its run time after which a job's memory peaks; 0 for from the start, or 0.05 with --resize")
