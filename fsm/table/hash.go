@@ -236,8 +236,12 @@ func (d *Digests[K]) share(t Together) {
 		d.settle(len(d.dirty))
 		return
 	}
+	most := min(len(d.dirty), sharedAtOnce)
+	if most == 0 {
+		return
+	}
 	var lanes [Lanes]Hash
-	keys, rest, is := make([]K, 0, sharedAtOnce), make([]pending, 0, sharedAtOnce), make([]digest, sharedAtOnce)
+	keys, rest, is := make([]K, 0, most), make([]pending, 0, most), make([]digest, most)
 	enter := func() {
 		t.Split(len(rest), func(lane, from, to int) {
 			for i := from; i < to; i++ {
@@ -257,7 +261,7 @@ func (d *Digests[K]) share(t Together) {
 			continue
 		}
 		keys, rest = append(keys, key), append(rest, pending{d.kind, bytes.Clone(d.key(key)), record})
-		if len(keys) == sharedAtOnce {
+		if len(keys) == most {
 			enter()
 		}
 	}
