@@ -35,6 +35,7 @@ type card struct {
 	info     gpu.Card
 	of       *card     // the GPU of which it is an instance, nil for a GPU
 	piece    gpu.Piece // which instance it is
+	part     int64     // of the GPU's compute, in thousandths
 	model    model
 	capacity int64 // bytes available to processes
 	context  int64 // bytes that each client's context takes

@@ -60,6 +60,9 @@ func (m *meter) add(milli int64, dt time.Duration) {
 // speedOn returns the speed of a process that requests util on c, under its current load.
 func (c *card) speedOn(util int64) float64 {
 	s := float64(c.model.speedMilli) / fullLoad * c.limited()
+	if c.of != nil && util > c.part {
+		s *= float64(c.part) / float64(util) // it keeps more of a whole GPU busy than there is
+	}
 	if c.load > fullLoad {
 		s *= fullLoad / float64(c.load)
 	}

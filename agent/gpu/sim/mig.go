@@ -124,13 +124,12 @@ func (b *bank) cutAnew(c *card, pieces []gpu.Piece) {
 
 func instance(c *card, piece gpu.Piece) *card {
 	p, m := c.info.Profile(piece.Profile), c.model
-	m.speedMilli = m.speedMilli * int64(p.Compute) / computeSlices
 	m.idleW, m.limitW = m.idleW*int64(p.Compute)/computeSlices, m.limitW*int64(p.Compute)/computeSlices
 	h := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", c.info.UUID, piece.Profile, piece.Start))
 	info := c.info
 	info.UUID = fmt.Sprintf("MIG-51700000-%x-%x-%x-%x", h[0:2], h[2:4], h[4:6], h[6:12])
 	info.MemMiB, info.MIG, info.Profiles = p.MemMiB, gpu.ModeUnknown, nil
-	return &card{info: info, of: c, piece: piece, model: m, capacity: p.MemMiB << 20, context: c.context}
+	return &card{info: info, of: c, piece: piece, part: fullLoad * int64(p.Compute) / computeSlices, model: m, capacity: p.MemMiB << 20, context: c.context}
 }
 
 // withInstances describes a GPU with its instances.

@@ -100,3 +100,23 @@ func TestCut(t *testing.T) {
 		t.Error(specs, err)
 	}
 }
+
+// TestAnInstanceIsAPartOfTheSpeed: a program that keeps less than that part of a GPU busy is as
+// fast as on all of it.
+func TestAnInstanceIsAPartOfTheSpeed(t *testing.T) {
+	t.Parallel()
+	b, err := newBank("n1", []Spec{{Type: "A100-SXM4-80GB", Count: 1, MIG: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := b.cards[0]
+	b.cutAnew(c, []gpu.Piece{{Profile: "1g.10gb"}, {Profile: "3g.40gb", Start: 4}})
+	small, large := b.cards[1], b.cards[2]
+	alone := func(c *card, util int64) float64 {
+		c.load = util
+		return c.speedOn(util)
+	}
+	if got := [4]float64{alone(small, 100), alone(small, 568), alone(large, 400), alone(c, 1000)}; got != [4]float64{1, 0.25, 1, 1} {
+		t.Errorf("speeds %v", got)
+	}
+}
