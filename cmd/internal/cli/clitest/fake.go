@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -192,7 +193,7 @@ func (f *Fake) ListJobs(ctx context.Context, r *apiv1.ListJobsRequest) (*apiv1.L
 	for _, j := range f.Jobs {
 		switch {
 		case !wanted(r.GetIds(), j),
-			len(r.GetUsers()) > 0 && !slices.Contains(r.GetUsers(), j.GetUser()),
+			len(r.GetUsers()) > 0 && !slices.Contains(r.GetUsers(), j.GetUser()) && !slices.Contains(r.GetUsers(), strconv.Itoa(int(j.GetUid()))),
 			len(r.GetNames()) > 0 && !slices.Contains(r.GetNames(), j.GetName()),
 			len(r.GetPartitions()) > 0 && !slices.Contains(r.GetPartitions(), j.GetPartition()),
 			len(r.GetStates()) > 0 && !slices.Contains(r.GetStates(), j.GetState()),

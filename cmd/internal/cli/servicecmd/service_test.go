@@ -62,6 +62,36 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestNamesake: a service of one's own is meant even where others have one of its
+// name; among others' the numbers tell them apart. A process knows who it is by
+// number, a job whose it is by name.
+func TestNamesake(t *testing.T) {
+	t.Parallel()
+	jobs := running()
+	for i, user := range []string{"bob", "cyd"} {
+		j := proto.CloneOf(jobs[len(jobs)-1])
+		j.Id, j.ArrayJobId, j.User, j.Uid, j.Replica.Service = uint64(40+i), uint64(40+i), user, uint32(1002+i), "chat"
+		jobs = append(jobs, j)
+	}
+	for _, j := range jobs {
+		if j.GetUser() == "ann" {
+			j.Uid = 1001
+		}
+	}
+	for uid, want := range map[string]string{
+		"1001": "User      ann", "1003": "User      cyd",
+		"0": "none of the services called chat is yours: ann's is job 20, bob's is job 40, cyd's is job 41; berth show and berth cancel take these numbers",
+	} {
+		w, f := clitest.NewWorld(t), clitest.NewFake()
+		f.Jobs = jobs
+		w.Serve("/a", f)
+		w.Env.User = func() string { return uid }
+		if got := w.Transcript("service", "show", "chat"); !strings.Contains(got, want) {
+			t.Errorf("user %s sees, without %q:\n%s", uid, want, got)
+		}
+	}
+}
+
 // TestForecastShown: what was forecast and why there are so many replicas, to whom it is
 // told; while there is no forecast, why.
 func TestForecastShown(t *testing.T) {

@@ -222,22 +222,24 @@ func read(ctx context.Context, c *client.Client, user, name string) ([]*shown, e
 
 // one returns the service with a name: the user's own, or else the only one.
 func one(ctx context.Context, e *console.Env, c *client.Client, name string) (*shown, error) {
-	all, err := read(ctx, c, "", name)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range all {
-		if s.User == e.User() {
-			return s, nil
+	var all []*shown
+	for _, user := range []string{e.User(), ""} {
+		var err error
+		if all, err = read(ctx, c, user, name); err != nil {
+			return nil, err
+		}
+		if len(all) == 1 {
+			return all[0], nil
 		}
 	}
-	switch len(all) {
-	case 0:
+	if len(all) == 0 {
 		return nil, cluster.Errorf(cluster.CodeNotFound, "no service %s is running; see: berth service list --all", console.ShortQuote(name))
-	case 1:
-		return all[0], nil
 	}
-	return nil, cluster.Errorf(cluster.CodeConflict, "service %s belongs to %d other users; see: berth service list --all", name, len(all))
+	whose := make([]string, len(all))
+	for i, s := range all {
+		whose[i] = fmt.Sprintf("%s's is job %d", s.User, s.newest().ID)
+	}
+	return nil, cluster.Errorf(cluster.CodeConflict, "none of the services called %s is yours: %s; berth show and berth cancel take these numbers", name, strings.Join(whose, ", "))
 }
 
 // of returns the named service of a user, "" for the caller. Where requests
