@@ -84,8 +84,8 @@ func TestDeadlinesSizeJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(resp.Warnings) != 1 || !strings.HasPrefix(resp.Warnings[0], "deadline: it needs 2 GPUs, which it has by ") {
-		t.Errorf("told %v", resp.Warnings)
+	if len(resp.Warnings) != 0 || len(resp.Promises) != 1 || !strings.HasPrefix(resp.Promises[0], "deadline: it needs 2 GPUs, which it has by ") {
+		t.Errorf("told %v, warned of %v", resp.Promises, resp.Warnings)
 	}
 	if got := next(t, a); got.Job != resp.Ids[0] {
 		t.Fatalf("job %d starts, want %d", got.Job, resp.Ids[0])

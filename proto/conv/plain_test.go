@@ -51,22 +51,22 @@ func TestSubmittedWithoutProtobuf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := &apiv1.SubmitJobsResponse{
 			Ids: rapid.SliceOf(rapid.Uint64()).Draw(t, "ids"), Index: rapid.Uint64().Draw(t, "index"),
-			Warnings: rapid.SliceOf(rapid.StringN(0, 9, -1)).Draw(t, "warnings"),
+			Warnings: rapid.SliceOf(rapid.StringN(0, 9, -1)).Draw(t, "warnings"), Promises: rapid.SliceOf(rapid.StringN(0, 9, -1)).Draw(t, "promises"),
 		}
 		b, err := proto.Marshal(want)
 		if err != nil {
 			t.Fatal(err)
 		}
 		b = append(b, rapid.SampledFrom([]string{"", "\x50\x01", "\x52\x02hi", "\x55\x01\x02\x03\x04", "\x51\x01\x02\x03\x04\x05\x06\x07\x08"}).Draw(t, "unknown")...)
-		ids, warnings, err := plainconv.ReadSubmitted(b)
+		s, err := plainconv.ReadSubmitted(b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(want, &apiv1.SubmitJobsResponse{Ids: ids, Index: want.GetIndex(), Warnings: warnings}, protocmp.Transform()); d != "" {
+		if d := cmp.Diff(want, &apiv1.SubmitJobsResponse{Ids: s.IDs, Index: want.GetIndex(), Warnings: s.Warnings, Promises: s.Promises}, protocmp.Transform()); d != "" {
 			t.Fatal(d)
 		}
 		for n := range b { // one that is cut off
-			_, _, err := plainconv.ReadSubmitted(b[:n])
+			_, err := plainconv.ReadSubmitted(b[:n])
 			if proto.Unmarshal(b[:n], &apiv1.SubmitJobsResponse{}) == nil && err != nil {
 				t.Fatalf("%x: %v", b[:n], err)
 			}
@@ -79,13 +79,13 @@ func FuzzSubmitted(f *testing.F) {
 	f.Add([]byte("\x0a\x02\x01\x02\x1a\x03abc"))
 	f.Add([]byte("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		ids, warnings, err := plainconv.ReadSubmitted(b)
+		s, err := plainconv.ReadSubmitted(b)
 		var m apiv1.SubmitJobsResponse
 		if proto.Unmarshal(b, &m) != nil || err != nil {
 			return
 		}
-		if d := cmp.Diff(m.GetWarnings(), warnings); d != "" || len(ids) != len(m.GetIds()) {
-			t.Errorf("%x: %d ids, not %d; %s", b, len(ids), len(m.GetIds()), d)
+		if d := cmp.Diff(m.GetWarnings(), s.Warnings) + cmp.Diff(m.GetPromises(), s.Promises); d != "" || len(s.IDs) != len(m.GetIds()) {
+			t.Errorf("%x: %d ids, not %d; %s", b, len(s.IDs), len(m.GetIds()), d)
 		}
 	})
 }

@@ -91,22 +91,22 @@ func Sbatch(args []string, e *Env) (code int, done bool) {
 	}
 	e.warn(batch.SecretsWarning(j.Spec.Env, j.Spec.Command))
 	folders := batch.OutputFolders(&j.Spec, e.UID, true)
-	ids, warnings, err := e.submit(id, &j.Spec)
-	if err != nil || len(ids) != 1 {
+	got, err := e.submit(id, &j.Spec)
+	if err != nil || len(got.IDs) != 1 {
 		return 0, batch.LeaveID(id, e.Setenv) != nil
 	}
-	for _, w := range warnings {
+	for _, w := range got.Warnings {
 		e.warn(w)
 	}
-	for _, f := range folders {
+	for _, f := range slices.Concat(got.Promises, folders) {
 		if !asked.Quiet {
 			fmt.Fprintln(e.Stderr, "sbatch: "+escape.Text(f))
 		}
 	}
 	if asked.Parsable {
-		return e.say(fmt.Sprintln(ids[0]))
+		return e.say(fmt.Sprintln(got.IDs[0]))
 	}
-	return e.say(fmt.Sprintf("Submitted batch job %d\n", ids[0]))
+	return e.say(fmt.Sprintf("Submitted batch job %d\n", got.IDs[0]))
 }
 
 func words(args []string) []sbatch.Word {
@@ -221,7 +221,7 @@ func readRegular(name string, most int64) ([]byte, error) {
 }
 
 // submit asks the first coordinator.
-func (e *Env) submit(id string, s *cluster.Spec) (ids []uint64, warnings []string, err error) {
+func (e *Env) submit(id string, s *cluster.Spec) (plainconv.Submitted, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	header := [][2]string{{"user-agent", "berth-sbatch/" + build.Version}}
@@ -236,7 +236,7 @@ func (e *Env) submit(id string, s *cluster.Spec) (ids []uint64, warnings []strin
 	defer conn.Close()
 	resp, err := conn.Invoke(ctx, "/berth.api.v1.JobService/SubmitJobs", plainconv.AppendSubmit(make([]byte, link.Head, 4<<10), id, s))
 	if err != nil {
-		return nil, nil, err
+		return plainconv.Submitted{}, err
 	}
 	return plainconv.ReadSubmitted(resp)
 }

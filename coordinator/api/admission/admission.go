@@ -73,6 +73,8 @@ type Entry struct {
 	Nodes []*cluster.Node
 	// Warnings are for users whose jobs are admitted.
 	Warnings []string
+	// Promises say what jobs of elastic size need for their deadlines.
+	Promises []string
 
 	more     int // tasks of the request's arrays so far, beyond the first of each
 	services int // those so far

@@ -36,7 +36,7 @@ func (a *Admission) energy(e *Entry) error {
 // admitted proposes cmd, which submits jobs, if their deadlines can be met along
 // with those already promised. Promises are made one at a time: each is checked,
 // and in the state, before the next one is. What jobs of elastic size are promised
-// is told with the request's warnings.
+// is told with the answer.
 func (a *Admission) admitted(ctx context.Context, e *Entry, jobs []*cluster.Job, cmd *logv1.SubmitJob) (fsm.Result, error) {
 	if slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
 		done, err := a.Promising(ctx)
@@ -44,11 +44,9 @@ func (a *Admission) admitted(ctx context.Context, e *Entry, jobs []*cluster.Job,
 			return fsm.Result{}, err
 		}
 		defer done()
-		words, err := a.Promise(jobs, e.Now)
-		if err != nil {
+		if e.Promises, err = a.Promise(jobs, e.Now); err != nil {
 			return fsm.Result{}, err
 		}
-		e.warn(words...)
 	}
 	return a.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: cmd}})
 }

@@ -86,7 +86,7 @@ func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest
 		return nil, err
 	}
 	resp := submitted(r.Jobs, r.Index)
-	resp.Warnings, resp.Changes = e.Warnings, changes
+	resp.Warnings, resp.Promises, resp.Changes = e.Warnings, e.Promises, changes
 	return resp, nil
 }
 

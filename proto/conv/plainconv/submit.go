@@ -207,30 +207,39 @@ func (m *message) time(field int, t cluster.Time) {
 // errCut is the error for an answer that is not a SubmitJobsResponse.
 var errCut = errors.New("the answer is malformed")
 
-// ReadSubmitted decodes a SubmitJobsResponse: the jobs' ids, and warnings.
-func ReadSubmitted(b []byte) (ids []uint64, warnings []string, err error) {
+// Submitted is what a SubmitJobsResponse says: the jobs' ids, warnings, and what was
+// promised.
+type Submitted struct {
+	IDs                []uint64
+	Warnings, Promises []string
+}
+
+// ReadSubmitted decodes a SubmitJobsResponse.
+func ReadSubmitted(b []byte) (s Submitted, err error) {
 	for len(b) > 0 {
 		tag, data, rest, err := next(b)
 		if err != nil {
-			return nil, nil, err
+			return Submitted{}, err
 		}
 		switch b = rest; tag {
 		case 1<<3 | varint:
 			id, _ := binary.Uvarint(data)
-			ids = append(ids, id)
+			s.IDs = append(s.IDs, id)
 		case 1<<3 | sized: // packed, as in proto3
 			for len(data) > 0 {
 				id, n := binary.Uvarint(data)
 				if n <= 0 {
-					return nil, nil, errCut
+					return Submitted{}, errCut
 				}
-				ids, data = append(ids, id), data[n:]
+				s.IDs, data = append(s.IDs, id), data[n:]
 			}
 		case 3<<3 | sized:
-			warnings = append(warnings, string(data))
+			s.Warnings = append(s.Warnings, string(data))
+		case 4<<3 | sized:
+			s.Promises = append(s.Promises, string(data))
 		}
 	}
-	return ids, warnings, nil
+	return s, nil
 }
 
 // next cuts the first field off b: its tag, and its value without its length.

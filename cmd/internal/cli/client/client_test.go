@@ -327,13 +327,16 @@ func TestSubmitSendsWhatWasAskedFor(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	f := clitest.NewFake()
-	f.Warnings = []string{"time limit is above the usual\x1b"}
+	f.Warnings, f.Promises = []string{"time limit is above the usual\x1b"}, []string{"deadline: it needs 2 GPUs"}
 	w.Serve("/a", f)
 	if code := w.Run("submit", "--gpu-mem", "10G", "-t", "90", "-c", "0.5", "-D", "sub/../x", "--count", "2", "--", "./a b.sh", "\xff\xfe"); code != 0 {
 		t.Fatal(w.Errs.String())
 	}
 	if !strings.Contains(w.Errs.String(), `warning: time limit is above the usual\x1b`) {
 		t.Errorf("the server's warnings: %s", w.Errs.String())
+	}
+	if !strings.Contains(w.Errs.String(), "berth: deadline: it needs 2 GPUs\n") {
+		t.Errorf("what it was promised, which is no warning: %s", w.Errs.String())
 	}
 	jobs := f.Requests[0].GetJobs()
 	s := jobs[0]

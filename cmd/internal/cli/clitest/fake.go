@@ -47,6 +47,8 @@ type Fake struct {
 	Arrays map[uint64]*apiv1.ArrayInfo
 	// Warnings come with every answer to a submit.
 	Warnings []string
+	// Promises come with them.
+	Promises []string
 	// Incomplete, Behind and LeaderIndex are what it reports about its history.
 	Incomplete bool
 	Behind     bool
@@ -111,7 +113,7 @@ func (f *Fake) SubmitJobs(ctx context.Context, r *apiv1.SubmitJobsRequest) (*api
 		return nil, err
 	}
 	_ = seen
-	return &apiv1.SubmitJobsResponse{Ids: ids, Warnings: f.Warnings}, nil
+	return &apiv1.SubmitJobsResponse{Ids: ids, Warnings: f.Warnings, Promises: f.Promises}, nil
 }
 
 func (f *Fake) record(r *apiv1.SubmitJobsRequest) (ids []uint64, seen bool) {

@@ -117,7 +117,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	for _, w := range resp.GetWarnings() {
 		e.Warnf("warning: %s", console.Escape(w))
 	}
-	o.say(e, said)
+	o.say(e, append(resp.GetPromises(), said...))
 	if err := o.printSubmitted(e, resp.GetIds()); err != nil {
 		return err
 	}

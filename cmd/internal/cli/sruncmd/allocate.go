@@ -91,6 +91,9 @@ func sendSession(ctx context.Context, e *console.Env, c *client.Client, args *jo
 	for _, w := range resp.GetWarnings() {
 		e.Warnf("warning: %s", console.Escape(w))
 	}
+	for _, p := range resp.GetPromises() {
+		e.Warnf("%s", console.Escape(p))
+	}
 	return &allocation{e: e, c: c, id: resp.GetIds()[0], env: args.Slurm.Asked.Env, over: make(chan struct{})}, nil
 }
 

@@ -86,6 +86,8 @@ type SubmitJobsResponse struct {
 	Index uint64 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	// Warnings for the user, for example an ignored field.
 	Warnings []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// What jobs of elastic size with a deadline were promised, in words.
+	Promises []string `protobuf:"bytes,4,rep,name=promises,proto3" json:"promises,omitempty"`
 	// What of a service differs from the revision before, such as gpu-mem 2048 MiB → 4096 MiB;
 	// of those that were submitted with change.
 	Changes       []string `protobuf:"bytes,20,rep,name=changes,proto3" json:"changes,omitempty"`
@@ -140,6 +142,13 @@ func (x *SubmitJobsResponse) GetIndex() uint64 {
 func (x *SubmitJobsResponse) GetWarnings() []string {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *SubmitJobsResponse) GetPromises() []string {
+	if x != nil {
+		return x.Promises
 	}
 	return nil
 }
@@ -1542,11 +1551,12 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x11SubmitJobsRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12)\n" +
-	"\x04jobs\x18\x02 \x03(\v2\x15.berth.api.v1.JobSpecR\x04jobs\"r\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x15.berth.api.v1.JobSpecR\x04jobs\"\x8e\x01\n" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\x12\x18\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\x12\x1a\n" +
+	"\bpromises\x18\x04 \x03(\tR\bpromises\x12\x18\n" +
 	"\achanges\x18\x14 \x03(\tR\achanges\"\xa8\x11\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
