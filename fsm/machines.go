@@ -218,18 +218,18 @@ func (f AccountsReader) Coordinates(uid cluster.UID, account string) bool {
 // under, and the time limit of a quota if the job asks for none, or refuses it. If
 // there are no accounts, or no QOS, the job keeps the name it gives, without
 // effect. An administrator may charge any account.
-func (f AccountsReader) EnterStanding(uid cluster.UID, admin bool, spec *cluster.Spec) *cluster.Error {
+func (f AccountsReader) EnterStanding(who cluster.Owner, admin bool, spec *cluster.Spec) *cluster.Error {
 	limited := false
 	err := read(f.held, func(s *State) *cluster.Error {
 		limited = s.books.Limited()
-		return s.books.EnterNames(uid, admin, spec)
+		return s.books.EnterNames(who, admin, spec)
 	})
 	if err != nil || !limited {
 		return err
 	}
 	f.mu.Lock() // a limiter remembers each holder it is asked about
 	defer f.mu.Unlock()
-	return f.st.books.EnterLimits(uid, spec)
+	return f.st.books.EnterLimits(who, spec)
 }
 
 // EachUse calls fn with each user's decayed use at now, or at the last entry if

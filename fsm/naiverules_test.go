@@ -423,7 +423,7 @@ func (g *registrar) check() {
 			for _, qos := range []string{"", "low", "mid"} {
 				admin := uid == 1001 && qos == ""
 				got, want := in(account, qos), in(account, qos)
-				err, lets := g.m.f.EnterStanding(uid, admin, got), g.enters(uid, admin, want)
+				err, lets := g.m.f.EnterStanding(cluster.Owner{UID: uid}, admin, got), g.enters(uid, admin, want)
 				if (err == nil) != lets || lets && (got.Account != want.Account || got.QOS != want.QOS || got.Checkpoint != want.Checkpoint) {
 					g.t.Fatalf("user %d, administrator %t, enters %q, %q: %v as %q, %q, %+v; by the cards %t as %q, %q, %+v; %+v",
 						uid, admin, account, qos, err, got.Account, got.QOS, got.Checkpoint, lets, want.Account, want.QOS, want.Checkpoint, *g)

@@ -143,7 +143,7 @@ func TestRefusedSubmits(t *testing.T) {
 		{"after itself", cluster.CodeInvalid, "is not known", on(cluster.Dependency{Kind: cluster.After, Job: s.f.NextJobID() + 1})},
 	})
 	s.must(setCmd(quota(accounting.Subject{Each: true}, accounting.Limits{Jobs: 1}), 0))
-	s.rejects("more than a quota has room for", cluster.CodeExhausted, "user 1000 may have 1 job waiting or running", s.submitWith(func(*logv1.SubmitJob) {}, spec(1)))
+	s.rejects("more than a quota has room for", cluster.CodeExhausted, "user ada may have 1 job waiting or running", s.submitWith(func(*logv1.SubmitJob) {}, spec(1)))
 }
 
 // TestRefusedOfJobs: every reason for which a job is not changed.

@@ -213,10 +213,10 @@ func TestQuotaHoldsStart(t *testing.T) {
 	}{
 		{"account", accounting.Subject{Account: "bio"}, accounting.Limits{Running: 1}, "AssocGrpJobsLimit", "account bio may run 1 job at once, and 1 run"},
 		{"account above", accounting.Subject{Account: "site"}, accounting.Limits{GPUMilli: 500}, "AssocGrpGRES", "account site may hold 0.5 GPUs at once and holds 0.3; this job takes 0.3"},
-		{"user", accounting.Subject{User: true, UID: 1000}, accounting.Limits{Running: 1}, "AssocMaxJobsLimit", "user 1000 may run 1 job at once, and 1 run"},
-		{"each user of the account", accounting.Subject{Account: "bio", Each: true}, accounting.Limits{Running: 1}, "AssocMaxJobsLimit", "user 1000 in account bio may run 1 job"},
+		{"user", accounting.Subject{User: true, UID: 1000}, accounting.Limits{Running: 1}, "AssocMaxJobsLimit", "user ada may run 1 job at once, and 1 run"},
+		{"each user of the account", accounting.Subject{Account: "bio", Each: true}, accounting.Limits{Running: 1}, "AssocMaxJobsLimit", "user ada in account bio may run 1 job"},
 		{"qos", accounting.Subject{QOS: "low"}, accounting.Limits{GPUMilli: 500}, "QOSGrpGRES", "qos low may hold 0.5 GPUs"},
-		{"each user of the qos", accounting.Subject{QOS: "low", Each: true}, accounting.Limits{Running: 1}, "QOSMaxJobsPerUserLimit", "user 1000 in qos low may run 1 job"},
+		{"each user of the qos", accounting.Subject{QOS: "low", Each: true}, accounting.Limits{Running: 1}, "QOSMaxJobsPerUserLimit", "user ada in qos low may run 1 job"},
 		{"budget", accounting.Subject{Account: "bio"}, accounting.Limits{GPUTime: 1}, "AssocGrpGRESMinutes", "account bio may use 0.0 GPU-hours that have not decayed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestQuotaRefusesSubmit(t *testing.T) {
 	m.must(setCmd(quota(accounting.Subject{Each: true}, accounting.Limits{Jobs: 2}), 0))
 	m.submit(in("bio", ""))
 	e := m.refused(cluster.CodeExhausted, submitCmd(m.f.NextJobID(), "0123456789abcdef", 1000, in("bio", ""), in("bio", "")))
-	if want := "AssocMaxSubmitJobLimit: user 1000 may have 2 jobs waiting or running and has 1; 2 more are asked for"; e.Msg != want {
+	if want := "AssocMaxSubmitJobLimit: user ada may have 2 jobs waiting or running and has 1; 2 more are asked for"; e.Msg != want {
 		t.Errorf("%s", e.Msg)
 	}
 	m.must(setCmd(quota(accounting.Subject{User: true, UID: 1000}, accounting.Limits{Jobs: 10}), 0)) // its own goes before each user's
@@ -385,7 +385,7 @@ func TestNoDefaultAccount(t *testing.T) {
 	}
 	enters := func(want string) {
 		t.Helper()
-		if e := m.f.EnterStanding(1000, false, spec(1)); (e == nil) != (want == "") || e != nil && !strings.Contains(e.Msg, want) {
+		if e := m.f.EnterStanding(cluster.Owner{UID: 1000}, false, spec(1)); (e == nil) != (want == "") || e != nil && !strings.Contains(e.Msg, want) {
 			t.Errorf("refused with %v, want %q", e, want)
 		}
 	}

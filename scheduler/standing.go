@@ -112,7 +112,7 @@ func (ls *lines) atLimit(it *item) bool {
 	if it.cores != nil {
 		least = 0
 	}
-	r := ls.limits.MayStart(accounting.HolderOf(it.job), least)
+	r := ls.limits.MayStart(accounting.WhoOf(it.job), least)
 	if r.Code == "" {
 		return false
 	}
@@ -153,7 +153,7 @@ func (ls *lines) offLimit(it *item) {
 
 // overLimit reports whether a job would exceed a quota by what it takes on class c.
 func (s *scene) overLimit(it *item, c int) bool {
-	return s.limits.MayStart(accounting.HolderOf(it.job), s.takesOn(it, c)).Code != ""
+	return s.limits.MayStart(accounting.WhoOf(it.job), s.takesOn(it, c)).Code != ""
 }
 
 // countStart charges a start to the quotas.

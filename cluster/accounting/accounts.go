@@ -391,3 +391,12 @@ type Holder struct {
 func HolderOf(j *cluster.Job) Holder {
 	return Holder{Account: j.Spec.Account, QOS: j.Spec.QOS, UID: j.Owner.UID}
 }
+
+// Who is a holder that is told why it may not, in words that name its user.
+type Who struct {
+	Holder
+	Name string
+}
+
+// WhoOf returns the holder of a job, by name.
+func WhoOf(j *cluster.Job) Who { return Who{HolderOf(j), j.Owner.Name} }

@@ -1,6 +1,7 @@
 package accounting
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 
@@ -197,26 +198,26 @@ func (l *Limiter) Used() map[Subject]Tally {
 // MayStart returns why a job of a holder that takes gpuMilli thousandths of GPUs
 // may not start now: the limit, its value and the use. The zero Reason means that
 // it may.
-func (l *Limiter) MayStart(h Holder, gpuMilli int64) cluster.Reason {
+func (l *Limiter) MayStart(h Who, gpuMilli int64) cluster.Reason {
 	return l.mayTake(h, gpuMilli, false)
 }
 
 // MayGrow returns why a running job of a holder may not take that much more of
 // GPUs.
-func (l *Limiter) MayGrow(h Holder, gpuMilli int64) cluster.Reason {
+func (l *Limiter) MayGrow(h Who, gpuMilli int64) cluster.Reason {
 	return l.mayTake(h, gpuMilli, true)
 }
 
-func (l *Limiter) mayTake(h Holder, gpuMilli int64, grows bool) cluster.Reason {
-	for _, b := range l.of(h) {
+func (l *Limiter) mayTake(h Who, gpuMilli int64, grows bool) cluster.Reason {
+	for _, b := range l.of(h.Holder) {
 		switch lim := &b.limits; {
 		case !grows && lim.Running > 0 && b.tally.Running >= lim.Running:
-			return cluster.Reason{Code: b.code("Running"), Detail: fmt.Sprintf("%s may run %s at once, and %d run", b.who(), plural(lim.Running, "job"), b.tally.Running)}
+			return cluster.Reason{Code: b.code("Running"), Detail: fmt.Sprintf("%s may run %s at once, and %d run", b.who(h.Name), plural(lim.Running, "job"), b.tally.Running)}
 		case lim.GPUMilli > 0 && gpuMilli > 0 && b.tally.GPUMilli+gpuMilli > lim.GPUMilli:
-			return cluster.Reason{Code: b.code("GPUs"), Detail: fmt.Sprintf("%s may hold %s GPUs at once and holds %s; this job takes %s", b.who(), Milli(lim.GPUMilli), Milli(b.tally.GPUMilli), Milli(gpuMilli))}
+			return cluster.Reason{Code: b.code("GPUs"), Detail: fmt.Sprintf("%s may hold %s at once and holds %s; this job takes %s", b.who(h.Name), gpusOf(lim.GPUMilli), Milli(b.tally.GPUMilli), Milli(gpuMilli))}
 		case lim.GPUTime > 0 && l.spent != nil:
 			if used := l.spent(b.subject, lim.Period); used >= lim.GPUTime {
-				return cluster.Reason{Code: b.code("Budget"), Detail: fmt.Sprintf("%s may use %s, and %s are used", b.who(), budget(lim), hours(used))}
+				return cluster.Reason{Code: b.code("Budget"), Detail: fmt.Sprintf("%s may use %s, and %s are used", b.who(h.Name), budget(lim), hours(used))}
 			}
 		}
 	}
@@ -235,10 +236,10 @@ func (l *Limiter) MostGPUs(h Holder) (n int64) {
 }
 
 // MaySubmit returns why n more jobs of a holder may not be submitted now.
-func (l *Limiter) MaySubmit(h Holder, n int) cluster.Reason {
-	for _, b := range l.of(h) {
+func (l *Limiter) MaySubmit(h Who, n int) cluster.Reason {
+	for _, b := range l.of(h.Holder) {
 		if lim := b.limits.Jobs; lim > 0 && b.tally.Jobs+int64(n) > lim {
-			return cluster.Reason{Code: b.code("Jobs"), Detail: fmt.Sprintf("%s may have %s waiting or running and has %d; %d more are asked for", b.who(), plural(lim, "job"), b.tally.Jobs, n)}
+			return cluster.Reason{Code: b.code("Jobs"), Detail: fmt.Sprintf("%s may have %s waiting or running and has %d; %d more are asked for", b.who(h.Name), plural(lim, "job"), b.tally.Jobs, n)}
 		}
 	}
 	return cluster.Reason{}
@@ -246,9 +247,9 @@ func (l *Limiter) MaySubmit(h Holder, n int) cluster.Reason {
 
 // Enter checks a job's spec against the per-job limits of its holder, and sets the
 // time limit of a job without one to the highest allowed.
-func (l *Limiter) Enter(h Holder, s *cluster.Spec) cluster.Reason {
+func (l *Limiter) Enter(h Who, s *cluster.Spec) cluster.Reason {
 	gpus := int64(s.GPUs * s.NodeCount())
-	for _, b := range l.of(h) {
+	for _, b := range l.of(h.Holder) {
 		lim := &b.limits
 		if lim.MaxTime > 0 && s.TimeLimit == 0 {
 			s.TimeLimit = lim.MaxTime
@@ -263,35 +264,36 @@ func (l *Limiter) Enter(h Holder, s *cluster.Spec) cluster.Reason {
 		}
 		switch {
 		case lim.MaxTime > 0 && s.TimeLimit > lim.MaxTime:
-			return cluster.Reason{Code: b.code("Time"), Detail: fmt.Sprintf("%s may ask for %s, and %s are asked for; give a shorter --time", b.jobsOf(), cluster.TimeText(lim.MaxTime), cluster.TimeText(s.TimeLimit))}
+			return cluster.Reason{Code: b.code("Time"), Detail: fmt.Sprintf("%s may ask for %s, and %s are asked for; give a shorter --time", b.jobsOf(h.Name), cluster.TimeText(lim.MaxTime), cluster.TimeText(s.TimeLimit))}
 		case lim.MaxGPUs > 0 && gpus > lim.MaxGPUs:
-			return cluster.Reason{Code: b.code("JobGPUs"), Detail: fmt.Sprintf("%s may ask for %s, and %d are asked for", b.jobsOf(), plural(lim.MaxGPUs, "GPU"), gpus)}
+			return cluster.Reason{Code: b.code("JobGPUs"), Detail: fmt.Sprintf("%s may ask for %s, and %d are asked for", b.jobsOf(h.Name), plural(lim.MaxGPUs, "GPU"), gpus)}
 		case lim.GPUMilli > 0 && gpus > 0 && least > lim.GPUMilli:
-			return cluster.Reason{Code: b.code("GPUs"), Detail: fmt.Sprintf("%s may hold %s GPUs at once and holds %s; this job alone would take %s", b.who(), Milli(lim.GPUMilli), Milli(b.tally.GPUMilli), Milli(least))}
+			return cluster.Reason{Code: b.code("GPUs"), Detail: fmt.Sprintf("%s may hold %s at once and holds %s; this job alone would take %s", b.who(h.Name), gpusOf(lim.GPUMilli), Milli(b.tally.GPUMilli), Milli(least))}
 		case lim.GPUTime > 0 && cost > lim.GPUTime:
-			return cluster.Reason{Code: b.code("Budget"), Detail: fmt.Sprintf("%s may use %s, and %s are used; this job alone may use %s; give a shorter --time", b.who(), budget(lim), hours(l.Spent(b.subject, lim.Period)), hours(cost))}
+			return cluster.Reason{Code: b.code("Budget"), Detail: fmt.Sprintf("%s may use %s, and %s are used; this job alone may use %s; give a shorter --time", b.who(h.Name), budget(lim), hours(l.Spent(b.subject, lim.Period)), hours(cost))}
 		}
 	}
 	return cluster.Reason{}
 }
 
-// who names the subject within a sentence.
-func (b *bound) who() string {
+// who names the subject within a sentence; user is the name of its user, if known.
+func (b *bound) who(user string) string {
 	s := b.subject
+	user = "user " + cmp.Or(user, fmt.Sprint(s.UID))
 	switch {
 	case s.User && s.Account != "":
-		return fmt.Sprintf("user %d in account %s", s.UID, s.Account)
+		return user + " in account " + s.Account
 	case s.User && s.QOS != "":
-		return fmt.Sprintf("user %d in qos %s", s.UID, s.QOS)
+		return user + " in qos " + s.QOS
 	case s.User:
-		return fmt.Sprintf("user %d", s.UID)
+		return user
 	case s.QOS != "":
 		return "qos " + s.QOS
 	}
 	return "account " + s.Account
 }
 
-func (b *bound) jobsOf() string { return "each job of " + b.who() }
+func (b *bound) jobsOf(user string) string { return "each job of " + b.who(user) }
 
 // code returns Slurm's name of the limit.
 func (b *bound) code(limit string) cluster.ReasonCode {
@@ -340,6 +342,14 @@ func Milli(n int64) string {
 		out = out[:len(out)-1]
 	}
 	return out
+}
+
+// gpusOf says how many GPUs n thousandths are.
+func gpusOf(n int64) string {
+	if n == cluster.WholeGPU {
+		return "1 GPU"
+	}
+	return Milli(n) + " GPUs"
 }
 
 func plural(n int64, what string) string {

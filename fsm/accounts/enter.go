@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,8 +13,8 @@ import (
 // EnterNames sets the account and the quality of service that a user's job runs
 // under, or refuses the job. If there are no accounts, or no QOS, the job keeps the
 // name it gives, without effect. An administrator may charge any account.
-func (d *rules) EnterNames(uid cluster.UID, admin bool, spec *cluster.Spec) *cluster.Error {
-	if err := d.enterAccount(uid, admin, spec); err != nil {
+func (d *rules) EnterNames(who cluster.Owner, admin bool, spec *cluster.Spec) *cluster.Error {
+	if err := d.enterAccount(who, admin, spec); err != nil {
 		return err
 	}
 	return d.enterQOS(spec)
@@ -24,36 +25,37 @@ func (d *Books) Limited() bool { return d.limiter != nil }
 
 // EnterLimits sets a job's time limit from a quota if it asks for none, or refuses
 // the job. It is not a read: the limiter remembers each holder it is asked about.
-func (d *Books) EnterLimits(uid cluster.UID, spec *cluster.Spec) *cluster.Error {
+func (d *Books) EnterLimits(who cluster.Owner, spec *cluster.Spec) *cluster.Error {
 	if d.limiter == nil {
 		return nil
 	}
-	if r := d.limiter.Enter(accounting.Holder{Account: spec.Account, QOS: spec.QOS, UID: uid}, spec); r.Code != "" {
+	if r := d.limiter.Enter(accounting.Who{Holder: accounting.Holder{Account: spec.Account, QOS: spec.QOS, UID: who.UID}, Name: who.Name}, spec); r.Code != "" {
 		return cluster.Errorf(cluster.CodeInvalid, "%s", r)
 	}
 	return nil
 }
 
-func (d *rules) enterAccount(uid cluster.UID, admin bool, spec *cluster.Spec) *cluster.Error {
+func (d *rules) enterAccount(who cluster.Owner, admin bool, spec *cluster.Spec) *cluster.Error {
 	if d.accounts.Len() == 0 {
 		return nil
 	}
 	refuse := func(format string, args ...any) *cluster.Error {
 		return cluster.Errorf(cluster.CodeInvalid, cluster.WordsNoAccount+": "+format, args...)
 	}
+	uid, name := who.UID, cmp.Or(who.Name, fmt.Sprint(who.UID))
 	switch home := d.home[uid]; {
 	case spec.Account == "" && home == "" && d.Policy().Require && !admin:
 		if in := d.accountsOf(uid); len(in) > 0 {
-			return refuse("none of the accounts of user %d is the default one, and this cluster asks for one; name it: %s", uid, strings.Join(in, ", "))
+			return refuse("none of the accounts of user %s is the default one, and this cluster asks for one; name it: %s", name, strings.Join(in, ", "))
 		}
-		return refuse("user %d is in no account, and this cluster asks for one; ask an administrator", uid)
+		return refuse("user %s is in no account, and this cluster asks for one; ask an administrator", name)
 	case spec.Account == "":
 		spec.Account = home
 		return nil
 	case d.accounts.Get(spec.Account) == nil:
 		return refuse("account %q is not known; see: berth account list", spec.Account)
 	case !admin && d.members.Get(accounting.Assoc{Account: spec.Account, UID: uid}) == nil:
-		return refuse("user %d is not in account %s; see: berth account list", uid, spec.Account)
+		return refuse("user %s is not in account %s; see: berth account list", name, spec.Account)
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func (d *Books) MaySubmit(jobs []*cluster.Job) *cluster.Error {
 		if slices.Contains(counted, h) {
 			continue
 		}
-		if r := d.limiter.MaySubmit(h, count[h]); r.Code != "" {
+		if r := d.limiter.MaySubmit(accounting.WhoOf(j), count[h]); r.Code != "" {
 			refused = cluster.Errorf(cluster.CodeExhausted, "%s", r)
 			break
 		}
@@ -145,12 +145,12 @@ func (d *Books) OverQuota(j *cluster.Job, led *dispatch.Ledger, st *dispatch.Sta
 	if d.limiter == nil {
 		return cluster.Reason{}
 	}
-	return d.limiter.MayStart(accounting.HolderOf(j), led.HeldMilli(st.AllGPUs()))
+	return d.limiter.MayStart(accounting.WhoOf(j), led.HeldMilli(st.AllGPUs()))
 }
 
 // OverGrown returns the quota that a running job of a holder would exceed with
 // gpuMilli more thousandths of GPUs.
-func (d *Books) OverGrown(h accounting.Holder, gpuMilli int64) cluster.Reason {
+func (d *Books) OverGrown(h accounting.Who, gpuMilli int64) cluster.Reason {
 	if d.limiter == nil {
 		return cluster.Reason{}
 	}

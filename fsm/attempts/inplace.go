@@ -108,7 +108,7 @@ func (s *Steward) ungrown(j *cluster.Job, a *cluster.Attempt, berths []cluster.B
 	if r := s.fleet.Elsewhere(j, &st); r.Code != "" {
 		return r
 	}
-	return s.books.OverGrown(accounting.HolderOf(j), milli)
+	return s.books.OverGrown(accounting.WhoOf(j), milli)
 }
 
 // shrink makes a running attempt give up nodes: their parts end as if preempted,

@@ -83,7 +83,7 @@ func delayed(snap *dispatch.Snapshot, jobs []*cluster.Job, leave []quotaChange, 
 	out, changes := map[*cluster.Job]quotaDelay{}, slices.Clone(leave)
 	for _, j := range due(jobs) {
 		slices.SortStableFunc(changes, func(a, b quotaChange) int { return cmp.Compare(a.at, b.at) })
-		lim, holder, milli := snap.Limits.Clone(), accounting.HolderOf(j), rules.LeastMilli(snap.Nodes, j, *pol)
+		lim, holder, milli := snap.Limits.Clone(), accounting.WhoOf(j), rules.LeastMilli(snap.Nodes, j, *pol)
 		lim.Spend(nil)
 		at, k := plan[j].Start, 0
 		var why cluster.Reason
@@ -111,7 +111,7 @@ func delayed(snap *dispatch.Snapshot, jobs []*cluster.Job, leave []quotaChange, 
 		if end > j.Spec.Deadline {
 			out[j] = quotaDelay{why, end}
 		}
-		changes = append(changes, quotaChange{at, holder, 1, milli}, quotaChange{int64(end), holder, -1, milli})
+		changes = append(changes, quotaChange{at, holder.Holder, 1, milli}, quotaChange{int64(end), holder.Holder, -1, milli})
 	}
 	return out
 }

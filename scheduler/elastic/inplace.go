@@ -89,7 +89,7 @@ func (c *claim) getsMore(snap *dispatch.Snapshot, led *dispatch.Ledger) []dispat
 			continue
 		}
 		more := milli + led.HeldMilli(berth.GPUs)
-		if snap.Limits != nil && snap.Limits.MayGrow(accounting.HolderOf(c.job), more).Code != "" {
+		if snap.Limits != nil && snap.Limits.MayGrow(accounting.WhoOf(c.job), more).Code != "" {
 			break
 		}
 		gets, nodes, milli = append(gets, berth), append(nodes, b.node.ID), more

@@ -33,7 +33,7 @@ func LimitRoom(snap *dispatch.Snapshot, job *cluster.Job, gpuMilli int64, half t
 	if snap.Limits == nil {
 		return Room{P50: snap.Now, P90: snap.Now}, true
 	}
-	x := limitRoom{snap: snap, holder: accounting.HolderOf(job), milli: gpuMilli, half: half, pol: &pol}
+	x := limitRoom{snap: snap, holder: accounting.WhoOf(job), milli: gpuMilli, half: half, pol: &pol}
 	var times [2]int64
 	for q := range times {
 		x.words = nil
@@ -49,7 +49,7 @@ func LimitRoom(snap *dispatch.Snapshot, job *cluster.Job, gpuMilli int64, half t
 
 type limitRoom struct {
 	snap   *dispatch.Snapshot
-	holder accounting.Holder
+	holder accounting.Who
 	milli  int64
 	half   time.Duration
 	pol    *rules.Policy
@@ -68,7 +68,7 @@ type counted struct {
 func (x *limitRoom) counting(q rules.Quantile) []counted {
 	var out []counted
 	for _, r := range x.snap.Running {
-		if a := r.Live(); a != nil && x.snap.Limits.Together(x.holder, accounting.HolderOf(r)) {
+		if a := r.Live(); a != nil && x.snap.Limits.Together(x.holder.Holder, accounting.HolderOf(r)) {
 			milli, _ := a.Rate()
 			out = append(out, counted{rules.EndAt(r, a, q, int64(x.snap.Now), x.pol), r, milli})
 		}
@@ -78,12 +78,14 @@ func (x *limitRoom) counting(q rules.Quantile) []counted {
 }
 
 // ends returns when enough running jobs have ended to satisfy the limits on what is
-// held at once.
+// held at once. A replica of a service ends when somebody ends it, or is started again.
 func (x *limitRoom) ends(q rules.Quantile) (int64, bool) {
 	lim := x.snap.Limits.Clone()
 	lim.Spend(nil)
 	at, ended := int64(x.snap.Now), 0
 	counting := x.counting(q)
+	all := len(counting)
+	counting = slices.DeleteFunc(counting, func(c counted) bool { return c.job.Spec.Service != nil })
 	for lim.MayStart(x.holder, x.milli).Code != "" {
 		if ended == len(counting) {
 			return 0, false
@@ -94,9 +96,9 @@ func (x *limitRoom) ends(q rules.Quantile) (int64, bool) {
 	}
 	switch {
 	case ended == 1:
-		x.words = append(x.words, fmt.Sprintf("job %d ends, of %d that count for it", counting[0].job.ID, len(counting)))
+		x.words = append(x.words, fmt.Sprintf("job %d ends, of %d that count for it", counting[0].job.ID, all))
 	case ended > 1:
-		x.words = append(x.words, fmt.Sprintf("%d of the %d jobs end that count for it, job %d first", ended, len(counting), counting[0].job.ID))
+		x.words = append(x.words, fmt.Sprintf("%d of the %d jobs end that count for it, job %d first", ended, all, counting[0].job.ID))
 	}
 	return at, true
 }
@@ -105,7 +107,7 @@ func (x *limitRoom) ends(q rules.Quantile) (int64, bool) {
 func (x *limitRoom) budgets(q rules.Quantile) (int64, bool) {
 	now, ok := int64(x.snap.Now), true
 	at := now
-	x.snap.Limits.Overspent(x.holder, func(l *accounting.Limits, used cluster.GPUTime) {
+	x.snap.Limits.Overspent(x.holder.Holder, func(l *accounting.Limits, used cluster.GPUTime) {
 		switch {
 		case l.Period != accounting.Decaying:
 			end := l.Period.End(x.snap.Now)

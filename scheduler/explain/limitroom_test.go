@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -32,6 +33,7 @@ func TestLimitRoom(t *testing.T) {
 		used     cluster.GPUTime
 		p50, p90 time.Duration
 		words    string
+		services bool // what counts are replicas
 		never    bool
 	}{
 		{name: "no limit"},
@@ -39,6 +41,7 @@ func TestLimitRoom(t *testing.T) {
 		{name: "one must end", l: accounting.Limits{Running: 2}, p50: 30 * time.Minute, p90: time.Hour, words: "job 1 ends, of 2 that count for it"},
 		{name: "both must end", l: accounting.Limits{GPUMilli: 1000}, p50: time.Hour, p90: 2 * time.Hour, words: "2 of the 2 jobs end that count for it, job 1 first"},
 		{name: "it is too large alone", l: accounting.Limits{GPUMilli: 900}, never: true},
+		{name: "services do not end", l: accounting.Limits{Running: 2}, services: true, never: true},
 		{name: "the week is spent", l: accounting.Limits{GPUTime: 10, Period: accounting.Weekly}, used: 10, p50: 108 * time.Hour, p90: 108 * time.Hour,
 			words: "the budget is filled again when the next week begins, at 2026-11-23 00:00 UTC"},
 		{name: "use decays", l: accounting.Limits{GPUTime: 1_800_000_000}, half: 24 * time.Hour, used: 1_800_000_000, p50: 48 * time.Hour,
@@ -51,6 +54,9 @@ func TestLimitRoom(t *testing.T) {
 				func(accounting.Subject, accounting.Period) cluster.GPUTime { return c.used })
 			snap := &dispatch.Snapshot{Now: now, Limits: lim, Running: []*cluster.Job{running(3, "chem", time.Minute), running(2, "bio", 2*time.Hour), running(1, "bio", time.Hour)}}
 			for _, j := range snap.Running {
+				if c.services {
+					j.Spec.Service = &service.Service{Name: "chat"}
+				}
 				lim.Count(accounting.HolderOf(j), 1, 1, cluster.WholeGPU)
 			}
 			r, ok := LimitRoom(snap, job, cluster.WholeGPU, c.half, rules.Default())

@@ -38,7 +38,7 @@ func TestPromisesKeepQuotas(t *testing.T) {
 		{"too late behind what runs", accounting.Limits{Running: 1}, nil, due(9, "bio", 10*m, 35*m), false,
 			"AssocGrpJobsLimit: account bio may run 1 job at once, and 1 run; behind what counts for that, it would end at 2023-11-14 22:53:20 UTC"},
 		{"of another account", accounting.Limits{Running: 1}, nil, due(9, "chem", 10*m, 15*m), false, ""},
-		{"GPUs held at once", accounting.Limits{GPUMilli: 1000}, nil, due(9, "bio", 10*m, 35*m), false, "account bio may hold 1 GPUs at once and holds 1"},
+		{"GPUs held at once", accounting.Limits{GPUMilli: 1000}, nil, due(9, "bio", 10*m, 35*m), false, "account bio may hold 1 GPU at once and holds 1"},
 		{"more than it may ever hold", accounting.Limits{GPUMilli: 500}, nil, due(9, "bio", 10*m, 10*time.Hour), false, "and nothing expected changes that"},
 		{"behind what was promised", accounting.Limits{Running: 1}, []*cluster.Job{due(5, "bio", 10*m, 45*m)}, due(9, "bio", 10*m, 48*m), false, "AssocGrpJobsLimit"},
 		{"with time for both", accounting.Limits{Running: 1}, []*cluster.Job{due(5, "bio", 10*m, 45*m)}, due(9, "bio", 10*m, 55*m), false, ""},

@@ -26,7 +26,7 @@ func withinLimits(snap *dispatch.Snapshot, plan *dispatch.Plan) {
 		if j == nil {
 			continue
 		}
-		if r := limits.MayStart(accounting.HolderOf(j), milli); r.Code != "" {
+		if r := limits.MayStart(accounting.WhoOf(j), milli); r.Code != "" {
 			plan.Unplaced = append(plan.Unplaced, dispatch.Unplaced{Job: j.ID, Reason: r})
 			continue
 		}
@@ -48,7 +48,7 @@ func startable(snap *dispatch.Snapshot) (waiting []*cluster.Job, held []dispatch
 		if j.Spec.GPUs > 0 {
 			least = int64(j.Spec.GPUs*j.Spec.NodeCount()) * max(1, j.Spec.GPUMilli)
 		}
-		if r := limits.MayStart(accounting.HolderOf(j), least); r.Code != "" {
+		if r := limits.MayStart(accounting.WhoOf(j), least); r.Code != "" {
 			held = append(held, dispatch.Unplaced{Job: j.ID, Reason: r})
 			continue
 		}
@@ -78,5 +78,5 @@ func LimitReason(snap *dispatch.Snapshot, j *cluster.Job, nodes []*cluster.Node,
 	if snap.Limits == nil {
 		return cluster.Reason{}
 	}
-	return snap.Limits.MayStart(accounting.HolderOf(j), rules.LeastMilli(nodes, j, pol))
+	return snap.Limits.MayStart(accounting.WhoOf(j), rules.LeastMilli(nodes, j, pol))
 }

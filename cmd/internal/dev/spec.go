@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berth-scheduler/berth/agent/datasets"
 	"github.com/berth-scheduler/berth/agent/gpu/sim"
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -38,6 +39,9 @@ func ParseNodes(s string) ([]NodeSpec, error) {
 		if has {
 			for _, f := range slices.Compact(slices.Sorted(strings.SplitSeq(features, "+"))) {
 				if d, is := strings.CutPrefix(f, cluster.DataFeature); is {
+					if _, _, err := datasets.Parse(d); err != nil {
+						return nil, fmt.Errorf("nodes %q: data set %w", s, err)
+					}
 					node.Data = append(node.Data, d)
 				} else {
 					node.Features = append(node.Features, f)

@@ -51,7 +51,7 @@ func (a *Admission) enterStanding(who authorize.Caller, spec *cluster.Spec) (war
 	if spec.QOS != "" && !qos {
 		warnings = append(warnings, "qos "+spec.QOS+": this cluster has no qualities of service; the name is kept with the job")
 	}
-	if e := a.fsm.EnterStanding(who.UID, who.Admin, spec); e != nil {
+	if e := a.fsm.EnterStanding(cluster.Owner{UID: who.UID, Name: who.Name}, who.Admin, spec); e != nil {
 		return warnings, e
 	}
 	return warnings, nil

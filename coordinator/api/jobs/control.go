@@ -97,6 +97,18 @@ func blame(r *apiv1.ControlResult, err error) {
 	}
 }
 
+// holder names the user who holds a job. The names of users without a job there are
+// not known.
+func holder(j *cluster.Job) string {
+	switch j.Hold.By {
+	case j.Owner.UID:
+		return j.Owner.Name
+	case 0:
+		return "root"
+	}
+	return fmt.Sprintf("uid %d", j.Hold.By)
+}
+
 // barredDetail says in words what keeps a job from being planned.
 func (c *Jobs) barredDetail(j *cluster.Job, r cluster.Reason) string {
 	switch r.Code {
@@ -105,9 +117,9 @@ func (c *Jobs) barredDetail(j *cluster.Job, r cluster.Reason) string {
 	case cluster.ReasonStandby:
 		return fmt.Sprintf("service %s has all the replicas it should have; berth service scale %s allows more", j.Spec.Service.Name, j.Spec.Service.Name)
 	case cluster.ReasonHeldUser:
-		return fmt.Sprintf("held by uid %d; berth release %s lets it start", j.Hold.By, j.Label())
+		return fmt.Sprintf("held by %s; berth release %s lets it start", holder(j), j.Label())
 	case cluster.ReasonHeldAdmin:
-		return fmt.Sprintf("held by an administrator (uid %d); only administrators release it", j.Hold.By)
+		return fmt.Sprintf("held by an administrator (%s); only administrators release it", holder(j))
 	case cluster.ReasonBeginTime:
 		if why := c.lead.Cheaper(j, cluster.TimeOf(c.clock())); why != "" {
 			return why
