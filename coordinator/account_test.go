@@ -67,7 +67,7 @@ func TestAccounts(t *testing.T) {
 		want string
 	}{
 		"no such account": {charged("math", spec(1)), `Invalid account or account/partition combination specified: account "math" is not known`},
-		"not hers":        {charged("chem", spec(1)), "Invalid account or account/partition combination specified: user 1000 is not in account chem"},
+		"not hers":        {charged("chem", spec(1)), "Invalid account or account/partition combination specified: user u1000 is not in account chem"},
 		"too long":        {limited(2*time.Hour, spec(1)), "AssocMaxWallDurationPerJobLimit: each job of account bio may ask for 1h, and 2h are asked for"},
 		"too many GPUs":   {gpus(2, spec(1)), "AssocMaxGRESPerJob: each job of account bio may ask for 1 GPU, and 2 are asked for"},
 		"steps forward":   {nice(-1, spec(1)), "nice: -1 would put the job ahead of others"},

@@ -70,7 +70,7 @@ func TestAdmit(t *testing.T) {
 }
 
 // TestAReservationIsNamed: who is refused because of a reservation that begins before the
-// deadline learns which one, and when; before it, and with a reservation of one's own,
+// deadline learns which one, whose, and when; before it, and with a reservation of one's own,
 // nobody is.
 func TestAReservationIsNamed(t *testing.T) {
 	t.Parallel()
@@ -84,7 +84,7 @@ func TestAReservationIsNamed(t *testing.T) {
 		inside  bool
 		refused string
 	}{
-		{3 * h, false, "no node has 1 GPU among the 50 % of each type that deadlines may claim and that nobody has reserved until then (course from 2023-11-15 00:13:20 UTC on)"},
+		{3 * h, false, "no node has 1 GPU among the 50 % of each type that deadlines may claim and that nobody has reserved until then (reservation course keeps some from 2023-11-15 00:13:20 UTC until 2023-11-15 03:13:20 UTC; it is for bob)"},
 		{2 * h, false, ""},
 		{5 * h, true, ""},
 	} {

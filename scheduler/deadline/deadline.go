@@ -342,7 +342,8 @@ func (d *demand) reserved(j *cluster.Job) string {
 		for i := range d.slots[t] {
 			for _, r := range d.rs {
 				if start, bars := r.Bars(j, d.slots[t][i].node, d.slots[t][i].gpu, cluster.Time(d.now), j.Spec.Deadline); bars {
-					return fmt.Sprintf(" and that nobody has reserved until then (%s from %s on)", r.Name, say.Clock(start))
+					_, end, _ := r.Window(cluster.Time(d.now))
+					return fmt.Sprintf(" and that nobody has reserved until then (reservation %s keeps some from %s until %s; %s)", r.Name, say.Clock(start), say.Clock(end), r.Who())
 				}
 			}
 		}
