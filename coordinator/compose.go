@@ -111,7 +111,7 @@ func newLeader(c *Coordinator) *lead.Leader {
 	}
 	return lead.New(cfg, lead.Needs{
 		FSM: c.fsm, Proposer: c.prop, Company: c.learn.Company, Figures: c.metrics.figures, Clock: c.cfg.Clock,
-		Log: c.log, NoticeLog: c.cfg.Log, Registry: c.metrics.reg, UseOf: c.nodes.UseOf, Held: c.nodes.Held, Awaits: func(j cluster.JobID, n cluster.NodeID, g cluster.GPUID) bool { return c.recut.Awaits(j, n, g) }, Holders: c.nodes.Holders,
+		Log: c.log, NoticeLog: c.cfg.Log, Registry: c.metrics.reg, UseOf: c.nodes.UseOf, Telling: c.nodes.Telling, Held: c.nodes.Held, Awaits: func(j cluster.JobID, n cluster.NodeID, g cluster.GPUID) bool { return c.recut.Awaits(j, n, g) }, Holders: c.nodes.Holders,
 	}, lead.Scheduling{
 		Site:     site.Site{Chosen: site.Chosen{Policy: c.cfg.Policy, Planner: c.cfg.Planner, Elastic: c.cfg.Elastic}, Partitions: c.cfg.Partitions},
 		Interval: c.cfg.Interval, PreemptEvery: c.cfg.PreemptEvery,

@@ -37,8 +37,9 @@ func TestExpireEndsWhatWaitsTooLong(t *testing.T) {
 		t.Fatalf("ended %v before their time", r.Jobs)
 	}
 	m.now = t0.Add(2 * time.Minute)
-	if got, want := m.f.Expired(m.now), []cluster.JobID{late, queued}; !slices.Equal(got, want) {
-		t.Errorf("expired %v, want %v", got, want)
+	got, next := m.f.Expired(m.now)
+	if want := []cluster.JobID{late, queued}; !slices.Equal(got, want) || next != t0.Add(time.Hour) {
+		t.Errorf("expired %v, want %v; the next at %v, want %v", got, want, next, t0.Add(time.Hour))
 	}
 	if r, want := m.must(expireCmd(all...)), []cluster.JobID{late, queued}; !slices.Equal(r.Jobs, want) {
 		t.Errorf("ended %v, want %v", r.Jobs, want)

@@ -296,20 +296,22 @@ func (f JobsReader) Request(uid cluster.UID, id string, bodyHash []byte) (ids []
 	return r.Jobs(), true
 }
 
-// Expired returns the waiting jobs whose deadline has passed by now, by id.
-func (f JobsReader) Expired(now cluster.Time) []cluster.JobID {
+// Expired returns the waiting jobs whose deadline has passed by now, by id, and the
+// earliest deadline of one that expires later, or 0.
+func (f JobsReader) Expired(now cluster.Time) (out []cluster.JobID, next cluster.Time) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	var out []cluster.JobID
 	for _, set := range f.st.roll.Sets([]cluster.JobState{cluster.JobPending, cluster.JobQueued}) {
 		for j := range set.All {
-			if jobs.Expired(j, now) {
+			if at := j.Spec.Deadline; jobs.Expired(j, now) {
 				out = append(out, j.ID)
+			} else if at > 0 && (next == 0 || at < next) {
+				next = at
 			}
 		}
 	}
 	slices.Sort(out)
-	return out
+	return out, next
 }
 
 // Partitions returns the partitions by name; none if the cluster is undivided.

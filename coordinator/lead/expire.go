@@ -20,9 +20,16 @@ const (
 // expire ends waiting jobs whose deadline has passed, and drains whose time is
 // over, until ctx ends.
 func (l *Leader) expire(ctx context.Context) error {
+	var state stateSeen
+	next := cluster.Time(0) // when the next deadline passes, 0 if none does
 	for wait.Sleep(ctx, expireEvery) {
 		l.endDrains(ctx)
-		ids := l.fsm.Expired(cluster.TimeOf(l.clock()))
+		now := cluster.TimeOf(l.clock())
+		if !state.changed(l.fsm) && (next == 0 || now < next) {
+			continue
+		}
+		var ids []cluster.JobID
+		ids, next = l.fsm.Expired(now)
 		for chunk := range slices.Chunk(ids, maxExpired) {
 			cmd := &logv1.ExpireJobs{}
 			for _, id := range chunk {
@@ -30,6 +37,7 @@ func (l *Leader) expire(ctx context.Context) error {
 			}
 			if _, err := l.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_ExpireJobs{ExpireJobs: cmd}}); err != nil && ctx.Err() == nil {
 				l.log.WarnContext(ctx, "cannot end jobs whose deadline passed", "err", err)
+				next = now
 				break
 			}
 		}

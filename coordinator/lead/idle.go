@@ -30,17 +30,13 @@ const (
 func (l *Leader) watchIdle(ctx context.Context) error {
 	seen := map[cluster.AttemptID]*idle.Window{}
 	every := cmp.Or(l.cfg.IdleEvery, idleEvery)
+	var state stateSeen
+	var policies map[string]cluster.IdlePolicy
+	var jobs []*cluster.Job
 	for wait.Sleep(ctx, every) {
-		policies := map[string]cluster.IdlePolicy{}
-		for _, p := range l.fsm.Partitions() {
-			if p.Idle.On() {
-				policies[p.Name] = p.Idle
-			}
+		if state.changed(l.fsm) {
+			policies, jobs = l.idlePolicies()
 		}
-		jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool {
-			a := j.Live()
-			return a != nil && len(a.Berth.GPUs) > 0 && (policies[j.Spec.Partition].On() || a.Idle != nil)
-		}})
 		there := map[cluster.AttemptID]*idle.Window{}
 		for _, j := range jobs {
 			id := cluster.AttemptID{Job: j.ID, No: j.Live().No}
@@ -75,6 +71,22 @@ func (l *Leader) watchIdle(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// idlePolicies returns the idle policies of partitions, and the running jobs that
+// they concern.
+func (l *Leader) idlePolicies() (map[string]cluster.IdlePolicy, []*cluster.Job) {
+	policies := map[string]cluster.IdlePolicy{}
+	for _, p := range l.fsm.Partitions() {
+		if p.Idle.On() {
+			policies[p.Name] = p.Idle
+		}
+	}
+	jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool {
+		a := j.Live()
+		return a != nil && len(a.Berth.GPUs) > 0 && (policies[j.Spec.Partition].On() || a.Idle != nil)
+	}})
+	return policies, jobs
 }
 
 // idleStep returns what the policy calls for now, nil for nothing new. Stages are

@@ -106,6 +106,16 @@ func newLab(t *testing.T, cfg Config, s Scheduling) *lab {
 			u, ok := l.uses[id]
 			return u, ok && !l.part[id]
 		},
+		Telling: func() (out []cluster.AttemptID) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			for id, u := range l.uses {
+				if u.Progress != nil || u.Pull != nil {
+					out = append(out, id)
+				}
+			}
+			return out
+		},
 		Held: func() map[cluster.GPUID]int64 {
 			l.mu.Lock()
 			defer l.mu.Unlock()

@@ -65,6 +65,9 @@ type Needs struct {
 	// UseOf returns what an attempt has used on all its nodes; false if one of them
 	// has not reported.
 	UseOf func(cluster.AttemptID, *cluster.Attempt) (nodes.Use, bool)
+	// Telling returns the attempts that some node reports progress or an image pull
+	// of, by job.
+	Telling func() []cluster.AttemptID
 	// Held returns what stray processes hold of GPUs by gossip, beyond what the
 	// ledger knows.
 	Held func() map[cluster.GPUID]int64
@@ -85,6 +88,7 @@ type Leader struct {
 	log       *slog.Logger
 	noticeLog *slog.Logger
 	useOf     func(cluster.AttemptID, *cluster.Attempt) (nodes.Use, bool)
+	telling   func() []cluster.AttemptID
 	held      func() map[cluster.GPUID]int64
 	awaits    func(cluster.JobID, cluster.NodeID, cluster.GPUID) bool
 	holders   func([]*cluster.Job) map[string][]cluster.NodeID
@@ -99,7 +103,7 @@ type Leader struct {
 // New returns a leader that plans by s.
 func New(cfg Config, d Needs, s Scheduling) *Leader {
 	l := &Leader{
-		cfg: cfg, fsm: d.FSM, prop: d.Proposer, clock: d.Clock, log: d.Log, noticeLog: d.NoticeLog, useOf: d.UseOf, held: d.Held, awaits: d.Awaits, holders: d.Holders,
+		cfg: cfg, fsm: d.FSM, prop: d.Proposer, clock: d.Clock, log: d.Log, noticeLog: d.NoticeLog, useOf: d.UseOf, telling: d.Telling, held: d.Held, awaits: d.Awaits, holders: d.Holders,
 		metrics: newMetrics(d.Registry, d.Figures),
 	}
 	l.sched.Store(&s)
@@ -120,6 +124,17 @@ func (l *Leader) Run(ctx context.Context) error {
 		g.Go(func() error { return loop(ctx) })
 	}
 	return g.Wait()
+}
+
+// stateSeen is the index of the state that a loop looked at last: among a hundred
+// thousand jobs it looks at all of them only when something changed.
+type stateSeen uint64
+
+// changed reports whether the state has changed since it was asked last.
+func (s *stateSeen) changed(f *fsm.FSM) bool {
+	was := *s
+	*s = stateSeen(f.Index())
+	return *s != was
 }
 
 // Note records what changed; it never blocks.

@@ -48,8 +48,14 @@ func (l *Leader) settleNotices(ctx context.Context, m *logv1.SettleNotices) erro
 // markLimits records how much of its time limit a job has used, for users who asked
 // to be notified, until ctx ends.
 func (l *Leader) markLimits(ctx context.Context) error {
+	var state stateSeen
+	var hooks cluster.MailEvents
+	var jobs []*cluster.Job
 	for wait.Sleep(ctx, markEvery) {
-		for _, m := range l.dueMarks(cluster.TimeOf(l.clock())) {
+		if state.changed(l.fsm) {
+			hooks, jobs = l.marked()
+		}
+		for _, m := range dueMarks(jobs, hooks, cluster.TimeOf(l.clock())) {
 			if _, err := l.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_MarkAttempt{MarkAttempt: m}}); err != nil && ctx.Err() == nil {
 				l.log.WarnContext(ctx, "cannot mark how much of its time a job has used", "job", m.Job, "err", err)
 			}
@@ -58,19 +64,25 @@ func (l *Leader) markLimits(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// dueMarks returns the marks that were reached and that some user wants to know of.
-func (l *Leader) dueMarks(now cluster.Time) (out []*logv1.MarkAttempt) {
-	var hooks cluster.MailEvents
+// marked returns the marks that go to webhooks, and the running jobs whose marks
+// somebody wants to know of.
+func (l *Leader) marked() (hooks cluster.MailEvents, of []*cluster.Job) {
 	hs, _ := l.fsm.Webhooks()
 	for _, h := range hs {
 		hooks |= cluster.MailEvents(h.Events)
 	}
-	jobs, _ := l.fsm.Jobs(fsm.Query{
+	of, _ = l.fsm.Jobs(fsm.Query{
 		States: []cluster.JobState{cluster.JobRunning},
 		Keep: func(j *cluster.Job) bool {
 			return j.Spec.TimeLimit > 0 && (j.Spec.Mail.Events|hooks)&cluster.MailMarks != 0
 		},
 	})
+	return hooks, of
+}
+
+// dueMarks returns the marks of jobs that were reached and that somebody wants to
+// know of.
+func dueMarks(jobs []*cluster.Job, hooks cluster.MailEvents, now cluster.Time) (out []*logv1.MarkAttempt) {
 	for _, j := range jobs {
 		a := j.Live()
 		if a == nil || a.Started == 0 {

@@ -43,11 +43,12 @@ func (l *Leader) noteProgress(ctx context.Context) error {
 	for wait.Sleep(ctx, progressEvery) {
 		now, there := cluster.TimeOf(l.clock()), map[cluster.AttemptID]*pace{}
 		var news []*logv1.AttemptProgress
-		jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobStarting, cluster.JobRunning}, Keep: func(j *cluster.Job) bool { return j.Live() != nil }})
-		for _, j := range jobs {
-			a := j.Live()
-			id := cluster.AttemptID{Job: j.ID, No: a.No}
-			u, _ := l.useOf(id, a)
+		for _, id := range l.telling() {
+			j, ok := l.fsm.Job(id.Job)
+			if !ok || j.State != cluster.JobStarting && j.State != cluster.JobRunning || j.Live() == nil || j.Live().No != id.No {
+				continue
+			}
+			u, _ := l.useOf(id, j.Live())
 			if u.Progress == nil && u.Pull == nil {
 				continue
 			}

@@ -17,11 +17,17 @@ import (
 // What it has seen is soft state: a new leader waits anew until a peak is steady.
 func (l *Leader) resizeAll(ctx context.Context) error {
 	seen, cutAt := map[cluster.AttemptID]*resize.Steady{}, cluster.TimeOf(l.clock())
+	var state stateSeen
+	var of func(*cluster.Job) cluster.ResizeMode
+	var jobs, short []*cluster.Job
 	for wait.Sleep(ctx, resize.Every) {
-		of := l.resizeModes()
-		jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool {
-			return j.Live() != nil && (j.Live().WasCut() || of(j) != cluster.ResizeOff && j.MayResize())
-		}})
+		changed := state.changed(l.fsm)
+		if changed {
+			of = l.resizeModes()
+			jobs, _ = l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool {
+				return j.Live() != nil && (j.Live().WasCut() || of(j) != cluster.ResizeOff && j.MayResize())
+			}})
+		}
 		there, now := map[cluster.AttemptID]*resize.Steady{}, cluster.TimeOf(l.clock())
 		for _, j := range jobs {
 			a := j.Live()
@@ -45,9 +51,13 @@ func (l *Leader) resizeAll(ctx context.Context) error {
 		if now.Sub(cutAt) > resize.TakeBack {
 			continue // no job can wait for what was taken from it
 		}
-		short, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}, Keep: func(j *cluster.Job) bool { return resize.CutShort(j, now) }})
+		if changed {
+			short, _ = l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}, Keep: func(j *cluster.Job) bool { return resize.CutShort(j, now) }})
+		}
 		for _, j := range short {
-			l.yield(ctx, j)
+			if resize.CutShort(j, now) {
+				l.yield(ctx, j)
+			}
 		}
 	}
 	return ctx.Err()

@@ -27,10 +27,14 @@ type judges struct{ *Leader }
 
 func (l *judges) run(ctx context.Context) error {
 	marks := map[cluster.JobID]int{} // of studies when last judged
+	var state stateSeen
+	var running []*cluster.Job
 	for wait.Sleep(ctx, trialsEvery) {
-		running, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool {
-			return j.Spec.Study.Searches() && j.InArray() && j.Live() != nil
-		}})
+		if state.changed(l.fsm) {
+			running, _ = l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool {
+				return j.Spec.Study.Searches() && j.InArray() && j.Live() != nil
+			}})
+		}
 		l.noteTrials(ctx, running)
 		there := map[cluster.JobID]int{}
 		for _, j := range running {

@@ -49,6 +49,8 @@ type contact struct {
 	cards []card
 	// uses are the latest uses of its attempts.
 	uses map[cluster.AttemptID]Use
+	// tells means that one of them has progress or a pull.
+	tells bool
 	// curves are their reported metrics.
 	curves curves
 	// detail is what the node's newest hello says of its GPUs; replaced, never

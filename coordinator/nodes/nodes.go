@@ -187,6 +187,10 @@ func (n *Nodes) Emptied(nodes []*cluster.Node) []*cluster.Node {
 	return n.live.uncut(n.live.emptied(nodes))
 }
 
+// Telling returns the attempts that some node reports progress or an image pull of,
+// by job.
+func (n *Nodes) Telling() []cluster.AttemptID { return n.live.telling() }
+
 // UseOf adds up what an attempt has used on all its nodes; false if one of them has
 // not reported. Its progress is set all the same.
 func (n *Nodes) UseOf(id cluster.AttemptID, a *cluster.Attempt) (Use, bool) {

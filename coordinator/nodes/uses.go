@@ -1,6 +1,9 @@
 package nodes
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/service"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -37,6 +40,7 @@ func (l *liveness) used(node cluster.NodeID, us []*nodev1.AttemptUse) {
 		n.uses = make(map[cluster.AttemptID]Use, len(us))
 	}
 	clear(n.uses)
+	n.tells = false
 	for _, u := range us {
 		id := cluster.AttemptID{Job: cluster.JobID(u.Job), No: u.Attempt}
 		if s := u.Steps; s != nil && s.Metric != nil {
@@ -45,8 +49,28 @@ func (l *liveness) used(node cluster.NodeID, us []*nodev1.AttemptUse) {
 			}
 			n.curves.add(id, l.clock(), Point{s.Step, *s.Metric})
 		}
-		n.uses[id] = Use{at, max(0, u.BusyMs), max(0, u.KnownMs), max(0, u.PeakMib), conv.ProgressFromNode(u.Steps, at), conv.ProbeFromNode(u.Probe), conv.PullFromNode(u.Pull)}
+		use := Use{at, max(0, u.BusyMs), max(0, u.KnownMs), max(0, u.PeakMib), conv.ProgressFromNode(u.Steps, at), conv.ProbeFromNode(u.Probe), conv.PullFromNode(u.Pull)}
+		n.uses[id], n.tells = use, n.tells || use.Progress != nil || use.Pull != nil
 	}
+}
+
+// telling returns the attempts that some node reports progress or an image pull of,
+// by job.
+func (l *liveness) telling() (out []cluster.AttemptID) {
+	l.mu.Lock()
+	for _, n := range l.nodes {
+		if !n.tells {
+			continue
+		}
+		for id, u := range n.uses {
+			if u.Progress != nil || u.Pull != nil {
+				out = append(out, id)
+			}
+		}
+	}
+	l.mu.Unlock()
+	slices.SortFunc(out, func(a, b cluster.AttemptID) int { return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.No, b.No)) })
+	return slices.Compact(out) // a job on several nodes is told of by each
 }
 
 // useOf adds up what an attempt has used on all its nodes; of progress, the

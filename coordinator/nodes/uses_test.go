@@ -89,6 +89,12 @@ func TestUsesAddUp(t *testing.T) {
 				t.Errorf("%t, %+v, step %d; want %t, %d of %d ms, %d MiB, step %d", told, u, got, ok, busy, known, peak, step)
 			}
 		}
+		tells := func(want ...cluster.AttemptID) {
+			t.Helper()
+			if got := l.telling(); !slices.Equal(got, want) {
+				t.Errorf("%v tell how far they are, want %v", got, want)
+			}
+		}
 		l.used("n1", said(1, 2, 3, 4)) // of a node that was not heard in this term
 		ask(false, 0, 0, 0, -1, time.Time{})
 		l.heard("n1", nil)
@@ -97,7 +103,9 @@ func TestUsesAddUp(t *testing.T) {
 		l.used("n1", said(10, 100, 7, 30))
 		ask(false, 10, 100, 7, 30, time.Time{})
 		time.Sleep(time.Second)
+		tells(id)
 		l.used("n2", said(-5, 50, 9, 20))
+		tells(id)
 		ask(true, 10, 150, 9, 30, first)
 		time.Sleep(time.Second)
 		l.used("n1", said(20, 200, 8, -1))
@@ -106,9 +114,11 @@ func TestUsesAddUp(t *testing.T) {
 		ask(true, 50, 200, 8, 99, time.Time{})
 		l.used("n2", nil) // its word is all there is: nothing of this attempt
 		ask(false, 20, 200, 8, -1, time.Time{})
+		tells()
 		for i, layers := range []uint32{1, 4, 0} { // the slowest node's image counts
 			l.used("n1", []*nodev1.AttemptUse{{Job: 4, Attempt: 2, Pull: &nodev1.Pull{Layers: 2, LayersDone: 1, Bytes: 100, BytesDone: 50}}})
 			l.used("n2", []*nodev1.AttemptUse{{Job: 4, Attempt: 2, Pull: &nodev1.Pull{Layers: layers, Bytes: 1000, BytesDone: 700 - 300*int64(i)}}})
+			tells(id)
 			if u, _ := l.useOf(id, a); u.Pull.Layers != []uint32{2, 4, 0}[i] {
 				t.Errorf("%d: the image is at %v", i, u.Pull)
 			}

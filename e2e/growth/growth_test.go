@@ -147,7 +147,7 @@ func openYard(t *testing.T, mode cluster.ResizeMode) (y *yard, closed func()) {
 	l := lead.New(lead.Config{ClusterName: "yard", ClusterID: "y"}, lead.Needs{
 		FSM: y.f, Proposer: y.prop, Company: learn.Company, Figures: figures.New(time.Now()), Clock: time.Now,
 		Log: silent, NoticeLog: silent, Registry: prometheus.NewRegistry(),
-		UseOf: y.useOf, Held: func() map[cluster.GPUID]int64 { return nil },
+		UseOf: y.useOf, Telling: func() []cluster.AttemptID { return nil }, Held: func() map[cluster.GPUID]int64 { return nil },
 	}, lead.Scheduling{Site: site.Site{Chosen: site.Chosen{Policy: scheduler.Default()}}})
 	ended := make(chan struct{}, 3)
 	loop := func(run func()) { go func() { run(); ended <- struct{}{} }() }
