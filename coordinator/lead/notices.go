@@ -53,7 +53,7 @@ func (l *Leader) markLimits(ctx context.Context) error {
 	var jobs []*cluster.Job
 	for wait.Sleep(ctx, markEvery) {
 		if state.changed(l.fsm) {
-			hooks, jobs = l.marked()
+			hooks, jobs = marked(l.fsm)
 		}
 		for _, m := range dueMarks(jobs, hooks, cluster.TimeOf(l.clock())) {
 			if _, err := l.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_MarkAttempt{MarkAttempt: m}}); err != nil && ctx.Err() == nil {
@@ -66,12 +66,12 @@ func (l *Leader) markLimits(ctx context.Context) error {
 
 // marked returns the marks that go to webhooks, and the running jobs whose marks
 // somebody wants to know of.
-func (l *Leader) marked() (hooks cluster.MailEvents, of []*cluster.Job) {
-	hs, _ := l.fsm.Webhooks()
+func marked(f *fsm.FSM) (hooks cluster.MailEvents, of []*cluster.Job) {
+	hs, _ := f.Webhooks()
 	for _, h := range hs {
 		hooks |= cluster.MailEvents(h.Events)
 	}
-	of, _ = l.fsm.Jobs(fsm.Query{
+	of, _ = f.Jobs(fsm.Query{
 		States: []cluster.JobState{cluster.JobRunning},
 		Keep: func(j *cluster.Job) bool {
 			return j.Spec.TimeLimit > 0 && (j.Spec.Mail.Events|hooks)&cluster.MailMarks != 0
