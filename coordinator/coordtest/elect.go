@@ -46,18 +46,19 @@ func (c *Cluster) alive() (on []int) {
 	return on
 }
 
-// Leader waits for a coordinator to lead and returns its number.
+// Leader waits for a coordinator to lead and returns its number. Who is told to stand for
+// election while it leads stops leading, so each gets twice as long as the one before.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
-	elected := time.Time{}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	elected, patience := time.Time{}, time.Second
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		on := c.alive()
-		if c.opts.Steady && !c.led && len(on) > len(c.nodes)/2 && time.Since(elected) > time.Second {
+		if c.opts.Steady && !c.led && len(on) > len(c.nodes)/2 && time.Since(elected) > patience {
 			c.Elect(-1)
-			elected = time.Now()
+			elected, patience = time.Now(), 2*patience
 		}
 		for _, i := range on {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			_, err := peerv1.NewPeerServiceClient(c.Dial(i, "coordinator", "peer")).ConfirmIndex(ctx, &peerv1.ConfirmIndexRequest{})
 			cancel()
 			if err == nil {
@@ -66,6 +67,6 @@ func (c *Cluster) Leader() int {
 			}
 		}
 	}
-	c.t.Fatal("no leader within a minute")
+	c.t.Fatal("no leader within two minutes")
 	return -1
 }
