@@ -24,6 +24,17 @@ func migCard(of *nodev1.MIGInstance) (*nodev1.MIGCard, *nodev1.GPU) {
 		&nodev1.GPU{Uuid: of.Uuid, Type: "A100." + of.Profile, MemMib: mem, CapMode: "mig", Scope: "never"}
 }
 
+func nextCut(t *testing.T, a *coordtest.Agent) *nodev1.CutGPU {
+	t.Helper()
+	select {
+	case cut := <-a.Cuts:
+		return cut
+	case <-time.After(2 * time.Minute):
+		t.Fatal("nothing is cut")
+		return nil
+	}
+}
+
 // TestAGPUIsCutForAJob: a small job does not take a whole GPU in MIG mode that can be cut: it
 // waits for the cut, meanwhile the whole one is drained, and no trace of that stays. A size
 // that no GPU has yet may be asked for.
@@ -32,14 +43,18 @@ func TestAGPUIsCutForAJob(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
 	card, whole := migCard(&nodev1.MIGInstance{Uuid: "MIG-whole", Profile: "7g.80gb", Size: 8})
-	a := c.Agent(0, "n1", "b1")
-	a.CanCut(card)
-	a.Hello("n1", "b1", whole)
-	within(t, "the GPU is offered", func() bool { return len(nodeOf(t, cc, "n1").Gpus) == 1 })
+	busy, other := migCard(&nodev1.MIGInstance{Uuid: "MIG-other", Profile: "7g.80gb", Size: 8})
+	busy.Uuid = "GPU-2"
+	a := c.Agent(0, "n1", "b1", other)
+	large := spec(70_000)
+	assigned(t, a, submitted(t, cc, alice, reqID(0), large)[0])
+	a.CanCut(card, busy)
+	a.Hello("n1", "b1", whole, other)
+	within(t, "the GPU is offered", func() bool { return len(nodeOf(t, cc, "n1").Gpus) == 2 })
 	typed := spec(8000)
 	typed.GpuType = "A100.1g.10gb"
 	id := submitted(t, cc, alice, reqID(1), typed)[0]
-	cut := <-a.Cuts
+	cut := nextCut(t, a)
 	if cut.Uuid != "GPU-1" || len(cut.Drop) != 1 || cut.Drop[0] != "MIG-whole" || len(cut.Make) != 1 || cut.Make[0].Profile != "1g.10gb" {
 		t.Fatalf("cut %v", cut)
 	}
@@ -47,19 +62,20 @@ func TestAGPUIsCutForAJob(t *testing.T) {
 		t.Errorf("while it is cut: %v", g)
 	}
 	made, gpu := migCard(&nodev1.MIGInstance{Uuid: "MIG-part", Profile: "1g.10gb", Start: cut.Make[0].Start, Size: 1})
-	a.CanCut(made)
-	a.Hello("n1", "b1", gpu)
+	a.CanCut(made, busy)
+	a.Hello("n1", "b1", gpu, other)
 	if asg := assigned(t, a, id); asg.Gpus[0].Uuid != "MIG-part" {
 		t.Fatalf("job %d is on %v", id, asg.Gpus)
 	}
-	// The rest of the GPU is cut for the next, and nothing goes for it.
+	// The rest of the GPU is cut for the next, and nothing goes for it: seconds after the first
+	// cut, though by then nothing else happens.
 	submitted(t, cc, alice, reqID(2), spec(8000))
-	if cut = <-a.Cuts; len(cut.Drop) != 0 || cut.Make[0].Profile != "1g.10gb" || cut.Make[0].Start == made.Instances[0].Start {
+	if cut = nextCut(t, a); len(cut.Drop) != 0 || cut.Make[0].Profile != "1g.10gb" || cut.Make[0].Start == made.Instances[0].Start {
 		t.Errorf("the next cut: %v", cut)
 	}
 	a.CanCut()
-	a.Hello("n1", "b1", gpu, whole)
-	within(t, "both are offered", func() bool { return len(nodeOf(t, cc, "n1").Gpus) == 2 })
+	a.Hello("n1", "b1", gpu, whole, other)
+	within(t, "both are offered", func() bool { return len(nodeOf(t, cc, "n1").Gpus) == 3 })
 	within(t, "the drain is over", func() bool { return !gpuOf(t, cc, "n1", "MIG-whole").Drain })
 }
 
@@ -75,7 +91,7 @@ func TestAJobDoesNotWaitForACutForEver(t *testing.T) {
 	a.Hello("n1", "b1", whole)
 	within(t, "the GPU is offered", func() bool { return len(nodeOf(t, cc, "n1").Gpus) == 1 })
 	id := submitted(t, cc, alice, reqID(1), spec(8000))[0]
-	<-a.Cuts
+	nextCut(t, a)
 	ahead.Store(int64(2 * time.Minute)) // less than a lease
 	if asg := assigned(t, a, id); asg.Gpus[0].Uuid != "MIG-whole" {
 		t.Errorf("job %d is on %v", id, asg.Gpus)

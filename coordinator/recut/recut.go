@@ -26,6 +26,7 @@ import (
 const (
 	every   = time.Second
 	maxCuts = 16 // begun at a time
+	share   = 20 // a look takes at most one part in so many of the time
 	// patience is how long an agent may take, pause how long a GPU is left alone after a
 	// cut, and longPause after one that failed.
 	patience  = time.Minute
@@ -59,7 +60,11 @@ type Recutter struct {
 	Needs
 	pending map[string]*pending // by the GPU's UUID
 	not     map[string]time.Time
-	index   uint64 // of the last look
+	// index is the state's at the last look. The next comes after it changes or, for a
+	// job or a GPU whose time comes then, at next, 0 for none; but not before rest, so
+	// that looking takes little of the time.
+	index      uint64
+	next, rest cluster.Time
 
 	mu sync.Mutex
 	// held is since when jobs are held back, see Awaits.
@@ -107,18 +112,39 @@ func (r *Recutter) Awaits(job cluster.JobID, node cluster.NodeID, gpu cluster.GP
 
 // Run has GPUs cut anew until ctx ends.
 func (r *Recutter) Run(ctx context.Context) error {
-	r.pending, r.not, r.index = map[string]*pending{}, map[string]time.Time{}, 0
+	r.pending, r.not, r.index, r.next, r.rest = map[string]*pending{}, map[string]time.Time{}, 0, 0, 0
 	r.resumeLeft(ctx)
 	for wait.Sleep(ctx, every) {
 		cards := r.Cards()
 		r.settle(ctx, cards)
-		cards = slices.DeleteFunc(cards, r.leaves)
-		if at := r.FSM.Index(); len(cards) > 0 && at != r.index {
-			r.index = at
-			r.look(ctx, cards)
+		at, now := r.FSM.Index(), cluster.TimeOf(r.Clock())
+		if len(cards) == 0 || now < r.rest || at == r.index && (r.next == 0 || now < r.next) {
+			continue
 		}
+		began := time.Now()
+		r.index, r.next = at, r.again(cards)
+		r.look(ctx, slices.DeleteFunc(cards, r.leaves))
+		r.rest = now.Add(share * time.Since(began))
 	}
 	return ctx.Err()
+}
+
+// again returns when the first of the GPUs that are left alone no longer is, 0 if none is.
+func (r *Recutter) again(cards []mig.Card) (at cluster.Time) {
+	for i := range cards {
+		if r.leaves(cards[i]) {
+			at = sooner(at, cluster.TimeOf(r.not[cards[i].UUID]))
+		}
+	}
+	return at
+}
+
+// sooner returns the earlier of two times, of which 0 is none.
+func sooner(a, b cluster.Time) cluster.Time {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // leaves reports whether a GPU is left alone for now.
@@ -131,7 +157,8 @@ func (r *Recutter) look(ctx context.Context, cards []mig.Card) {
 	if c := r.FSM.Counts(); c[cluster.JobPending]+c[cluster.JobQueued] == 0 {
 		return
 	}
-	snap, _ := r.FSM.SchedulerSnapshotAt(cluster.TimeOf(r.Clock()))
+	snap, begins := r.FSM.SchedulerSnapshotAt(cluster.TimeOf(r.Clock()))
+	r.next = sooner(r.next, begins)
 	view, idle := mig.Candidates(snap, cards)
 	if view == nil {
 		return
