@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,21 +27,50 @@ type browser struct {
 	ctx context.Context
 }
 
-// newBrowser starts one that ends with the test.
-func newBrowser(t *testing.T, flags ...chromedp.ExecAllocatorOption) *browser {
+// The colour schemes that a browser asks pages for, by their numbers in its settings.
+const dark, light = 0, 1
+
+// chromiums are what the tests share, one for each scheme: to start one takes as much as to test
+// most pages.
+var chromiums [2]struct {
+	sync.Once
+	ctx context.Context
+	end func()
+	err error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for i := range chromiums {
+		if end := chromiums[i].end; end != nil {
+			end()
+		}
+	}
+	os.Exit(code)
+}
+
+// newBrowser opens a window that nothing is shared with but the program, and that ends with the test.
+func newBrowser(t *testing.T, scheme int) *browser {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("there is no chromium on this machine: the page is not looked at in a browser")
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1280, 900))
-	opts = append(opts, flags...)
-	if os.Getuid() == 0 {
-		opts = append(opts, chromedp.NoSandbox)
+	c := &chromiums[scheme]
+	c.Do(func() {
+		opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1280, 900),
+			chromedp.Flag("blink-settings", fmt.Sprintf("preferredColorScheme=%d", scheme)), chromedp.Flag("enable-blink-features", "ComputedAccessibilityInfo"))
+		if os.Getuid() == 0 {
+			opts = append(opts, chromedp.NoSandbox)
+		}
+		c.ctx, c.end = chromedp.NewExecAllocator(context.Background(), opts...)
+		c.ctx, _ = chromedp.NewContext(c.ctx)
+		c.err = chromedp.Do(c.ctx)
+	})
+	if c.err != nil {
+		t.Fatal(c.err)
 	}
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), opts...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
+	ctx, cancel := chromedp.NewContext(c.ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	b := &browser{t: t, ctx: ctx}
 	b.run(chromedp.Navigate("about:blank"))
@@ -106,7 +136,7 @@ func many(t *testing.T, c *coordtest.Cluster, n int) (first uint64) {
 
 // TestPagesWithManyJobs: what is drawn does not grow with the jobs that there are.
 func TestPagesWithManyJobs(t *testing.T) {
-	b, n := newBrowser(t), 3_000
+	b, n := newBrowser(t, light), 1_000
 	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true})
 	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
 	first := fmt.Sprint("job/", many(t, c, n))
@@ -134,11 +164,11 @@ func TestPagesWithManyJobs(t *testing.T) {
 			t.Errorf("%s says %q", page, wrong)
 		}
 	}
-	for _, width := range []int64{360, 1280} {
-		for _, page := range []string{"overview", "jobs", "nodes", "accounts", "admin", first} {
+	for _, page := range []string{"overview", "jobs", "nodes", "accounts", "admin", first} {
+		b.open(base + "/#/" + page)
+		b.until("document.querySelector('main h2, main table, main dl')")
+		for _, width := range []int64{360, 1280} {
 			b.run(chromedp.EmulateViewport(width, 800))
-			b.open(base + "/#/" + page)
-			b.until("document.querySelector('main h2, main table, main dl')")
 			if over := b.text("document.documentElement.scrollWidth - innerWidth"); strings.TrimLeft(over, "-0123456789") != "" || !strings.HasPrefix(over, "-") && over != "0" {
 				t.Errorf("%s is %s pixels wider than a screen of %d", page, over, width)
 			}
@@ -148,7 +178,7 @@ func TestPagesWithManyJobs(t *testing.T) {
 
 // TestHostileText: what jobs are called and write is text, whatever it looks like.
 func TestHostileText(t *testing.T) {
-	b := newBrowser(t)
+	b := newBrowser(t, light)
 	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true})
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	const name = `<img src=x onerror="window.hit=1"><svg onload=window.hit=1>`
@@ -194,7 +224,7 @@ func TestHostileText(t *testing.T) {
 
 // TestCancel: one's own job ends by the button, and another's has none and is refused.
 func TestCancel(t *testing.T) {
-	b := newBrowser(t)
+	b := newBrowser(t, light)
 	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true})
 	cc := c.Dial(0, "gate", "g")
 	mine, other := submit(t, cc, alice, spec("mine"))[0], submit(t, cc, bob, spec("his"))[0]
@@ -218,7 +248,7 @@ func TestCancel(t *testing.T) {
 // TestLeaderKilled: a page goes on at a coordinator that follows, and at one that is gone
 // it says so.
 func TestLeaderKilled(t *testing.T) {
-	onFollower, onLeader := newBrowser(t), newBrowser(t)
+	onFollower, onLeader := newBrowser(t, light), newBrowser(t, light)
 	c := coordtest.Start(t, coordtest.Options{N: 3, Web: true})
 	lead := c.Leader()
 	other := (lead + 1) % 3
@@ -239,7 +269,7 @@ func TestLeaderKilled(t *testing.T) {
 // TestWhatIfPage: by the keyboard alone a policy is chosen and compared, and what came of it
 // stands in a table and for those who do not see the bars.
 func TestWhatIfPage(t *testing.T) {
-	b, sim := newBrowser(t), &simulator{}
+	b, sim := newBrowser(t, light), &simulator{}
 	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true, Simulate: sim.run})
 	ended(t, c, c.Agent(0, "n1", "b1", coordtest.T4("GPU-1")), "hers")
 	b.open(link(t, c, 0, bob))
@@ -268,10 +298,11 @@ func TestWhatIfPage(t *testing.T) {
 	}
 }
 
-// TestServiceForecast: why a service has so many replicas and what is to be expected stands
-// there, and nothing of one whose load does not scale it.
-func TestServiceForecast(t *testing.T) {
-	b := newBrowser(t)
+// TestServiceInWords: why a service has so many replicas and what is to be expected stands
+// there, and nothing of one whose load does not scale it; what is measured stands beside what
+// was promised, and nothing that is not known.
+func TestServiceInWords(t *testing.T) {
+	b := newBrowser(t, light)
 	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true})
 	b.open(link(t, c, 0, alice))
 	b.says("waiting")
@@ -286,15 +317,6 @@ func TestServiceForecast(t *testing.T) {
 			t.Errorf("%s: %q, want %q", replica, got, want)
 		}
 	}
-}
-
-// TestServiceObjective: what is measured of a service stands beside what was promised, and
-// nothing stands there that is not known.
-func TestServiceObjective(t *testing.T) {
-	b := newBrowser(t)
-	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true})
-	b.open(link(t, c, 0, alice))
-	b.says("waiting")
 	for replica, want := range map[string]string{
 		`{}`:                 "",
 		`{slo: 'p99=200ms'}`: "objective p99=200ms",
@@ -311,7 +333,7 @@ func TestServiceObjective(t *testing.T) {
 // TestCurvesOfDays: curves of more than an hour are broken where samples lack, tell both
 // dates, and show what of the card's memory the job was given.
 func TestCurvesOfDays(t *testing.T) {
-	b := newBrowser(t)
+	b := newBrowser(t, light)
 	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true})
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	id := submit(t, c.Dial(0, "gate", "g"), alice, spec("days"))[0]
