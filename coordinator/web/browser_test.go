@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"strconv"
@@ -84,10 +85,15 @@ func (b *browser) run(acts ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// open goes to a page anew, as who types its address.
-func (b *browser) open(url string) {
+// open goes to a page anew, as who types its address: from another page of the same site, since
+// a browser begins a process for each change of sites.
+func (b *browser) open(page string) {
 	b.t.Helper()
-	b.run(chromedp.Navigate("about:blank"), chromedp.Navigate(url))
+	u, err := url.Parse(page)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.run(chromedp.Navigate("http://"+u.Host+"/static/api.js"), chromedp.Navigate(page))
 }
 
 // until waits in the page until a condition is true.
