@@ -48,7 +48,7 @@ func TestATrainingGrowsAndShrinksInPlace(t *testing.T) {
 	} else if _, err := net.DefaultResolver.LookupHost(t.Context(), name); err != nil {
 		t.Skipf("PyTorch's workers meet by the machine's own name, which nothing resolves here: %v", err)
 	}
-	const every = 20
+	const every = 10
 	work := openDir(t)
 	script, err := os.ReadFile("testdata/train_elastic.py")
 	if err == nil {

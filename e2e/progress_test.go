@@ -13,6 +13,7 @@ import (
 // for Python, is shown while it runs and after its end, and whoever waits for it is
 // told when it ends by that.
 func TestJobsSayHowFarTheyAre(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, "--coordinators", "1", "--nodes", "1x1xA100-SXM4-80GB")
 	type told struct {
 		Attempts []struct {

@@ -13,6 +13,7 @@ import (
 
 // TestPagesAsTheyStand types what pages for newcomers say, in their order.
 func TestPagesAsTheyStand(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	for name, page := range map[string]struct {
 		file, section string // "" is all of it
