@@ -77,7 +77,7 @@ func StartText(e *console.Env, f *apiv1.Forecast, cannot string) string {
 	case !early.After(e.Now()):
 		text = "by " + clock(e, f.GetStartP90())
 	case early.Equal(late):
-		text = "not before " + clock(e, f.GetStartP50())
+		text = "about " + clock(e, f.GetStartP50()) // a time limit, or the end of a window
 	}
 	if n := f.GetAhead(); n > 0 {
 		text += fmt.Sprintf("; %s ahead", console.Plural(int(n), "job", "jobs"))
