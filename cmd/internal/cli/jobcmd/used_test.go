@@ -49,11 +49,14 @@ func TestShowUsed(t *testing.T) {
 	onCores := job(43, &apiv1.Measured{
 		Seconds: 3000, HostMemMib: 2950, CpuMilli: 1480, Profile: &apiv1.Profile{HostMemHighWaterMib: 2960, SampledSeconds: 3000},
 	})
+	unused := job(44, &apiv1.Measured{
+		Seconds: 5, HostMemMib: 1, Profile: &apiv1.Profile{EnergyJ: 296, HostMemHighWaterMib: 1, SampledSeconds: 4.9},
+	}, share("GPU-1a", 0))
 	w := clitest.NewWorld(t)
 	f := clitest.NewFake()
-	f.Jobs = append(f.Jobs, shared, two, onCores)
+	f.Jobs = append(f.Jobs, shared, two, onCores, unused)
 	w.Serve("/a", f)
-	golden.Check(t, "show-used", w.Transcript("show", "40", "42", "43"))
+	golden.Check(t, "show-used", w.Transcript("show", "40", "42", "43", "44"))
 	golden.Check(t, "show-used-json", w.Transcript("show", "-o", "json", "40"))
 }
 

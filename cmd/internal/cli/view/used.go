@@ -85,8 +85,11 @@ func outOf(text string, had int64, format func(int64) string) string {
 }
 
 func usedGPUMem(m *apiv1.Measured, gpus []*apiv1.GPUShare) string {
-	text := outOf("at most "+console.MemOrDash(m.GetGpuMemMib()), gpus[0].GetShare().GetMemMib(), units.HumanMiB)
-	text += ", mean " + console.MemOrDash(m.GetProfile().GetGpuMemMeanMib())
+	text := outOf("none seen", gpus[0].GetShare().GetMemMib(), units.HumanMiB)
+	if most := m.GetGpuMemMib(); most > 0 {
+		text = outOf("at most "+units.HumanMiB(most), gpus[0].GetShare().GetMemMib(), units.HumanMiB)
+		text += ", mean " + console.MemOrDash(m.GetProfile().GetGpuMemMeanMib())
+	}
 	if len(gpus) > 1 {
 		text += ", on the fullest of its " + console.Plural(len(gpus), "GPU", "GPUs")
 	}
