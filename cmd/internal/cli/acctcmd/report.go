@@ -182,7 +182,7 @@ func board(e *console.Env, v *reportView) {
 	e.Printf("\nHeld and not used\n")
 	t := &console.Table{NoHead: true, Cols: []console.Column{{Head: ""}, {Head: "", Right: true}, {Head: ""}}}
 	for _, l := range lines[:min(len(lines), boardLength)] {
-		text := fmt.Sprintf("of %s, some %s", hoursText(l.MeasuredGPUHours), gpusFor(l.WastedGPUHours, v))
+		text := "of " + hoursText(l.MeasuredGPUHours) + gpusFor(l.WastedGPUHours, v)
 		if l.IdleGPUHours >= 0.05 {
 			text += fmt.Sprintf("; %s by jobs that hardly used them at all", hoursText(l.IdleGPUHours))
 		}
@@ -191,13 +191,18 @@ func board(e *console.Env, v *reportView) {
 	t.Print(e)
 }
 
-// gpusFor converts an amount of hours to GPUs over the time of the report.
+// gpusFor converts an amount of hours to GPUs over the time of the report; "" if it
+// is hardly any.
 func gpusFor(hours float64, v *reportView) string {
-	if v.From == nil || v.Until == nil {
-		return fmt.Sprintf("%.1f GPU-days", hours/24)
+	n, what := hours/24, "GPU-days"
+	if v.From != nil && v.Until != nil {
+		span := v.Until.Sub(*v.From)
+		n, what = hours/span.Hours(), "GPUs for "+units.HumanDuration(span)
 	}
-	span := v.Until.Sub(*v.From)
-	return fmt.Sprintf("%.1f GPUs for %s", hours/span.Hours(), units.HumanDuration(span))
+	if n < 0.05 {
+		return ""
+	}
+	return fmt.Sprintf(", some %.1f %s", n, what)
 }
 
 func reportCSV(e *console.Env, cells console.Cells, v *reportView) error {
