@@ -171,8 +171,7 @@ func runQuotas(ctx context.Context, e *console.Env, c *client.Client, f console.
 
 func newQuotaSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var s quotaSubject
-	var gpus, hours, maxTime string
-	var running, jobs, maxGPUs int64
+	var gpus, hours, maxTime, running, jobs, maxGPUs string
 	cmd := &cobra.Command{
 		Use: "set [flags]", Short: "Set limits for an account, a user, each user or a QOS", Args: cobra.NoArgs,
 		Long:    "Set limits; those not given stay as they are. none removes a limit; a quota with no limits is removed.",
@@ -194,12 +193,14 @@ func newQuotaSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 				return err
 			}
 			for _, n := range []struct {
-				flag string
-				v    int64
-				to   *int64
+				flag, text string
+				to         *int64
 			}{{"running", running, &q.Limits.Running}, {"jobs", jobs, &q.Limits.Jobs}, {"max-gpus", maxGPUs, &q.Limits.MaxGpus}} {
-				if said(n.flag) {
-					*n.to = n.v
+				if !said(n.flag) {
+					continue
+				}
+				if *n.to, err = whole(n.text); err != nil {
+					return console.Usagef("--%s: %w", n.flag, err)
 				}
 			}
 			l := q.Limits
@@ -218,11 +219,11 @@ func newQuotaSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	s.flags(cmd)
 	fs := cmd.Flags()
 	fs.StringVar(&gpus, "gpus", "", "GPUs held at once, a `NUMBER` such as 8 or 0.5, or none")
-	fs.Int64Var(&running, "running", 0, "`NUMBER` of running jobs; 0 for no limit")
-	fs.Int64Var(&jobs, "jobs", 0, "`NUMBER` of waiting and running jobs; 0 for no limit")
+	fs.StringVar(&running, "running", "", "`NUMBER` of running jobs, or none")
+	fs.StringVar(&jobs, "jobs", "", "`NUMBER` of waiting and running jobs, or none")
 	fs.StringVar(&hours, "gpu-hours", "", "`BUDGET` of GPU-hours, such as 500 (of decaying usage) or 500/month (day, week, month, quarter, year), or none")
 	fs.StringVar(&maxTime, "max-time", "", "maximum time limit of a job, a `TIME`, or none")
-	fs.Int64Var(&maxGPUs, "max-gpus", 0, "`NUMBER` of GPUs per job; 0 for no limit")
+	fs.StringVar(&maxGPUs, "max-gpus", "", "`NUMBER` of GPUs per job, or none")
 	return cmd
 }
 
@@ -263,6 +264,18 @@ func amount(text string) (float64, error) {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(n > 0 && n < 1e9) {
 		return 0, fmt.Errorf("%s: want a number above 0, or none", console.ShortQuote(text))
+	}
+	return n, nil
+}
+
+// whole reads a number of jobs or GPUs; 0 is none, too.
+func whole(text string) (int64, error) {
+	if text == "none" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%s: want a whole number above 0, or none", console.ShortQuote(text))
 	}
 	return n, nil
 }
