@@ -424,3 +424,34 @@ func TestWarningsAreHeldAgainstTheLimit(t *testing.T) {
 		t.Errorf("with the partition's limit: %v", err)
 	}
 }
+
+// TestVainWishesAreWarnedOf: what has no effect in this cluster is not taken
+// without a word.
+func TestVainWishesAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"))
+	jobs := apirpc.NewJobServiceClient(cc)
+	for i, x := range []struct {
+		set  func(*apiv1.JobSpec)
+		want string
+	}{
+		{func(s *apiv1.JobSpec) { s.Where = &apiv1.Where{Exclude: "n2"} }, ""},
+		{func(s *apiv1.JobSpec) { s.Where = &apiv1.Where{Exclude: "n2,n9"} }, "exclude: n9 is not registered, which excludes nothing; berth node list shows the names"},
+		{func(s *apiv1.JobSpec) { s.Where = &apiv1.Where{Exclude: "n[2-9]"} }, "exclude: n3 and 6 more are not registered"},
+		{func(s *apiv1.JobSpec) { s.MaxCostMilli = 1 }, "max-cost: nothing has a price here"},
+		{func(s *apiv1.JobSpec) { s.Defer = durationpb.New(time.Hour) }, "defer: this cluster does not know what power costs"},
+	} {
+		s := spec(0)
+		x.set(s)
+		resp, err := jobs.SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(i + 1), Jobs: []*apiv1.JobSpec{s}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(resp.Warnings, "; "); !strings.HasPrefix(got, x.want) || x.want == "" && got != "" {
+			t.Errorf("warned of %q, want %q", got, x.want)
+		}
+	}
+}

@@ -75,14 +75,19 @@ func (e *energy) register(l *Leader, reg prometheus.Registerer) {
 	}))
 }
 
-// Defer sets until when a job about to be submitted waits for cheaper power.
-func (l *Leader) Defer(j *cluster.Job, now cluster.Time) {
-	if l.cfg.Energy == nil || j.Spec.Defer == 0 {
-		return
+// Defer sets until when a job about to be submitted waits for cheaper power. The
+// warning says that no job does so here.
+func (l *Leader) Defer(j *cluster.Job, now cluster.Time) (warning string) {
+	switch {
+	case j.Spec.Defer == 0:
+		return ""
+	case l.cfg.Energy == nil:
+		return "defer: this cluster does not know what power costs (energy_signal of its coordinators), so the job waits for nothing"
 	}
 	if w, waits := power.DeferralOf(j, now).Of(l.energy.Load(), now); waits {
 		j.Spec.Begin = w.Until
 	}
+	return ""
 }
 
 // Cheaper says in words what cheaper power a job waits for, "" for none.

@@ -95,6 +95,8 @@ func (a *Admission) Enter(e *Entry) error {
 		deadline,    // its deadline is in the future
 		a.energy,    // it waits for cheaper power, if it may
 		a.partition, // a partition admits it, and a reservation; some node could run it
+		excluded,    // whoever excludes a node that is not there is warned
+		a.cost,      // whoever limits the cost where nothing has a price is warned
 		data,        // whoever names a data set that no node has is warned
 		a.mail,      // whoever wants mail but will get none is warned
 	} {

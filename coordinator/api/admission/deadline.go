@@ -29,7 +29,9 @@ func (a *Admission) energy(e *Entry) error {
 	if s.Defer > 0 && s.Begin > 0 {
 		return cluster.Errorf(cluster.CodeInvalid, "defer and begin: a job that may wait for cheaper power begins when that is cheapest; give only one of them")
 	}
-	a.lead.Defer(e.Job, e.Now)
+	if w := a.lead.Defer(e.Job, e.Now); w != "" {
+		e.warn(w)
+	}
 	return nil
 }
 
