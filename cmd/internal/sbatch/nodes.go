@@ -62,7 +62,7 @@ func (r *resolver) own(name string) bool {
 func (r *resolver) finishNodes() {
 	n := r.req.Nodes
 	if n > 1 && r.tasksSaid && r.tasks < n {
-		r.remark("nodes", fmt.Sprintf("%d, one per task", r.tasks))
+		r.ignore("nodes", fmt.Sprintf("can't run %d processes on %d nodes, setting nnodes to %d", r.tasks, n, r.tasks), "ask for as many tasks (--ntasks)")
 		n, r.req.Nodes = r.tasks, r.tasks
 	}
 	if n < 2 {

@@ -273,6 +273,15 @@ func (r *resolver) remark(option, note string) {
 	}
 }
 
+// ignore says that nothing comes of an option once all settings are known.
+func (r *resolver) ignore(option, note, fix string) {
+	for i := range r.out {
+		if o := &r.out[i]; strings.HasPrefix(o.Option, "--"+option+"=") && (o.Fate == Honoured || o.Fate == Mapped) {
+			o.Fate, o.Note, o.Fix = Ignored, note, fix
+		}
+	}
+}
+
 // finish computes what several options amount to together.
 func (r *resolver) finish() {
 	r.finishRange()
@@ -294,11 +303,7 @@ func (r *resolver) finishWarning() {
 		return
 	}
 	r.req.Warning = cluster.Warning{}
-	for i := range r.out {
-		if o := &r.out[i]; strings.HasPrefix(o.Option, "--signal=") && (o.Fate == Honoured || o.Fate == Mapped) {
-			o.Fate, o.Note, o.Fix = Ignored, "that is no later than the job's start, when sbatch would send it", "ask for more time, or for a later signal"
-		}
-	}
+	r.ignore("signal", "that is no later than the job's start, when sbatch would send it", "ask for more time, or for a later signal")
 }
 
 // gpuOptions are the ways to request GPUs; on one node they are equivalent.

@@ -199,6 +199,7 @@ func TestUpdateTimeLimits(t *testing.T) {
 		"berth update 30_[1,3-4] --time -10m":              {"30_1: 50m0s", "30_[3-4]: 1h50m0s"},
 		"berth update 40 --time -20":                       {"40: 40m0s"},
 		"scontrol update JobId=30_1 TimeLimit=+30":         {"30_1: 1h30m0s"},
+		"scontrol update job 30_1 TimeLimit +30":           {"30_1: 1h30m0s"},
 		"scontrol update JobId=30_[1,3] TimeLimit=1-00:00": {"30_[1,3]: 24h0m0s"},
 		"scontrol update JobId=40 TimeLimit=-10":           {"40: 50m0s"},
 	} {

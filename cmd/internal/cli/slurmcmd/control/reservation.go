@@ -65,6 +65,7 @@ func settings(args []string) (set map[string]string, order []string, err error) 
 
 // runScontrolChange is scontrol update, for whatever the words name.
 func runScontrolChange(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
+	args = joined(args)
 	for _, a := range args {
 		key, _, _ := strings.Cut(strings.ToLower(a), "=")
 		switch key {
@@ -78,6 +79,19 @@ func runScontrolChange(ctx context.Context, e *console.Env, c *client.Client, ar
 		}
 	}
 	return runScontrolUpdate(ctx, c, args)
+}
+
+// joined writes the words of an update as KEY=VALUE, as Slurm also takes job 12.
+func joined(args []string) (out []string) {
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if !strings.Contains(a, "=") && i+1 < len(args) {
+			i++
+			a += "=" + args[i]
+		}
+		out = append(out, a)
+	}
+	return out
 }
 
 func hasKey(args []string, key string) bool {
