@@ -281,24 +281,32 @@ func (c *clearing) leaves(q rules.Quantile) []leave {
 
 func byLeave(a, b leave) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.job, b.job)) }
 
+// place is a waiting job before the job in the queue of a GPU.
+type place struct {
+	w   dispatch.Waiter
+	job *cluster.Job
+}
+
+// queued appends the jobs that are before the job in the queue of a GPU.
+func (c *clearing) queued(ps []place, g *cluster.GPU) []place {
+	for _, w := range c.x.snap.Queues[g.ID] {
+		if w.Job == c.x.job.ID {
+			break
+		}
+		k, ok := slices.BinarySearchFunc(c.x.snap.Waiting, w.Job, func(j *cluster.Job, id cluster.JobID) int { return cmp.Compare(j.ID, id) })
+		if ok && c.passes(c.x.snap.Waiting[k], g) {
+			ps = append(ps, place{w, c.x.snap.Waiting[k]})
+		}
+	}
+	return ps
+}
+
 // ahead returns the waiting jobs in the node's queues that are before the job, in
 // order of their places, and how many there are in all.
 func (c *clearing) ahead() (out []*cluster.Job, all int) {
-	type place struct {
-		w   dispatch.Waiter
-		job *cluster.Job
-	}
 	var ps []place
 	for i := range c.node.GPUs {
-		for _, w := range c.x.snap.Queues[c.node.GPUs[i].ID] {
-			if w.Job == c.x.job.ID {
-				break
-			}
-			k, ok := slices.BinarySearchFunc(c.x.snap.Waiting, w.Job, func(j *cluster.Job, id cluster.JobID) int { return cmp.Compare(j.ID, id) })
-			if ok && c.passes(c.x.snap.Waiting[k], &c.node.GPUs[i]) {
-				ps = append(ps, place{w, c.x.snap.Waiting[k]})
-			}
-		}
+		ps = c.queued(ps, &c.node.GPUs[i])
 	}
 	slices.SortFunc(ps, func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.w.Rank, b.w.Rank), cmp.Compare(a.w.Job, b.w.Job))
@@ -308,6 +316,20 @@ func (c *clearing) ahead() (out []*cluster.Job, all int) {
 		out = append(out, p.job)
 	}
 	return out, all
+}
+
+// before returns how many jobs are ahead of the job for its GPUs, or on the node if
+// it has none.
+func (c *clearing) before() int {
+	if len(c.cards) == 0 {
+		_, all := c.ahead()
+		return all
+	}
+	var ps []place
+	for _, k := range c.cards {
+		ps = c.queued(ps, &c.node.GPUs[k])
+	}
+	return len(ps)
 }
 
 // passes reports whether a job in the queue of a GPU goes before one that the node

@@ -204,12 +204,6 @@ func sortedTypes[V any](m map[string]V) []string {
 	return out
 }
 
-// before returns how many jobs are ahead of the job at the place.
-func (c *clearing) before() int {
-	_, all := c.ahead()
-	return all
-}
-
 // span prefixes what each node lacks with how many have room, and which job they
 // are reserved for if not for this one.
 func (x *explainer) span(pol rules.Policy) Explanation {

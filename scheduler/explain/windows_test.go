@@ -162,7 +162,7 @@ func TestPlayByHand(t *testing.T) {
 		{"one before it", snap(queued(20, 0, hour), mine), hour, 3 * hour, 1},
 		{"two before it, one within its limit", snap(queued(20, 0, hour), queued(3, 0, hour, schedtest.Limit(2*hour)), mine), 2 * hour, 5 * hour, 2},
 		{"one behind it", snap(mine, queued(20, 0, hour)), 0, 0, 0},
-		{"one at another card", snap(queued(20, 1, hour), mine), 0, 0, 1},
+		{"one at another card", snap(queued(20, 1, hour), mine), 0, 0, 0},
 	} {
 		pol := rules.Default()
 		x := newExplainer(c.snap, mine, pol, Passes{})
