@@ -70,14 +70,15 @@ func StartText(e *console.Env, f *apiv1.Forecast, cannot string) string {
 		}
 		return "cannot say: " + cannot
 	}
-	text := "between " + clock(e, f.GetStartP50()) + " and " + clock(e, f.GetStartP90())
-	switch early, late := f.GetStartP50().AsTime(), f.GetStartP90().AsTime(); {
-	case !late.After(e.Now()):
+	early, late := clock(e, f.GetStartP50()), clock(e, f.GetStartP90())
+	text := "between " + early + " and " + late
+	switch now := e.Now(); {
+	case !f.GetStartP90().AsTime().After(now):
 		text = "at any moment"
-	case !early.After(e.Now()):
-		text = "by " + clock(e, f.GetStartP90())
-	case early.Equal(late):
-		text = "about " + clock(e, f.GetStartP50()) // a time limit, or the end of a window
+	case !f.GetStartP50().AsTime().After(now):
+		text = "by " + late
+	case early == late: // such as from time limits alone, or the end of a window
+		text = "about " + early
 	}
 	if n := f.GetAhead(); n > 0 {
 		text += fmt.Sprintf("; %s ahead", console.Plural(int(n), "job", "jobs"))

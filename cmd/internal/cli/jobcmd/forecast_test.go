@@ -44,7 +44,8 @@ func TestStartText(t *testing.T) {
 		"by 15:59":                             {StartP50: at(0), StartP90: at(50 * time.Minute)},
 		"between 15:34 and 16:09; 1 job ahead": {StartP50: at(25 * time.Minute), StartP90: at(time.Hour), Ahead: 1},
 		"between 15:34 and 2026-03-15 15:09; 3 jobs ahead": {StartP50: at(25 * time.Minute), StartP90: at(24 * time.Hour), Ahead: 3},
-		"about 16:09": {StartP50: at(time.Hour), StartP90: at(time.Hour)},
+		"about 15:34; 28 jobs ahead":                       {StartP50: at(25*time.Minute + time.Second), StartP90: at(25*time.Minute + 20*time.Second), Ahead: 28},
+		"about 16:09":                                      {StartP50: at(time.Hour), StartP90: at(time.Hour)},
 	} {
 		if got := client.StartText(e, f, ""); got != want {
 			t.Errorf("got %q, want %q", got, want)
