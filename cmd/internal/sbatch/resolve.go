@@ -358,11 +358,7 @@ func (r *resolver) finishFreq() {
 		return
 	}
 	r.req.GPUFreq = ""
-	for i := range r.out {
-		if o := &r.out[i]; strings.HasPrefix(o.Option, "--gpu-freq=") && o.Fate == Mapped {
-			o.Fate, o.Note, o.Fix = Ignored, "the job asks for no GPUs", "add --gpus"
-		}
-	}
+	r.ignore("gpu-freq", "the job asks for no GPUs", "add --gpus")
 }
 
 func (r *resolver) finishTasks() {
