@@ -44,7 +44,9 @@ func TestTasksOnNodes(t *testing.T) {
 			t.Errorf("%s: %d nodes of %d cores, want %d of %d", tc.line, req.Nodes, req.CPUs, tc.nodes, tc.cpus)
 		}
 	}
-	if _, out := settleLine(t, "-N9 -n2"); !slices.ContainsFunc(out, func(o Outcome) bool { return o.Fate == Ignored && o.Note == "can't run 2 processes on 9 nodes, setting nnodes to 2" }) {
+	if _, out := settleLine(t, "-N9 -n2"); !slices.ContainsFunc(out, func(o Outcome) bool {
+		return o.Fate == Ignored && o.Note == "can't run 2 processes on 9 nodes, setting nnodes to 2"
+	}) {
 		t.Errorf("fewer tasks than nodes: %v", out)
 	}
 	if _, out := settleLine(t, "-N2 -n5 --ntasks-per-node=2"); !slices.ContainsFunc(out, func(o Outcome) bool { return o.Fate == Refused }) {
