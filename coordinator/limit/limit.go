@@ -207,7 +207,7 @@ func (t *Table) Begin(who Who, class Class) (*Call, error) {
 func (c *Call) refusal(now time.Time, admin bool) *Refusal {
 	t, u, class, times := c.t, c.u, c.class, c.times
 	switch {
-	case class == Expensive && u.open[Expensive] >= times*t.cfg.Expensive, class == Expensive && t.dear >= t.cfg.ExpensiveTotal && !admin:
+	case class == Expensive && !admin && !fair(int64(u.open[Expensive]+1), int64(t.dear+1), int64(t.cfg.Expensive), int64(t.cfg.ExpensiveTotal), 1), class == Expensive && u.open[Expensive] >= times*t.cfg.Expensive:
 		return t.refuse(tooManyExpensive, retrySoon)
 	case class == Lasting && u.open[Lasting] >= times*t.cfg.Streams:
 		return t.refuse(tooManyStreams, 10*retrySoon)
@@ -215,7 +215,7 @@ func (c *Call) refusal(now time.Time, admin bool) *Refusal {
 		return t.refuse(tooManyCalls, retrySoon)
 	case u.unread >= c.mostUnread():
 		return t.refuse(tooManyUnread, 10*retrySoon)
-	case u.arriving >= times*t.cfg.Arriving, t.arriving >= t.cfg.ArrivingTotal && !admin:
+	case !admin && !fair(int64(u.arriving+1), int64(t.arriving+1), int64(t.cfg.Arriving), int64(t.cfg.ArrivingTotal), 1), u.arriving >= times*t.cfg.Arriving:
 		return t.refuse(tooManyArriving, retrySoon)
 	case !admin && u.sent.wait(now, bytesBurst) > 0:
 		return t.refuse(tooMuch, max(u.sent.wait(now, bytesBurst), retrySoon))
@@ -298,7 +298,7 @@ func (c *Call) Arrived(bytes int) error {
 func (c *Call) hold(n int64) error {
 	t := c.t
 	// One request alone may always come, however large: it was already read.
-	if c.u.bytes > 0 && c.u.bytes+n > int64(c.times)*t.cfg.Bytes || t.bytes > 0 && t.bytes+n > t.cfg.BytesTotal {
+	if t.bytes > 0 && !fair(c.u.bytes+n, t.bytes+n, int64(c.times)*t.cfg.Bytes, t.cfg.BytesTotal, smallBytes) {
 		return t.refuse(tooManyBytes, retrySoon)
 	}
 	c.bytes += n

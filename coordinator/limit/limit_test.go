@@ -57,7 +57,7 @@ func TestFloodLeavesTheOthersRoom(t *testing.T) {
 				if len(in) != x.want {
 					t.Errorf("%d calls under way at once, want %d", len(in), x.want)
 				}
-				for _, c := range flood(t, tab, bob, x.class)[1:] {
+				for _, c := range flood(t, tab, bob, x.class) {
 					c.End()
 				}
 				for _, c := range in {
@@ -120,7 +120,7 @@ func TestRate(t *testing.T) {
 // TestBytes: requests that arrive, and those that are here, are bounded by user
 // and in all.
 func TestBytes(t *testing.T) {
-	tab := newTable(limit.Config{Arriving: 3, ArrivingTotal: 5, Bytes: 100, BytesTotal: 150})
+	tab := newTable(limit.Config{Arriving: 3, ArrivingTotal: 8, Bytes: 100 << 10, BytesTotal: 200 << 10})
 	begin := func(who limit.Who) *limit.Call {
 		t.Helper()
 		c, err := tab.Begin(who, limit.Plain)
@@ -138,20 +138,89 @@ func TestBytes(t *testing.T) {
 	a, b, c := begin(alice), begin(alice), begin(alice)
 	refused(alice)
 	begin(bob).End()
-	d, e := begin(bob), begin(bob)
-	refused(bob)
-	if err := a.Arrived(1000); err != nil {
+	d := begin(bob)
+	if err := a.Arrived(1 << 20); err != nil {
 		t.Errorf("one large request alone: %v", err)
 	}
-	if b.Arrived(1) == nil || d.Arrived(1) == nil || e.Arrived(1) == nil {
+	if b.Arrived(1) == nil || d.Arrived(1) == nil {
 		t.Error("more came beside a request larger than all that is allowed")
 	}
 	a.End()
-	if err := errors.Join(c.Arrived(100), begin(bob).Arrived(50)); err != nil {
+	if err := errors.Join(c.Arrived(100<<10), begin(bob).Arrived(64<<10)); err != nil {
 		t.Errorf("after it ended: %v", err)
 	}
 	if begin(bob).Arrived(1) == nil {
+		t.Error("more than what is left for a user who holds something")
+	}
+	if begin(limit.Who{UID: 1003}).Arrived(37<<10) == nil {
 		t.Error("more than all users may have")
+	}
+}
+
+// TestThereIsRoomForOneMoreUser: however many users hold all that they may, the next
+// one can send an ordinary request, and one that is large while they are few.
+func TestThereIsRoomForOneMoreUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := newTable(limit.Config{})
+		send := func(uid cluster.UID, bytes int) (*limit.Call, error) {
+			c, err := tab.Begin(limit.Who{UID: uid}, limit.Plain)
+			if err == nil {
+				if err = c.Arrived(bytes); err != nil {
+					c.End()
+				}
+			}
+			return c, err
+		}
+		for n := range cluster.UID(500) {
+			large := 4 << 10
+			if n <= 6 {
+				large = 4 << 20
+			}
+			if c, err := send(1000+n, large); err != nil {
+				t.Fatalf("beside %d users who hold all they may, %d bytes: %v", n, large, err)
+			} else {
+				c.End()
+			}
+			held := 0
+			for size := 4 << 20; size >= 32<<10; { // the debt of one who is new is no concern here
+				time.Sleep(10 * time.Second)
+				if _, err := send(1000+n, size); err != nil {
+					size /= 2
+				} else {
+					held += size
+				}
+			}
+			if n == 0 && held != 64<<20 {
+				t.Errorf("one user alone holds %d MiB, want 64", held>>20)
+			}
+		}
+	})
+}
+
+// TestThereIsAPlaceForOneMoreUser: neither lists nor requests that arrive are
+// refused because others have as many in progress as they may.
+func TestThereIsAPlaceForOneMoreUser(t *testing.T) {
+	for name, x := range map[string]struct {
+		class limit.Class
+		cfg   limit.Config
+		users cluster.UID
+	}{
+		"arriving":  {limit.Plain, limit.Config{}, 20},
+		"expensive": {limit.Expensive, limit.Config{Arriving: 100, ArrivingTotal: 1 << 20}, 6},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tab := newTable(x.cfg)
+			for n := range x.users {
+				if _, err := tab.Begin(limit.Who{UID: 1000 + n}, x.class); err != nil {
+					t.Fatalf("%s, beside %d users: %v", name, n, err)
+				}
+				for range 100 {
+					if _, err := tab.Begin(limit.Who{UID: 1000 + n}, x.class); err != nil {
+						break
+					}
+				}
+			}
+		})
 	}
 }
 
