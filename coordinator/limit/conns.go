@@ -15,7 +15,7 @@ import (
 // Conns counts open connections by user. It is safe for concurrent use.
 type Conns struct {
 	perUser func(cluster.UID) int
-	pause   func(cluster.UID) time.Duration
+	came    func(cluster.UID, int) time.Duration
 	total   int
 
 	mu   sync.Mutex
@@ -25,10 +25,10 @@ type Conns struct {
 
 // NewConns returns the counts of one server. perUser returns how many connections a
 // user may have open, total bounds those of all users together; root is exempt from
-// both. pause returns how long to delay each read of a user's connection, see
-// Table.Pause.
-func NewConns(perUser func(cluster.UID) int, total int, pause func(cluster.UID) time.Duration) *Conns {
-	return &Conns{perUser: perUser, total: total, pause: pause, open: map[cluster.UID]int{}}
+// both. came is told how many bytes were read from a user's connection, and returns how
+// long to delay them, see Table.Came.
+func NewConns(perUser func(cluster.UID) int, total int, came func(cluster.UID, int) time.Duration) *Conns {
+	return &Conns{perUser: perUser, total: total, came: came, open: map[cluster.UID]int{}}
 }
 
 // Enter counts a connection until leave is called; false if it is one too many.
@@ -77,7 +77,7 @@ func (c counted) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if !ok {
 		return nil, nil, fmt.Errorf("too many connections of uid %d", uid)
 	}
-	return &countedConn{Conn: conn, leave: leave, pause: func() time.Duration { return c.conns.pause(uid) }, closed: make(chan struct{})}, info, nil
+	return &countedConn{Conn: conn, leave: leave, came: func(bytes int) time.Duration { return c.conns.came(uid, bytes) }, closed: make(chan struct{})}, info, nil
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -91,7 +91,7 @@ func (c counted) ClientHandshake(context.Context, string, net.Conn) (net.Conn, c
 type countedConn struct {
 	net.Conn
 	leave  func()
-	pause  func() time.Duration
+	came   func(int) time.Duration
 	once   sync.Once
 	closed chan struct{}
 }
@@ -101,7 +101,7 @@ func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	// The data waits, not the read: a connection may have been blocked reading
 	// since before its user was to wait.
-	if d := c.pause(); d > 0 && err == nil {
+	if d := c.came(n); d > 0 && err == nil {
 		t := time.NewTimer(d)
 		defer t.Stop()
 		select {

@@ -14,6 +14,9 @@ func (d *debt) add(now time.Time, span time.Duration) {
 	d.paid = d.paid.Add(span)
 }
 
+// sub takes back what was added before.
+func (d *debt) sub(span time.Duration) { d.paid = d.paid.Add(-span) }
+
 // wait returns how long until no more than burst is owed, 0 if that is so now.
 func (d *debt) wait(now time.Time, burst time.Duration) time.Duration {
 	if d.none(now) {

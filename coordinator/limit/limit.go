@@ -90,6 +90,7 @@ func (c Config) withDefaults() Config {
 const (
 	burstSeconds = 4                // calls that may come at once, in seconds of Rate
 	bytesBurst   = 8 * time.Second  // bytes that may come at once, in time of Bandwidth
+	wasteBurst   = 16 * time.Second // bytes that may come and be no requests, in time of Bandwidth
 	workBurst    = 5 * time.Second  // work that may come at once, in time of WorkMilli
 	longestDebt  = 20 * time.Second // that one call incurs, whatever it took
 	// Refusals cost time, too: a user that does not wait as told gets no more than
@@ -136,6 +137,8 @@ type user struct {
 	key      key
 	bucket   *rate.Limiter
 	sent     debt // bytes
+	waste    debt // bytes that came on connections and were no requests, or not yet
+	admin    bool
 	work     debt
 	refused  debt
 	open     [classes]int
@@ -145,7 +148,7 @@ type user struct {
 }
 
 func (u *user) idle(now time.Time) bool {
-	return u.unread == 0 && u.open == [classes]int{} && u.sent.none(now) && u.work.none(now) && u.refused.none(now) && u.bucket.TokensAt(now) >= float64(u.bucket.Burst())
+	return u.unread == 0 && u.open == [classes]int{} && u.sent.none(now) && u.waste.none(now) && u.work.none(now) && u.refused.none(now) && u.bucket.TokensAt(now) >= float64(u.bucket.Burst())
 }
 
 // New returns an empty table that registers its metrics with reg. now is the clock.
@@ -186,7 +189,7 @@ func (t *Table) Begin(who Who, class Class) (*Call, error) {
 		return nil, t.refuse(tooManyUsers, retrySoon)
 	}
 	c := &Call{t: t, u: u, class: class, times: 1}
-	if who.Admin {
+	if u.admin = who.Admin; who.Admin {
 		c.times = privilege
 	}
 	if r := c.refusal(now, who.Admin); r != nil {
@@ -230,16 +233,26 @@ func (c *Call) refusal(now time.Time, admin bool) *Refusal {
 	return nil
 }
 
-// Pause returns how long nothing should be read from a user that keeps asking
-// though refused.
-func (t *Table) Pause(uid cluster.UID) time.Duration {
+// Came counts bytes that were read from a local user's connection, and returns how
+// long nothing more should be read of the user: who keeps asking though refused, or
+// sends what becomes no request, is let wait.
+func (t *Table) Came(uid cluster.UID, bytes int) (pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	u := t.users[key{uid: uid}]
 	if u == nil {
 		return 0
 	}
-	return min(u.refused.wait(t.now(), refusalBurst), longestPause)
+	now := t.now()
+	if !u.admin {
+		u.waste.add(now, t.worth(bytes))
+	}
+	return min(max(u.refused.wait(now, refusalBurst), u.waste.wait(now, wasteBurst)), longestPause)
+}
+
+// worth returns how long a user may take to send so many bytes.
+func (t *Table) worth(bytes int) time.Duration {
+	return time.Duration(float64(bytes) / float64(t.cfg.Bandwidth) * float64(time.Second))
 }
 
 // user finds or creates the entry of a user; nil if the table is full of users that
@@ -283,15 +296,26 @@ func (c *Call) Arrived(bytes int) error {
 	if c.ended {
 		return nil
 	}
+	arrives := c.arriving
 	c.land()
 	n := int64(bytes)
 	if err := c.hold(n); err != nil {
 		return err
 	}
+	if arrives {
+		c.u.waste.sub(t.worth(bytes))
+	}
 	if c.times == 1 { // any excess is owed: the next calls wait for it
-		c.u.sent.add(t.now(), time.Duration(float64(n)/float64(t.cfg.Bandwidth)*float64(time.Second)))
+		c.u.sent.add(t.now(), t.worth(bytes))
 	}
 	return nil
+}
+
+// Followed records that a message of so many bytes followed the request.
+func (c *Call) Followed(bytes int) {
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	c.u.waste.sub(c.t.worth(bytes))
 }
 
 // hold counts bytes that are in memory until the call ends. The caller holds t.mu.

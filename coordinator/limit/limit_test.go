@@ -370,14 +370,14 @@ func TestPause(t *testing.T) {
 			}
 		}
 		flood(alice, 150)
-		if d := tab.Pause(alice.UID); d != 0 {
+		if d := tab.Came(alice.UID, 0); d != 0 {
 			t.Errorf("a pause of %v after 150 calls", d)
 		}
 		flood(alice, 100)
-		if d := tab.Pause(alice.UID); d < 300*time.Millisecond || d > time.Second {
+		if d := tab.Came(alice.UID, 0); d < 300*time.Millisecond || d > time.Second {
 			t.Errorf("a pause of %v after 250 calls, want half a second", d)
 		}
-		conns := limit.NewConns(func(cluster.UID) int { return 10 }, 10, tab.Pause)
+		conns := limit.NewConns(func(cluster.UID) int { return 10 }, 10, tab.Came)
 		took := func(uid cluster.UID) time.Duration {
 			here, there := net.Pipe()
 			conn, _, err := conns.Credentials(insecure.NewCredentials(), func(credentials.AuthInfo) (cluster.UID, bool) { return uid, true }).ServerHandshake(here)

@@ -78,7 +78,7 @@ func (g *Gate) Serve(ctx context.Context, ln net.Listener, creds credentials.Tra
 			return connsWithJob
 		}
 		return connsWithout
-	}, connsTotal, g.calls.Pause)
+	}, connsTotal, g.calls.Came)
 	creds = conns.Credentials(creds, func(info credentials.AuthInfo) (cluster.UID, bool) {
 		uid, _, ok := g.who(info)
 		return cluster.UID(uid), ok
@@ -156,6 +156,7 @@ func (g *Gate) handle(_ any, near grpc.ServerStream) error {
 				}
 				return
 			}
+			let.call.Followed(len(m))
 			if far.SendMsg(&m) != nil {
 				return // as above
 			}

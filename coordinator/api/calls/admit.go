@@ -149,9 +149,14 @@ type admittedStream struct {
 // RecvMsg implements grpc.ServerStream. It is for one goroutine at a time.
 func (s *admittedStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
-	if err == nil && !s.first {
+	a := admittedOf(s.Context())
+	switch {
+	case err != nil || a == nil:
+	case !s.first:
 		s.first = true
-		err = admittedOf(s.Context()).arrived(m)
+		err = a.arrived(m)
+	default:
+		a.call.Followed(proto.Size(m.(proto.Message)))
 	}
 	return err
 }
@@ -182,7 +187,7 @@ func (c *Calls) localCredentials() credentials.TransportCredentials {
 	if most <= 0 {
 		most = defaultConnsPerUser
 	}
-	conns := limit.NewConns(func(cluster.UID) int { return most }, connsTotal, c.limits.Pause)
+	conns := limit.NewConns(func(cluster.UID) int { return most }, connsTotal, c.limits.Came)
 	return conns.Credentials(authorize.UnixCredentials(), func(info credentials.AuthInfo) (cluster.UID, bool) {
 		p, ok := info.(authorize.UnixPeer)
 		return p.UID, ok
