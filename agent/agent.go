@@ -114,6 +114,8 @@ type Config struct {
 	// I", so that tests can end the process there; nil does nothing.
 	Failpoint func(step string)
 	Log       *slog.Logger
+	// Underway is told while steps of an attempt fail or do not end; nil records nothing.
+	Underway *wait.Underway
 }
 
 // Gossip is what the nodes of the cluster tell one another.

@@ -2,7 +2,10 @@ package agent_test
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"os"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
@@ -111,5 +115,20 @@ func TestWhatIsOverAtOnceIsReportedOnce(t *testing.T) {
 		if last := r.leader.Last(id(2)); last.GetState() != running {
 			t.Errorf("the other batch job is reported as %v", last)
 		}
+	})
+}
+
+// TestAStepThatFailsIsKnown as long as it fails, and no longer.
+func TestAStepThatFailsIsKnown(t *testing.T) {
+	var under wait.Underway
+	r := newRigWith(t, func(c *agent.Config) { c.Underway = &under })
+	r.rt.Fail("create", errors.New("busy"), errors.New("busy"))
+	r.leader.Assign(assignment(1))
+	r.reported(1, nodev1.AttemptState_ATTEMPT_STATE_RUNNING)
+	r.eventually("nothing that fails", func() bool { return len(under.Longer(0)) == 0 })
+	r.rt.Fail("create", slices.Repeat([]error{errors.New("busy")}, 1000)...)
+	r.leader.Assign(assignment(2))
+	r.eventually("the step that fails", func() bool {
+		return slices.Equal(slices.Collect(maps.Keys(under.Longer(0))), []string{"prepare a job"})
 	})
 }

@@ -34,6 +34,11 @@ const (
 	phaseEnded
 )
 
+// String names the step that follows a phase.
+func (p phase) String() string {
+	return [...]string{"prepare a job", "take up a job", "start a job", "follow a job", "clear up after a job"}[p]
+}
+
 const (
 	firstRetryWait = 100 * time.Millisecond
 	callTimeout    = 2 * time.Minute // for a runtime call that pulls nothing
@@ -85,19 +90,25 @@ func (t *task) adopt() {
 
 // run brings the attempt to its end, step by step, until it is forgotten or ctx ends.
 func (t *task) run(ctx context.Context) {
-	pause := firstRetryWait
+	pause, recovered := firstRetryWait, func() {}
+	defer func() { recovered() }()
 	for ctx.Err() == nil {
+		phase := t.phase
 		done, err := t.step(ctx)
 		switch {
 		case done:
 			t.agent.forget(t)
 			return
 		case err == nil:
-			pause = firstRetryWait
+			recovered()
+			pause, recovered = firstRetryWait, func() {}
 		case ctx.Err() != nil:
 			return
 		default:
 			t.log.Warn("step failed; will try again", "err", err, "dur", pause)
+			if pause == firstRetryWait {
+				recovered = t.agent.cfg.Underway.Begin(phase.String())
+			}
 			if !wait.Sleep(ctx, pause) {
 				return
 			}

@@ -38,7 +38,7 @@ func (c *Coordinator) compose() {
 	}, c.fsm)
 	c.calls = calls.New(calls.Config{
 		ID: c.cfg.ID, Credentials: c.cfg.Credentials, FirstWait: c.cfg.Waits.First, LeaderWait: c.cfg.Waits.Leader, Limits: c.cfg.Limits, MaxConnsPerUser: c.cfg.MaxConnsPerUser,
-	}, calls.Needs{Auth: c.auth, Office: c.office, Peers: c.peers, Space: c.space, Figures: c.metrics.figures, Registry: c.metrics.reg, Log: c.log})
+	}, calls.Needs{Auth: c.auth, Office: c.office, Peers: c.peers, Space: c.space, Figures: c.metrics.figures, Underway: c.cfg.Underway, Registry: c.metrics.reg, Log: c.log})
 	c.nodes = newNodes(c)
 	c.lead = newLeader(c)
 	c.recut = recut.New(recut.Needs{FSM: c.fsm, Proposer: c.prop, Clock: c.cfg.Clock, Log: c.log, Cards: c.nodes.MIGCards, Card: c.nodes.MIGCard, Cut: c.nodes.Cut, Plan: func(snap *dispatch.Snapshot) dispatch.Plan { return lead.PlanOf(c.lead, snap) }})

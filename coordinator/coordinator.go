@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/coordinator/api/accounts"
 	"github.com/berth-scheduler/berth/coordinator/api/admin"
 	"github.com/berth-scheduler/berth/coordinator/api/admission"
@@ -179,6 +180,8 @@ type Config struct {
 	// Clock defaults to time.Now.
 	Clock    func() time.Time
 	Registry prometheus.Registerer
+	// Underway is told of requests in progress; nil records nothing.
+	Underway *wait.Underway
 	// Fatal is called once, with the cause, when this process must not go on; the
 	// state on disk may be bad.
 	Fatal func(error)

@@ -1,5 +1,6 @@
 // Package wait has what loops wait with: a sleep that ends with its context, and a
-// channel that holds one token to trigger another look.
+// channel that holds one token to trigger another look; and what knows for how long
+// something has been waited for.
 package wait
 
 import (

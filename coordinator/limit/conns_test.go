@@ -92,6 +92,20 @@ func TestWhatBecomesNoRequestIsCharged(t *testing.T) {
 		if d := send(bob, func(c *limit.Call) { _ = c.Arrived(100); c.Followed(4 * mib) }); d != 0 {
 			t.Errorf("400 MiB that followed a request were delayed by %v", d)
 		}
+		for range 600 { // a megabyte a second for ten minutes, with what surrounds it
+			c, err := tab.Begin(bob, limit.Plain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := tab.Came(bob.UID, mib+mib/10); d != 0 {
+				t.Fatalf("requests were delayed by %v", d)
+			}
+			if err := c.Arrived(mib); err != nil {
+				t.Fatal(err)
+			}
+			c.End()
+			time.Sleep(time.Second)
+		}
 		if d := send(limit.Who{UID: 0, Admin: true}, func(*limit.Call) {}); d != 0 {
 			t.Errorf("an administrator's were delayed by %v", d)
 		}

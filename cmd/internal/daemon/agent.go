@@ -44,7 +44,12 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	}
 	visitors := relay.New(log, cfg.Jobs.Detached)
 	defer visitors.Close()
+	svc, err := newService(log)
+	if err != nil {
+		return err
+	}
 	ac := agent.Config{
+		Underway: svc.under,
 		Visitors: visitors, Tools: tools(cfg.Jobs.Scripts, cfg.Containers.Cluster, log),
 		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Features: cfg.Node.Features, Data: datasets.New(cfg.Node.Data), Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts, Rooms: rooms(cfg.Jobs.Scripts, log),
 		Coordinators: cfg.Coordinators, Dial: tlsconf.Dialer(src, tlsconf.RoleCoordinator),
@@ -66,10 +71,6 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 		return err
 	}
 	defer closeRuntimes()
-	svc, err := newService(log)
-	if err != nil {
-		return err
-	}
 	g, gctx := errgroup.WithContext(ctx)
 	if cfg.Gossip.Addr != "" {
 		if err := joinGossip(gctx, g, cfg, &ac, log); err != nil {

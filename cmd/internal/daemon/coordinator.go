@@ -70,7 +70,7 @@ func RunCoordinator(ctx context.Context, conf *Configured, version string, log *
 	if err != nil {
 		return err
 	}
-	cc.Version, cc.Log, cc.Registry = version, log, svc.reg
+	cc.Version, cc.Log, cc.Registry, cc.Underway = version, log, svc.reg, svc.under
 	cc.Fatal = func(err error) { fail(ending(err)) }
 	cc.CutDenied = func(denied func(role, id, serial string) bool) {
 		ports.mux.Cut(func(who tlsconf.Identity, serial string) bool { return denied(string(who.Role), who.ID, serial) })

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/gate"
+	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 )
 
@@ -87,7 +88,8 @@ func exported(t *testing.T) (coordinators, agents map[string]metric) {
 	c, a := &noted{known: map[string]metric{}}, &noted{known: map[string]metric{}}
 	coordtest.Start(t, coordtest.Options{N: 1, Registry: c})
 	newReloader(&Configured{Loaded: &config.Loaded[config.Coordinator]{Config: &config.Coordinator{}}}, &reloads{}, c, slog.New(slog.DiscardHandler))
-	a.MustRegister(newHealthMetrics(nil))
+	a.MustRegister(newHealthMetrics(nil), telemetry.NewStuck(nil))
+	c.MustRegister(telemetry.NewStuck(nil))
 	gate.New(nil, nil, nil, nil, a, slog.New(slog.DiscardHandler))
 	c.mu.Lock() // what follows is registered by nobody else any more
 	defer c.mu.Unlock()

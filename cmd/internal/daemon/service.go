@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/build"
 	"github.com/berth-scheduler/berth/cmd/internal/sdnotify"
 	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
@@ -22,6 +23,7 @@ import (
 // scraper and notifications to systemd.
 type service struct {
 	reg    *prometheus.Registry
+	under  *wait.Underway // what may hang
 	notify sdnotify.Notifier
 	log    *slog.Logger
 	// pages are served next to the metrics, by path.
@@ -37,7 +39,8 @@ func newService(log *slog.Logger) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &service{reg: reg, notify: n, log: log}, nil
+	s := &service{reg: reg, under: &wait.Underway{}, notify: n, log: log}
+	return s, reg.Register(telemetry.NewStuck(s.under))
 }
 
 // run serves metrics at addr, if any, and feeds systemd's watchdog until

@@ -112,6 +112,7 @@ func checks() []check {
 		{"toolkit", node, toolkit},
 		{"cdi", node, deviceSpecs},
 		{"daemon-reload", node, daemonReload},
+		{"stuck", daemons, stuck},
 	}
 }
 

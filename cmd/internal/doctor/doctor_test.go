@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -32,6 +33,7 @@ type machine struct {
 	refused  map[string]error // addresses
 	clock    Clock
 	disk     Disk
+	metrics  func(addr string) (string, error)
 }
 
 const (
@@ -56,7 +58,8 @@ func newMachine(t *testing.T) *machine {
 			"runc": "runc version 1.5.0\ncommit: x", "containerd": "containerd github.com/containerd/containerd/v2 v2.3.2 abc",
 			"nvidia-ctk": "NVIDIA Container Toolkit CLI version 1.20.1\ncommit: y",
 		},
-		disk: Disk{Bytes: 1 << 40, FreeBytes: 1 << 39, Inodes: 1000, FreeInodes: 900},
+		disk:    Disk{Bytes: 1 << 40, FreeBytes: 1 << 39, Inodes: 1000, FreeInodes: 900},
+		metrics: func(string) (string, error) { return "go_goroutines 12\n", nil },
 	}
 	m.host = &Host{
 		Root: t.TempDir(), Now: func() time.Time { return now }, Release: func() string { return "6.8.0-45-generic" },
@@ -66,11 +69,15 @@ func newMachine(t *testing.T) *machine {
 			}
 			return "", fmt.Errorf("%s %w", name, errAbsent)
 		},
-		Disk:       func(string) (Disk, error) { return m.disk, nil },
-		Dial:       func(_ context.Context, _, addr string) error { return m.refused[addr] },
-		Listen:     func(network, addr string) error { return m.refused[network+" "+addr] },
-		NodeClock:  func(_ context.Context, addr string) (Clock, error) { return m.clock, m.refused[addr] },
-		UserClock:  func(_ context.Context, addr string) (Clock, error) { return m.clock, m.refused[addr] },
+		Disk:      func(string) (Disk, error) { return m.disk, nil },
+		Dial:      func(_ context.Context, _, addr string) error { return m.refused[addr] },
+		Listen:    func(network, addr string) error { return m.refused[network+" "+addr] },
+		NodeClock: func(_ context.Context, addr string) (Clock, error) { return m.clock, m.refused[addr] },
+		UserClock: func(_ context.Context, addr string) (Clock, error) { return m.clock, m.refused[addr] },
+		Metrics: func(_ context.Context, addr string) (io.ReadCloser, error) {
+			text, err := m.metrics(addr)
+			return io.NopCloser(strings.NewReader(text)), err
+		},
 		LookupUser: func(uid string) (string, error) { return "nobody", m.refused["uid "+uid] },
 	}
 	if err := os.Chmod(m.host.Root, 0o755); err != nil {
@@ -175,6 +182,9 @@ func TestFindings(t *testing.T) {
 	agent := func(f func(*config.Agent)) func(*machine) { return func(m *machine) { f(m.subject.Agent) } }
 	mount := func(line string) func(*machine) { return func(m *machine) { m.mount(line) } }
 	program := func(name, text string) func(*machine) { return func(m *machine) { m.programs[name] = text } }
+	exports := func(text string, err error) func(*machine) {
+		return func(m *machine) { m.metrics = func(string) (string, error) { return text, err } }
+	}
 	ahead := func(d, bound time.Duration) func(*machine) { return func(m *machine) { m.clock = Clock{d, bound} } }
 	for _, c := range []struct {
 		name, check string
@@ -209,6 +219,15 @@ func TestFindings(t *testing.T) {
 		{"gossip answers", "ports", agent(func(a *config.Agent) { a.Gossip.Join = []string{"head1:7072", "head2:7072"} }), OK, "2 gossip ports answer", "", ""},
 		{"port is taken", "ports", func(m *machine) { m.refused["udp 0.0.0.0:7072"] = errors.New("bind: address already in use") }, OK, "gossip.addr 0.0.0.0:7072 is in use", "", ""},
 		{"another machine's address", "ports", func(m *machine) { m.refused["tcp 127.0.0.1:7073"] = errors.New("cannot assign requested address") }, Fail, "listen.metrics 127.0.0.1:7073/tcp cannot be listened on", "address of this machine", ""},
+		{"containerd hangs", "stuck", exports("x 1\nberth_stuck_seconds{what=\"start a job\"} 754.2\n", nil), Warn, `berth-agent: "start a job" hangs or fails since 2026-05-04 11:47:26 (12m34s)`, "restart containerd", ""},
+		{"a request hangs", "stuck", func(m *machine) {
+			c := config.DefaultCoordinator()
+			m.subject.Coordinator, m.subject.Roles = &c, []Role{Coordinator}
+			exports("berth_stuck_seconds{what=\"ListJobs\"} 200\n", nil)(m)
+		}, Warn, `berth-coordinator: "ListJobs" hangs or fails since 2026-05-04 11:56:40 (3m20s)`, "kill -s QUIT berth-coordinator", ""},
+		{"the agent hangs", "stuck", exports("", context.DeadlineExceeded), Warn, "berth-agent does not say what hangs", "restart berth-agent", ""},
+		{"the agent does not run", "stuck", exports("", unix.ECONNREFUSED), OK, "berth-agent does not run", "", ""},
+		{"nobody can be asked", "stuck", agent(func(a *config.Agent) { a.Listen.Metrics = "" }), OK, "no listen.metrics", "", ""},
 		{"expired", "certificate", func(m *machine) {
 			m.write("/etc/berth/tls/agent.crt", m.cert(now.Add(-48*time.Hour), now.Add(-36*time.Hour)))
 		}, Fail, "expired 1.5 days ago", "berth token create", ""},

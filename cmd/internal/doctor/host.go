@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -44,6 +45,8 @@ type Host struct {
 	// NodeClock and UserClock ask a coordinator for its time: by its address
 	// with the daemon's certificate, and through its socket for users.
 	NodeClock, UserClock func(ctx context.Context, addr string) (Clock, error)
+	// Metrics opens what a daemon of this machine exports at an address.
+	Metrics func(ctx context.Context, addr string) (io.ReadCloser, error)
 	// LookupUser resolves a uid through the name service.
 	LookupUser func(uid string) (name string, err error)
 	// Release returns the kernel's release.
@@ -53,7 +56,7 @@ type Host struct {
 // System returns this machine. The two functions ask coordinators for their time.
 func System(node, users func(ctx context.Context, addr string) (Clock, error)) *Host {
 	return &Host{
-		Now: time.Now, NodeClock: node, UserClock: users, Run: run, Disk: disk, Listen: listen, Release: release,
+		Now: time.Now, NodeClock: node, UserClock: users, Run: run, Disk: disk, Listen: listen, Metrics: metrics, Release: release,
 		Dial: func(ctx context.Context, network, addr string) error {
 			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 			if err != nil {

@@ -8,12 +8,14 @@ package calls
 import (
 	"log/slog"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/figures"
 	"github.com/berth-scheduler/berth/coordinator/limit"
@@ -37,13 +39,14 @@ type Config struct {
 	MaxConnsPerUser int
 }
 
-// Needs is what the package depends on. All fields are required.
+// Needs is what the package depends on. All fields but one are required.
 type Needs struct {
 	Auth     *authorize.Authorizer
 	Office   *office.Office
 	Peers    *peers.Conns
 	Space    *space.Watch
 	Figures  *figures.Figures
+	Underway *wait.Underway // nil records nothing
 	Registry prometheus.Registerer
 	Log      *slog.Logger
 }
@@ -56,6 +59,7 @@ type Calls struct {
 	peers   *peers.Conns
 	space   *space.Watch
 	figures *figures.Figures
+	under   *wait.Underway
 	took    *prometheus.HistogramVec
 	log     *slog.Logger
 	limits  *limit.Table
@@ -65,7 +69,7 @@ type Calls struct {
 // New returns the wrapper of calls.
 func New(cfg Config, d Needs) *Calls {
 	c := &Calls{
-		cfg: cfg, auth: d.Auth, office: d.Office, peers: d.Peers, space: d.Space, figures: d.Figures, log: d.Log,
+		cfg: cfg, auth: d.Auth, office: d.Office, peers: d.Peers, space: d.Space, figures: d.Figures, under: d.Underway, log: d.Log,
 		limits: limit.New(cfg.Limits, time.Now, d.Registry), turns: limit.NewTurns(runtime.GOMAXPROCS(0) - 1),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "berth_api_request_seconds", Help: "Time to answer a request.",
@@ -78,8 +82,9 @@ func New(cfg Config, d Needs) *Calls {
 
 // begins counts a request in progress; ends records its outcome.
 func (c *Calls) begins(method string) (ends func(codes.Code)) {
-	began, ended := time.Now(), c.figures.Begins(method)
+	began, ended, over := time.Now(), c.figures.Begins(method), c.under.Begin(method[strings.LastIndexByte(method, '/')+1:])
 	return func(code codes.Code) {
+		over()
 		took := time.Since(began)
 		ended(took)
 		c.took.WithLabelValues(method, code.String()).Observe(took.Seconds())
