@@ -160,7 +160,7 @@ func newAgentCommand(version string) *cobra.Command {
 		},
 	}
 	o.flags(cmd, "/etc/berth/agent.yaml")
-	cmd.AddCommand(newJoinCommand(), newNVMLCommand())
+	cmd.AddCommand(newJoinCommand(), newClearCommand(), newNVMLCommand())
 	return cmd
 }
 

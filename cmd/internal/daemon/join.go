@@ -5,6 +5,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -14,6 +17,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launcher"
+	"github.com/berth-scheduler/berth/agent/login"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
@@ -140,4 +147,57 @@ func (o *joinOptions) write(confPath string, key []byte, resp *nodev1.JoinRespon
 		return err
 	}
 	return os.WriteFile(confPath, data, 0o644)
+}
+
+// newClearCommand removes what a node's agent left.
+func newClearCommand() *cobra.Command {
+	var o daemonOptions
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use: "clear", Short: "End all jobs on this node and remove what its agent left", Args: cobra.NoArgs,
+		Long: `For a node whose agent will not run again. Jobs of an agent that was killed continue, and the next agent takes
+them over or clears up after them; without one their processes, containers, control groups and mounts stay.
+This ends every job here and removes those. The agent must not be running. It runs no hooks, and leaves the
+agent's own files and the power limits of GPUs.`,
+		Example: "  systemctl disable --now berth-agent && berth agent clear",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			src, err := o.sources()
+			if err != nil {
+				return err
+			}
+			l, err := config.LoadAgent(src)
+			if err != nil {
+				return configError(err)
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+			defer cancel()
+			return clearNode(ctx, l.Config, cmd.OutOrStdout())
+		},
+	}
+	o.flags(cmd, "/etc/berth/agent.yaml")
+	cmd.Flags().DurationVar(&patience, "for", time.Minute, "how long to wait for processes that do not end")
+	return cmd
+}
+
+func clearNode(ctx context.Context, cfg *config.Agent, out io.Writer) error {
+	if conn, err := net.Dial("unix", filepath.Join(cfg.Data.Dir, login.SocketName)); err == nil {
+		conn.Close()
+		return fmt.Errorf("the agent of %s is running: stop it first (systemctl disable --now berth-agent)", cfg.Data.Dir)
+	}
+	var ac agent.Config
+	done, err := openRuntime(ctx, cfg, nil, &ac, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer done()
+	n := 0
+	err = agent.Clear(ctx, ac.Host, func(t runtime.Task) {
+		n++
+		fmt.Fprintf(out, "attempt %s (%s): ended and removed\n", t.ID, t.Phase)
+	})
+	if err == nil { // the files of jobs that are still there stay
+		err = launcher.LeaveRooms(cfg.Jobs.Scripts)
+	}
+	fmt.Fprintf(out, "%d attempts removed\n", n)
+	return err
 }
