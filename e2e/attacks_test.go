@@ -36,7 +36,8 @@ const malloryEnv = "BERTH_TEST_MALLORY"
 type mallory struct {
 	Sockets, Ports []string
 	Gate           string
-	Only           string // what the names of the attacks begin with
+	Only           string  // what the names of the attacks begin with
+	Burn           float64 // no attack: compute on so much of a core
 }
 
 // triedAll is what Mallory says when each attack was made once.
@@ -62,6 +63,10 @@ func runMallory(plan string) int {
 		return 2
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	if m.Burn > 0 {
+		go burn(m.Burn)
+		m.Only = "nothing"
+	}
 	counts := map[string]*attackCount{} // each is its attack's until that ends
 	var wg, first sync.WaitGroup
 	for name, attack := range m.attacks() {
@@ -96,6 +101,16 @@ func runMallory(plan string) int {
 		return 1
 	}
 	return 0
+}
+
+// burn computes for a part of the time, without end.
+func burn(part float64) {
+	const turn = 10 * time.Millisecond
+	for {
+		for began := time.Now(); time.Since(began).Seconds() < part*turn.Seconds(); {
+		}
+		time.Sleep(time.Duration((1 - min(part, 1)) * float64(turn)))
+	}
 }
 
 // attacks are the ways that are tried, each again and again beside the others.

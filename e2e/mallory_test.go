@@ -98,9 +98,9 @@ func (c *cluster) siege(t *testing.T, users *crowd, only string, most float64) [
 			t.Fatal(err)
 		}
 	}
-	tried, stop := c.unleash(t, only)
+	tried, used, stop := c.unleash(t, mallory{Only: only})
 	users.work(length)
-	attacked := users.p99()
+	attacked, took := users.p99(), used().Seconds()/length.Seconds()
 	select { // on a machine that is busy otherwise it takes a while
 	case <-tried:
 	case <-time.After(3 * time.Minute):
@@ -125,6 +125,14 @@ func (c *cluster) siege(t *testing.T, users *crowd, only string, most float64) [
 	}
 	t.Logf("mallory: submits p99 alone %s, under attack %s (%.1f times); growth %.0f MB",
 		alone.Round(100*time.Microsecond), attacked.Round(100*time.Microsecond), float64(attacked)/float64(alone), grown)
+	if os.Getenv("BERTH_MALLORY_FOR") != "" { // what of it a process does that talks to nobody
+		_, _, stop := c.unleash(t, mallory{Burn: took})
+		users.work(length / 2)
+		stop()
+		burnt := users.p99()
+		t.Logf("mallory: she took %.2f of a core; p99 beside a process that only computes for as long %s (%.1f times)",
+			took, burnt.Round(100*time.Microsecond), float64(burnt)/float64(alone))
+	}
 	return members
 }
 
@@ -277,18 +285,22 @@ func dialSocketAs(uid uint32, socket string) (*grpc.ClientConn, error) {
 }
 
 // unleash starts Mallory, a process of an ordinary user. tried is closed when each
-// attack was made once; stop ends it, and returns what it did.
-func (c *cluster) unleash(t *testing.T, only string) (tried <-chan struct{}, stop func() map[string]attackCount) {
+// attack was made once; used is what time of a core it took so far; stop ends it, and
+// returns what it did.
+func (c *cluster) unleash(t *testing.T, m mallory) (tried <-chan struct{}, used func() time.Duration, stop func() map[string]attackCount) {
 	t.Helper()
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
 	program := filepath.Join(filepath.Dir(berth), "mallory") // where every user reaches it
-	if err := os.WriteFile(program, self, 0o755); err != nil {
+	if err := os.WriteFile(program+".new", self, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	m := mallory{Only: only, Sockets: strings.Split(c.socket, ","), Gate: filepath.Join(c.dir, "n1-scripts", "cluster", "berth.sock")}
+	if err := os.Rename(program+".new", program); err != nil { // it may be running
+		t.Fatal(err)
+	}
+	m.Sockets, m.Gate = strings.Split(c.socket, ","), filepath.Join(c.dir, "n1-scripts", "cluster", "berth.sock")
 	for _, mem := range c.members() {
 		m.Ports = append(m.Ports, c.listenAddr(mem.ID))
 	}
@@ -322,7 +334,7 @@ func (c *cluster) unleash(t *testing.T, only string) (tried <-chan struct{}, sto
 		said, _ := io.ReadAll(says) // what is cut short is no answer
 		rest <- said
 	}()
-	return all, func() map[string]attackCount {
+	return all, func() time.Duration { return footprintOf(t, cmd.Process.Pid).cpu }, func() map[string]attackCount {
 		in.Close()
 		said := <-rest
 		var counts map[string]attackCount

@@ -80,7 +80,7 @@ func metrics(ctx context.Context, addr string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		resp.Body.Close()
+		_ = resp.Body.Close()
 		return nil, fmt.Errorf("http://%s/metrics: %s", addr, resp.Status)
 	}
 	return resp.Body, nil
