@@ -100,8 +100,8 @@ func (t *task) run(ctx context.Context) {
 			t.agent.forget(t)
 			return
 		case err == nil:
+			pause = firstRetryWait
 			recovered()
-			pause, recovered = firstRetryWait, func() {}
 		case ctx.Err() != nil:
 			return
 		default:
