@@ -456,7 +456,13 @@ func (f JobsReader) ArrayStates(id cluster.JobID) map[cluster.JobState]int {
 // Barred returns why a waiting job may not be planned at now, however much is free;
 // the zero Reason means that it may.
 func (f JobsReader) Barred(j *cluster.Job, now cluster.Time) cluster.Reason {
-	return read(f.held, func(s *State) cluster.Reason { return s.roll.BarredBy(j, now) })
+	return read(f.held, func(s *State) cluster.Reason {
+		why := s.roll.BarredBy(j, now)
+		if why.Code == "" && s.roll.Beyond(j, now) {
+			why.Code = cluster.ReasonStandby
+		}
+		return why
+	})
 }
 
 // Throttle returns how many tasks of an array may run at once, 0 for any number; of a

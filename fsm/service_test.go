@@ -125,6 +125,29 @@ func TestReplicasRunOn(t *testing.T) {
 	m.refused(cluster.CodeInvalid, long)
 }
 
+// TestReplicasBeyondTheWanted stand by although fewer run than should: the next in
+// turn wait for something else. One that is held gives its turn to the one after it.
+func TestReplicasBeyondTheWanted(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.must(registerCmd(node("n1", "b1", 3)))
+	id := m.submit(serves(2))
+	barred := func(j cluster.JobID) cluster.ReasonCode { return m.f.Barred(m.job(j), m.f.Now()).Code }
+	if got := barred(id + 2); got != "" {
+		t.Errorf("all are one job, some of which may start: %q", got)
+	}
+	m.start(id, share1("n1-g0", 8000, 300))
+	m.must(holdCmd(id+1, 1, false))
+	m.must(holdCmd(id+1, 1, true))
+	if next, last := barred(id+1), barred(id+2); next != "" || last != cluster.ReasonStandby {
+		t.Errorf("the next replica: %q, want none; the one after it: %q, want Standby", next, last)
+	}
+	m.must(holdCmd(id+1, 1, false))
+	if next, last := barred(id+1), barred(id+2); next != cluster.ReasonHeldUser || last != "" {
+		t.Errorf("the next replica, held: %q; the one after it: %q, want none", next, last)
+	}
+}
+
 // TestWhatServicesHadToDo is kept with the newest revision, over snapshots and a change of the
 // revision, and with nothing else; what is no load changes nothing.
 func TestWhatServicesHadToDo(t *testing.T) {

@@ -256,6 +256,27 @@ func (r *Roll) BarredBy(j *cluster.Job, now cluster.Time) cluster.Reason {
 	return cluster.Reason{}
 }
 
+// Beyond reports whether j is a replica that never ran and, as things are at now,
+// is not among the next ones of its service: enough others by a smaller id are to
+// run before it, whatever those wait for.
+func (r *Roll) Beyond(j *cluster.Job, now cluster.Time) bool {
+	a := r.Arrays[j.ArrayJobID]
+	if a == nil || a.Spec.Service == nil || j.State != cluster.JobPending || len(j.Attempts) > 0 {
+		return false
+	}
+	before, room := 0, min(a.Room(), a.Throttle-a.Begun)
+	Merge([]*Set{&r.Barred}, a.ID-1, func(o *cluster.Job) bool {
+		if o.ID >= j.ID || before >= room {
+			return false
+		}
+		if o.ArrayJobID == a.ID && len(o.Attempts) == 0 && o.Barred(now).Code == "" {
+			before += o.Count()
+		}
+		return true
+	})
+	return before >= room
+}
+
 // Announce queues a notice of an event of j for everyone who wants it.
 func (r *Roll) Announce(j *cluster.Job, ev cluster.MailEvents, text string) {
 	r.Outbox.Announce(*r.At, j, r.farOf(j), ev, text)
