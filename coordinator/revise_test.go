@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
 // change submits what changes of a service, and returns what differs in words.
@@ -96,5 +97,40 @@ func TestAServiceChanges(t *testing.T) {
 	}
 	if _, err := change(t, cc, bob, reqID(7), &apiv1.JobSpec{}, "comment"); err == nil || !strings.Contains(err.Error(), "you have none") {
 		t.Errorf("another user changes it: %v", err)
+	}
+}
+
+// TestWhyAReplicaRestarts: while a replica waits to be started again, its owner sees how its
+// last attempt ended, and when the next one begins; others see only that it waits.
+func TestWhyAReplicaRestarts(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	agent := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	s := spec(2000)
+	s.Service, s.Array = &apiv1.Service{Name: "web", Replicas: 1, Least: 1, Most: 2}, "0-1%1"
+	id := submitted(t, cc, alice, reqID(1), s)[0]
+	go func() { // each time it waits longer for the next one
+		for as := range agent.Assigned {
+			agent.Report(as, nodev1.AttemptState_ATTEMPT_STATE_FAILED, 127)
+		}
+	}()
+	client, task := apirpc.NewJobServiceClient(cc), uint32(0)
+	for who, want := range map[uint32]string{alice: "ended as FAILED (NonZeroExitCode: exit code 127); the next one begins at ", bob: "not before "} {
+		eventually(t, "the explanation says "+want, func() bool {
+			why, err := client.ExplainJob(coordtest.As(t.Context(), who), &apiv1.ExplainJobRequest{Id: id, Task: &task})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := why.Explanations
+			return len(e) > 0 && e[0].Code == "BeginTime" && strings.Contains(e[0].Detail, want)
+		})
+		eventually(t, "the forecast begins after that", func() bool {
+			all, err := client.ListForecasts(coordtest.As(t.Context(), who), &apiv1.ListForecastsRequest{Ids: []uint64{id}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(all.Forecasts) > 0 && all.Forecasts[0].GetForecast().GetStartP50().GetSeconds() > job(t, cc, alice, id).Submitted.GetSeconds()
+		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
@@ -313,10 +315,38 @@ func (c *Jobs) arrayReason(j *cluster.Job) cluster.Reason {
 	if !j.InArray() || j.State != cluster.JobPending {
 		return cluster.Reason{}
 	}
-	if r := c.fsm.Barred(j, cluster.TimeOf(c.clock())); r.Code == cluster.ReasonArrayLimit || r.Code == cluster.ReasonStandby || r.Code == cluster.ReasonBeginTime && j.Spec.Service != nil {
+	r := c.fsm.Barred(j, cluster.TimeOf(c.clock()))
+	switch {
+	case r.Code == cluster.ReasonBeginTime && j.Spec.Service != nil:
+		r.Detail = restartDetail(j)
+		return r
+	case r.Code == cluster.ReasonArrayLimit || r.Code == cluster.ReasonStandby:
 		return r
 	}
 	return cluster.Reason{}
+}
+
+// restartDetail says how the last attempt of a replica ended, and when the next one
+// begins; "" for one that never ran.
+func restartDetail(j *cluster.Job) string {
+	a := j.Last()
+	if a == nil {
+		return ""
+	}
+	text, exit := fmt.Sprintf("attempt %d ended as %s", a.No, a.State), ""
+	switch {
+	case a.Exit != nil && a.Exit.Signal != 0:
+		exit = fmt.Sprintf("signal %d", a.Exit.Signal)
+	case a.Exit != nil:
+		exit = fmt.Sprintf("exit code %d", a.Exit.Code)
+	}
+	if exit != "" && !strings.Contains(a.Reason.Detail, exit) {
+		text += ", " + exit
+	}
+	if a.Reason.Code != "" && a.Reason.Code != cluster.ReasonNone {
+		text += " (" + a.Reason.String() + ")"
+	}
+	return text + "; the next one begins at " + j.DependAt.Std().UTC().Format(time.RFC3339)
 }
 
 // throttleOf returns how many tasks of the array of j may run at once now.

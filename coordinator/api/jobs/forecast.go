@@ -55,7 +55,7 @@ func (c *Jobs) forecast(snap *dispatch.Snapshot, j *cluster.Job) (*apiv1.Forecas
 	case "":
 	case cluster.ReasonBeginTime:
 		// It starts no sooner, and how full the cluster will be then is unknown.
-		at := timestamppb.New(j.Spec.Begin.Std())
+		at := timestamppb.New(max(j.Spec.Begin, j.DependAt).Std())
 		return &apiv1.Forecast{StartP50: at, StartP90: at, Missing: c.barredDetail(j, r)}, ""
 	default:
 		return nil, cluster.Reason{Code: r.Code, Detail: c.barredDetail(j, r)}.String()

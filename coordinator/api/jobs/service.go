@@ -429,7 +429,11 @@ func (c *Jobs) explainBefore(resp *apiv1.ExplainJobResponse, snap *dispatch.Snap
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(code), Detail: detail, Count: 1})
 	}
 	if r := c.fsm.Barred(j, snap.Now); r.Code != "" {
-		say(r.Code, c.barredDetail(j, r))
+		detail := c.barredDetail(j, r)
+		if r.Code == cluster.ReasonBeginTime && j.Spec.Service != nil { // without what only its owner may see
+			detail = cmp.Or(resp.Job.GetReasonDetail(), detail)
+		}
+		say(r.Code, detail)
 		return true
 	}
 	if r := snap.Reservations.Outside(j, snap.Now); r.Code != "" {

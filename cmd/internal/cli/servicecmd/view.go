@@ -57,6 +57,7 @@ type shown struct {
 	Want      uint32      `json:"want"`
 	Ready     int         `json:"ready"`
 	Updating  bool        `json:"updating"`
+	Held      bool        `json:"held,omitempty"` // while no replica of the newest revision is ready
 	Revisions []*revision `json:"revisions"`
 	Replicas  []*replica  `json:"replicas"`
 }
@@ -182,6 +183,9 @@ func (s *shown) settle() {
 	}
 	alive := s.alive()
 	s.Updating = len(alive) > 1
+	s.Held = s.Updating && !slices.ContainsFunc(s.Replicas, func(r *replica) bool {
+		return r.Revision == s.newest().ID && r.State == service.Ready.String()
+	})
 	if len(alive) > 0 {
 		s.Want = alive[len(alive)-1].Want
 	}
@@ -357,11 +361,14 @@ func (s *shown) print(e *console.Env, f console.Format) error {
 	if s.WantWhy != "" {
 		why = fmt.Sprintf("%d: %s", s.Want, s.WantWhy)
 	}
-	id := strconv.FormatUint(r.ID, 10)
+	id, held := strconv.FormatUint(r.ID, 10), ""
 	if alive := s.alive(); len(alive) > 1 {
 		id += fmt.Sprintf(", replacing %d", alive[0].ID)
+		if s.Held {
+			held = fmt.Sprintf("held until a replica of %d is ready: those of %d keep running; berth cancel %d gives it up", r.ID, alive[0].ID, r.ID)
+		}
 	}
-	console.KeyValues(e, "", "Service", s.Name, "User", s.User, "State", s.state(), "Revision", id,
+	console.KeyValues(e, "", "Service", s.Name, "User", s.User, "State", s.state(), "Revision", id, "Rollout", held,
 		"Replicas", fmt.Sprintf("%d of %d ready, at most %d", s.Ready, s.Want, r.Most), "Scaled", scaled,
 		"Wanted", why, "Forecast", s.forecast(e.Now().Location()), "Objective", s.objective(true), "Requests", requests, "Cold start", cold)
 	if len(s.Replicas) == 0 {
