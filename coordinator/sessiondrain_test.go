@@ -43,6 +43,9 @@ func TestAnAgentDrainsItsNode(t *testing.T) {
 	if why := node().DrainReason; why != "prolog failed before job 1: exit code 7" {
 		t.Errorf("reason %q", why)
 	}
+	if e := node().History[len(node().History)-1]; e.Kind != "drained" || e.ByUid != nil {
+		t.Errorf("the drain that nobody ordered is the event %v", e)
+	}
 	j := job(t, cc, alice, ids[0])
 	if j.State != "PENDING" && j.State != "QUEUED" || len(j.Attempts) != 1 || !strings.Contains(j.Attempts[0].ReasonDetail, "exit code 7") {
 		t.Errorf("the job: %v", j)

@@ -285,7 +285,7 @@ func (ss *session) drains(reports []*nodev1.Report) []*logv1.Command {
 		}
 		why = strings.ToValidUTF8(why, "")
 		ss.log.Warn("the agent asks for its node to be drained", "reason", why)
-		return []*logv1.Command{{Kind: &logv1.Command_DrainNode{DrainNode: &logv1.DrainNode{Node: string(ss.node), Drain: true, Reason: why}}}}
+		return []*logv1.Command{{Kind: &logv1.Command_DrainNode{DrainNode: &logv1.DrainNode{Node: string(ss.node), Drain: true, Reason: why, Unasked: true}}}}
 	}
 	return nil
 }

@@ -247,7 +247,7 @@ func (r *Recutter) resume(ctx context.Context, node cluster.NodeID, which func(c
 // drain drains a GPU for a reason, or resumes it for none.
 func (r *Recutter) drain(ctx context.Context, node cluster.NodeID, id cluster.GPUID, why string) bool {
 	_, err := r.Proposer.One(ctx, &logv1.Command{Kind: &logv1.Command_DrainGpu{DrainGpu: &logv1.DrainGPU{
-		Node: string(node), Gpu: string(id), Drain: why != "", Reason: why,
+		Node: string(node), Gpu: string(id), Drain: why != "", Reason: why, Unasked: true,
 	}}})
 	if err != nil && ctx.Err() == nil {
 		r.Log.WarnContext(ctx, "cannot drain or resume a GPU", "node", string(node), "gpu", string(id), "err", err)

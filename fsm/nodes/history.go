@@ -116,7 +116,7 @@ func (f *Fleet) drainGPU(c *logv1.DrainGPU) command.Result {
 		n.Orders = append(n.Orders, o)
 		slices.SortFunc(n.Orders, func(a, b cluster.GPUOrder) int { return cmp.Compare(a.GPU, b.GPU) })
 	}
-	Note(f.rest.At(), &n, ordered(id, c.Drain, c.Reason, c.By))
+	Note(f.rest.At(), &n, ordered(id, c.Drain, c.Reason, c))
 	f.Put(&n)
 	f.closeQueues(&n)
 	return command.Result{}
@@ -147,7 +147,7 @@ func (f *Fleet) drain(c *logv1.DrainNode) command.Result {
 		n.Power = cluster.Power{State: cluster.PoweredDown, Since: f.rest.At().Now} // to be tried again
 	}
 	if c.Drain != old.Drain || n.DrainReason != old.DrainReason {
-		e := ordered("", c.Drain, c.Reason, c.By)
+		e := ordered("", c.Drain, c.Reason, c)
 		if !c.Drain && c.UntilUs != 0 {
 			e.Asked, e.Detail = false, "the time of its drain was over"
 		}
@@ -160,10 +160,15 @@ func (f *Fleet) drain(c *logv1.DrainNode) command.Result {
 	return command.Result{}
 }
 
-// ordered returns the event of an administrator's order for a node, or one of its
-// GPUs.
-func ordered(gpu cluster.GPUID, drain bool, reason string, by uint32) cluster.NodeEvent {
-	e := cluster.NodeEvent{GPU: gpu, Kind: cluster.EventResumed, Asked: true, By: cluster.UID(by)}
+// order is who ordered something for a node; the coordinator itself is not asked.
+type order interface {
+	GetBy() uint32
+	GetUnasked() bool
+}
+
+// ordered returns the event of an order for a node, or one of its GPUs.
+func ordered(gpu cluster.GPUID, drain bool, reason string, o order) cluster.NodeEvent {
+	e := cluster.NodeEvent{GPU: gpu, Kind: cluster.EventResumed, Asked: !o.GetUnasked(), By: cluster.UID(o.GetBy())}
 	if drain {
 		e.Kind, e.Detail = cluster.EventDrained, reason
 	}

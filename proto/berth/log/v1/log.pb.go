@@ -2153,7 +2153,10 @@ type DrainNode struct {
 	By uint32 `protobuf:"varint,4,opt,name=by,proto3" json:"by,omitempty"`
 	// When a drain ends by itself, 0 for never. A resume with it ends that drain
 	// only, and no other that was ordered meanwhile. From version 10 on.
-	UntilUs       int64 `protobuf:"varint,5,opt,name=until_us,json=untilUs,proto3" json:"until_us,omitempty"`
+	UntilUs int64 `protobuf:"varint,5,opt,name=until_us,json=untilUs,proto3" json:"until_us,omitempty"`
+	// The coordinator itself drains it, since its agent wants that: by is nobody.
+	// From version 15 on.
+	Unasked       bool `protobuf:"varint,6,opt,name=unasked,proto3" json:"unasked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2223,15 +2226,24 @@ func (x *DrainNode) GetUntilUs() int64 {
 	return 0
 }
 
+func (x *DrainNode) GetUnasked() bool {
+	if x != nil {
+		return x.Unasked
+	}
+	return false
+}
+
 // DrainGPU keeps new attempts from one card, or lets them come again: then
 // what its agent held against it is void, too.
 type DrainGPU struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Gpu           string                 `protobuf:"bytes,2,opt,name=gpu,proto3" json:"gpu,omitempty"`
-	Drain         bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	By            uint32                 `protobuf:"varint,5,opt,name=by,proto3" json:"by,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Node   string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Gpu    string                 `protobuf:"bytes,2,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	Drain  bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`
+	Reason string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	By     uint32                 `protobuf:"varint,5,opt,name=by,proto3" json:"by,omitempty"`
+	// As in DrainNode.
+	Unasked       bool `protobuf:"varint,6,opt,name=unasked,proto3" json:"unasked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2299,6 +2311,13 @@ func (x *DrainGPU) GetBy() uint32 {
 		return x.By
 	}
 	return 0
+}
+
+func (x *DrainGPU) GetUnasked() bool {
+	if x != nil {
+		return x.Unasked
+	}
+	return false
 }
 
 // SetSharing switches sharing of GPUs off somewhere, or on again. What runs
@@ -12075,19 +12094,21 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\fSetNodeState\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\rR\x05state\x12\x17\n" +
-	"\aboot_id\x18\x03 \x01(\tR\x06bootId\"x\n" +
+	"\aboot_id\x18\x03 \x01(\tR\x06bootId\"\x92\x01\n" +
 	"\tDrainNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05drain\x18\x02 \x01(\bR\x05drain\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\rR\x02by\x12\x19\n" +
-	"\buntil_us\x18\x05 \x01(\x03R\auntilUs\"n\n" +
+	"\buntil_us\x18\x05 \x01(\x03R\auntilUs\x12\x18\n" +
+	"\aunasked\x18\x06 \x01(\bR\aunasked\"\x88\x01\n" +
 	"\bDrainGPU\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x14\n" +
 	"\x05drain\x18\x03 \x01(\bR\x05drain\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02by\x18\x05 \x01(\rR\x02by\"N\n" +
+	"\x02by\x18\x05 \x01(\rR\x02by\x12\x18\n" +
+	"\aunasked\x18\x06 \x01(\bR\aunasked\"N\n" +
 	"\n" +
 	"SetSharing\x12.\n" +
 	"\x05place\x18\x01 \x01(\v2\x18.berth.log.v1.SharingOffR\x05place\x12\x10\n" +
