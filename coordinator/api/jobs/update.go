@@ -38,7 +38,7 @@ func (s *jobServer) UpdateJob(ctx context.Context, req *apiv1.UpdateJobRequest) 
 		}
 		defer done()
 	}
-	var warnings []string
+	resp := &apiv1.UpdateJobResponse{}
 	if err := resource.Set(ctx, s.c.prop, func() (*logv1.Command, error) {
 		j, ok := s.c.fsm.Job(cluster.JobID(req.Id))
 		if !ok {
@@ -47,11 +47,10 @@ func (s *jobServer) UpdateJob(ctx context.Context, req *apiv1.UpdateJobRequest) 
 		if err := s.c.auth.May(who, authorize.Cancel, &j.Owner); err != nil {
 			return nil, err
 		}
-		spec, more, err := s.updated(who, j, req)
+		spec, err := s.updated(who, j, req, resp)
 		if err != nil {
 			return nil, err
 		}
-		warnings = more
 		if len(j.Depends) > 0 && len(spec.Depends) == 0 {
 			// Older coordinators keep what it waited for, and then cannot read
 			// their snapshots.
@@ -69,52 +68,52 @@ func (s *jobServer) UpdateJob(ctx context.Context, req *apiv1.UpdateJobRequest) 
 	if !ok {
 		return nil, noJob(req.Id)
 	}
-	return &apiv1.UpdateJobResponse{Job: s.c.view(after, who, full), Warnings: warnings}, nil
+	resp.Job = s.c.view(after, who, full)
+	return resp, nil
 }
 
 // updated returns the spec of a job as a request changes it, checked like that of a
-// new job.
-func (s *jobServer) updated(who authorize.Caller, j *cluster.Job, req *apiv1.UpdateJobRequest) (*cluster.Spec, []string, error) {
+// new job, and what there is to say about that in resp.
+func (s *jobServer) updated(who authorize.Caller, j *cluster.Job, req *apiv1.UpdateJobRequest, resp *apiv1.UpdateJobResponse) (*cluster.Spec, error) {
 	if j.State.Terminal() {
-		return nil, nil, cluster.Errorf(cluster.CodeConflict, "job %d has ended as %s and cannot be changed", j.ID, j.State)
+		return nil, cluster.Errorf(cluster.CodeConflict, "job %d has ended as %s and cannot be changed", j.ID, j.State)
 	}
 	spec := *j.Spec
 	if err := change(&spec, req); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := changeWhere(&spec, req); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := mayRaise(who, j, &spec); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !j.State.Waiting() {
 		if err := s.c.admission.MayRunLonger(j, spec.TimeLimit); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return &spec, nil, mayChangeLive(j, &spec)
+		return &spec, mayChangeLive(j, &spec)
 	}
 	if err := spec.Check(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	probe := j.Clone()
 	probe.Spec = &spec
 	as := authorize.Caller{UID: j.Owner.UID, GID: j.Owner.GID, Name: j.Owner.Name, Admin: who.Admin}
 	part, warnings, err := s.c.admission.EnterFor(as, probe, s.c.fsm.Partitions())
+	resp.Warnings, resp.Promises = warnings, nil
 	switch {
 	case err != nil && who.Admin && spec.TimeLimit != j.Spec.TimeLimit && spec.Partition == j.Spec.Partition:
 		// An administrator may raise a limit above the partition's.
 	case err != nil:
-		return nil, nil, err
+		return nil, err
 	}
 	if spec.Deadline > 0 && asksForMore(j.Spec, &spec) {
-		words, err := s.c.admission.Promise([]*cluster.Job{probe}, cluster.TimeOf(s.c.clock()))
-		if err != nil {
-			return nil, nil, err
+		if resp.Promises, err = s.c.admission.Promise([]*cluster.Job{probe}, cluster.TimeOf(s.c.clock())); err != nil {
+			return nil, err
 		}
-		warnings = append(warnings, words...)
 	}
-	return &spec, warnings, s.c.admission.NeverFits(s.c.fsm.Nodes(), part, probe)
+	return &spec, s.c.admission.NeverFits(s.c.fsm.Nodes(), part, probe)
 }
 
 // asksForMore reports whether a changed job may need other places than before, or

@@ -348,7 +348,7 @@ func (f *Fake) UpdateJob(ctx context.Context, r *apiv1.UpdateJobRequest) (*apiv1
 		return nil, apiconv.Status(cluster.Errorf(cluster.CodeNotFound, "partition \"nosuch\" is not known; see: berth partition list")).Err()
 	}
 	f.Updates = append(f.Updates, r)
-	return &apiv1.UpdateJobResponse{Job: j}, nil
+	return &apiv1.UpdateJobResponse{Job: j, Warnings: f.Warnings, Promises: f.Promises}, nil
 }
 
 // ListStanding answers with a tree of accounts, parents first and otherwise

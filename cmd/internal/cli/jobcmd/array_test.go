@@ -232,6 +232,18 @@ func TestUpdateTimeLimits(t *testing.T) {
 	}
 }
 
+// TestUpdateTells: of doubts with the word warning, of promises without it.
+func TestUpdateTells(t *testing.T) {
+	t.Parallel()
+	w, f := clitest.NewWorld(t), clitest.NewFake()
+	f.Jobs = []*apiv1.Job{{Id: 40, User: "ann", State: "PENDING"}}
+	f.Warnings, f.Promises = []string{"signal: is never sent"}, []string{"deadline: it starts by 12:00"}
+	w.Serve("/a", f)
+	if code := w.Run("update", "40", "--gpus", "2"); code != 0 || w.Errs.String() != "berth: warning: signal: is never sent\nberth: deadline: it starts by 12:00\n" {
+		t.Errorf("exit code %d: %s", code, w.Errs.String())
+	}
+}
+
 // TestQueuedTasksAreOneLine: tasks in the queues of GPUs are listed as one, also in the
 // wide table and with their starts, and what is known of none is not said of them.
 func TestQueuedTasksAreOneLine(t *testing.T) {

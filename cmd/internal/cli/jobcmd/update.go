@@ -109,7 +109,10 @@ func Update(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.Up
 			return err
 		}
 		for _, w := range resp.GetWarnings() {
-			e.Warnf("%s", console.Escape(w))
+			e.Warnf("warning: %s", console.Escape(w))
+		}
+		for _, p := range resp.GetPromises() {
+			e.Warnf("%s", console.Escape(p))
 		}
 	}
 	return nil

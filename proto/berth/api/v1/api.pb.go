@@ -6433,9 +6433,11 @@ func (x *UpdateJobRequest) GetTasks() string {
 }
 
 type UpdateJobResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Warnings      []string               `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Job      *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Warnings []string               `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// As in SubmitJobsResponse.
+	Promises      []string `protobuf:"bytes,3,rep,name=promises,proto3" json:"promises,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6480,6 +6482,13 @@ func (x *UpdateJobResponse) GetJob() *Job {
 func (x *UpdateJobResponse) GetWarnings() []string {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *UpdateJobResponse) GetPromises() []string {
+	if x != nil {
+		return x.Promises
 	}
 	return nil
 }
@@ -7097,10 +7106,11 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\t_retry_onB\f\n" +
 	"\n" +
 	"_power_capB\v\n" +
-	"\t_gpu_freq\"T\n" +
+	"\t_gpu_freq\"p\n" +
 	"\x11UpdateJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12\x1a\n" +
-	"\bwarnings\x18\x02 \x03(\tR\bwarnings*\xa2\x01\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\x12\x1a\n" +
+	"\bpromises\x18\x03 \x03(\tR\bpromises*\xa2\x01\n" +
 	"\tJobAction\x12\x1a\n" +
 	"\x16JOB_ACTION_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fJOB_ACTION_HOLD\x10\x01\x12\x16\n" +
