@@ -43,6 +43,10 @@ func TestShowPreempted(t *testing.T) {
 	w.Serve("/a", f)
 	golden.Check(t, "show-saving", w.Transcript("show", "30"))
 	golden.Check(t, "show-preempted", w.Transcript("show", "32"))
+	waits.Attempts[0].Reason, waits.Attempts[0].ReasonDetail = "Requeued", "by uid 1000"
+	if got := w.Transcript("show", "32"); !strings.Contains(got, "and may be preempted\n") {
+		t.Errorf("one that was requeued by hand, and never preempted, is shown as\n%s", got)
+	}
 }
 
 // TestCheckpointIsAsked: by flag, in a spec file and in a script's line.

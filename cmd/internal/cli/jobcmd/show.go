@@ -366,7 +366,7 @@ func checkpointText(j *apiv1.Job) string {
 	}
 	text, n := fmt.Sprintf("saves its state at %s within %s, and may be preempted", s.GetCheckpointSignal(), units.HumanDuration(s.GetCheckpointGrace().AsDuration())), 0
 	for _, a := range j.GetAttempts() {
-		if a.GetState() == "PREEMPTED" {
+		if a.GetState() == "PREEMPTED" && a.GetReason() != string(cluster.ReasonRequeued) {
 			n++
 		}
 	}
