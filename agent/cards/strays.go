@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -141,11 +142,19 @@ func (w *strayWatch) of(uuid string) (procs []gpu.Process, mib int64) {
 	return slices.Clone(c.told), c.mib
 }
 
+// migText says whether a GPU is in MIG mode, or an instance of one that is.
+func migText(c *gpu.Card) string {
+	if strings.HasPrefix(c.UUID, "MIG-") {
+		return "instance"
+	}
+	return c.MIG.String()
+}
+
 // detailCard adds to g details of c for display, and what strays hold.
 func (w *strayWatch) detailCard(g *nodev1.GPU, c *gpu.Card) {
 	d := &apiv1.GPUDetail{
 		Name: c.Name, Driver: c.Driver, Cuda: c.CUDA, PowerLimitW: uint32(max(0, c.PowerLimitW)), NvlinkGroup: uint32(max(0, c.NVLinkGroup)),
-		Mig: c.MIG.String(), Persistence: c.Persistence.String(),
+		Mig: migText(c), Persistence: c.Persistence.String(),
 	}
 	if c.ComputeMajor > 0 {
 		d.Compute = fmt.Sprintf("%d.%d", c.ComputeMajor, c.ComputeMinor)

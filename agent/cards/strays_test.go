@@ -101,6 +101,9 @@ func TestDetailOfACard(t *testing.T) {
 	if g.StrayMib != 2*straysTold*128 || len(d.Strays) != straysTold {
 		t.Errorf("%d MiB of %d named strays", g.StrayMib, len(d.Strays))
 	}
+	if got := migText(&gpu.Card{UUID: "MIG-1"}); got != "instance" {
+		t.Errorf("MIG of an instance: %q", got)
+	}
 	if d.Compute != "9.0" || d.Mig != "on" || d.Persistence != "unknown" || d.NvlinkGroup != 2 || d.PowerLimitW != 700 || d.Cuda != "13.0" ||
 		len(d.Instances) != 1 || d.Instances[0].Profile != "1g.10gb" {
 		t.Errorf("detail: %v", d)

@@ -161,7 +161,7 @@ func newBank(node string, specs []Spec) (*bank, error) {
 					MemMiB: m.memMiB, ReservedMiB: m.reservedMiB,
 					PCI: fmt.Sprintf("00000000:%02X:00.0", i+1), NUMA: 0,
 					ComputeMajor: m.major, ComputeMinor: m.minor,
-					PowerLimitW: int(m.limitW), Driver: "simulated", Simulated: true,
+					PowerLimitW: int(m.limitW), Driver: "simulated", Simulated: true, MIG: gpu.ModeOff,
 				},
 				model:    m,
 				capacity: (m.memMiB - m.reservedMiB) << 20,

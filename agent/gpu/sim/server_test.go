@@ -317,11 +317,11 @@ func TestInventory(t *testing.T) {
 		want := []gpu.Card{
 			{
 				UUID: UUID("n1", 0), Type: "T4", Name: "Tesla T4", MemMiB: 8192, ReservedMiB: 446, PCI: "00000000:01:00.0",
-				ComputeMajor: 7, ComputeMinor: 5, PowerLimitW: 70, Driver: "simulated", Simulated: true,
+				ComputeMajor: 7, ComputeMinor: 5, PowerLimitW: 70, Driver: "simulated", Simulated: true, MIG: gpu.ModeOff,
 			},
 			{
 				UUID: UUID("n1", 1), Type: "H200", Name: "NVIDIA H200", Index: 1, MemMiB: 143771, ReservedMiB: 602, PCI: "00000000:02:00.0",
-				ComputeMajor: 9, PowerLimitW: 700, Driver: "simulated", Simulated: true,
+				ComputeMajor: 9, PowerLimitW: 700, Driver: "simulated", Simulated: true, MIG: gpu.ModeOff,
 			},
 		}
 		got, err := n.prov.Inventory(t.Context())
