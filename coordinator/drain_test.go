@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
@@ -121,5 +122,11 @@ func TestWhyBeforeItsReservation(t *testing.T) {
 	}
 	if f := why.GetForecast(); !f.GetStartP50().AsTime().Equal(begins) || !strings.Contains(f.GetMissing(), "reservation course begins at") {
 		t.Errorf("forecast: %v, want %s", f, begins)
+	}
+	c.Agent(0, "n2", "b2", &nodev1.GPU{Uuid: "GPU-3", Type: "A100", MemMib: 81920, CapMode: "sim"})
+	until(t, "the other node is there", func() bool { return len(theNodes(t, nodes)) == 2 })
+	inside.GpuType = "A100"
+	if _, err := submit(t, cc, alice, reqID(2), inside); err == nil || !strings.Contains(err.Error(), "inside reservation course: never satisfiable: no GPU of type A100; the types are T4; ask for what it has") {
+		t.Errorf("what the reservation does not have is asked for: %v", err)
 	}
 }

@@ -146,6 +146,18 @@ func (r *Reservation) Covers(node cluster.NodeID, gpu cluster.GPUID) bool {
 	return ok
 }
 
+// Of returns those of nodes that belong to it, with none but its GPUs.
+func (r *Reservation) Of(nodes []*cluster.Node) (out []*cluster.Node) {
+	for _, n := range nodes {
+		if r.Covers(n.ID, "") {
+			part := *n
+			part.GPUs = slices.DeleteFunc(slices.Clone(n.GPUs), func(g cluster.GPU) bool { return !r.Covers(n.ID, g.ID) })
+			out = append(out, &part)
+		}
+	}
+	return out
+}
+
 // CoversNode reports whether it reserves a node as a whole.
 func (r *Reservation) CoversNode(node cluster.NodeID) bool {
 	return len(r.GPUs) == 0 && r.Nodes.Holds(node)

@@ -261,7 +261,7 @@ func (x *explainer) namesOfDown() string {
 func (x *explainer) never() {
 	e := rules.NeverFits(x.snap.Nodes, x.job, x.pol)
 	if own := x.own(x.job); e == nil && own != nil {
-		if lack := rules.NeverFits(x.inside(own), x.job, x.pol); lack != nil {
+		if lack := rules.NeverFits(own.Of(x.snap.Nodes), x.job, x.pol); lack != nil {
 			x.tally(cluster.ReasonReservation, 1, 0, func() string { return "inside reservation " + own.Name + " it is " + lack.Msg })
 		}
 	}

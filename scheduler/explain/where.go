@@ -3,7 +3,6 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
@@ -53,19 +52,6 @@ func (x *explainer) own(j *cluster.Job) *dispatch.Reservation {
 		return nil
 	}
 	return x.snap.Reservations.Get(j.Spec.Where.InReservation())
-}
-
-// inside returns what the reservation of the job holds: its nodes, with none but its
-// GPUs.
-func (x *explainer) inside(own *dispatch.Reservation) (out []*cluster.Node) {
-	for _, n := range x.snap.Nodes {
-		if own.Covers(n.ID, "") {
-			part := *n
-			part.GPUs = slices.DeleteFunc(slices.Clone(n.GPUs), func(g cluster.GPU) bool { return !own.Covers(n.ID, g.ID) })
-			out = append(out, &part)
-		}
-	}
-	return out
 }
 
 // shift moves the time of the clearing to when reservations let the job start.

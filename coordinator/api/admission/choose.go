@@ -90,12 +90,30 @@ func (a *Admission) NeverFits(nodes []*cluster.Node, part *cluster.Partition, j 
 	if r := a.lead.Scheduling().Of(j.Spec.Partition).SpanReason(j); r.Code != "" {
 		return cluster.Errorf(cluster.CodeInvalid, "nodes: %s", r.Detail)
 	}
-	err := rules.NeverFits(site.NodesOf(a.nodes.Emptied(nodes), part), j, a.lead.PolicyOf(j))
+	own := site.NodesOf(a.nodes.Emptied(nodes), part)
+	err := rules.NeverFits(own, j, a.lead.PolicyOf(j))
 	switch {
 	case err == nil:
-		return nil
+		return a.fitsReservation(own, j)
 	case part == nil:
 		return err
 	}
 	return cluster.Errorf(err.Code, "in partition %s: %s", part.Name, err.Msg)
+}
+
+// fitsReservation refuses a job that could run on some nodes, but not on what its
+// reservation has of them. Those that have yet to join may have it.
+func (a *Admission) fitsReservation(nodes []*cluster.Node, j *cluster.Job) error {
+	r := a.fsm.Reservations().Get(j.Spec.Where.InReservation())
+	if r == nil {
+		return nil
+	}
+	inside := r.Of(nodes)
+	if len(inside) == 0 {
+		return nil
+	}
+	if err := rules.NeverFits(inside, j, a.lead.PolicyOf(j)); err != nil {
+		return cluster.Errorf(err.Code, "inside reservation %s: %s; ask for what it has (berth reservation show %s), or submit without it", r.Name, err.Msg, r.Name)
+	}
+	return nil
 }
