@@ -23,12 +23,12 @@ import (
 // NewQuotaCmd returns the command quota.
 func NewQuotaCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "quota", Short: "Set, show and list limits for accounts, users and QOS",
+		Use: "quota", Short: "Set, show, list and remove limits for accounts, users and QOS",
 		Long: "A quota limits what an account (with all accounts below it), a user, each user, or a QOS may use. Half\n" +
 			"a GPU counts 0.5. berth why names the quota a job waits for; a job that can never fit one is refused.",
 		Example: "  berth quota set --account bio --gpus 8 --gpu-hours 500/month\n  berth quota set --each-user --jobs 1000\n  berth quota list",
 	}
-	cmd.AddCommand(newQuotaListCmd(e, c, "list"), newQuotaListCmd(e, c, "show"), newQuotaSetCmd(e, c))
+	cmd.AddCommand(newQuotaListCmd(e, c, "list"), newQuotaListCmd(e, c, "show"), newQuotaSetCmd(e, c), newQuotaRemoveCmd(e, c))
 	return cmd
 }
 
@@ -224,6 +224,39 @@ func newQuotaSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.StringVar(&hours, "gpu-hours", "", "`BUDGET` of GPU-hours, such as 500 (of decaying usage) or 500/month (day, week, month, quarter, year), or none")
 	fs.StringVar(&maxTime, "max-time", "", "maximum time limit of a job, a `TIME`, or none")
 	fs.StringVar(&maxGPUs, "max-gpus", "", "`NUMBER` of GPUs per job, or none")
+	return cmd
+}
+
+func newQuotaRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var s quotaSubject
+	cmd := &cobra.Command{
+		Use: "remove [flags]", Aliases: []string{"rm"}, Short: "Remove a quota with all its limits", Args: cobra.NoArgs,
+		Example: "  berth quota remove --user ada\n  berth quota remove --account bio --each-user",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q, err := s.quota(e)
+			if err != nil {
+				return err
+			}
+			if subjectText(q) == "" {
+				return console.Usagef("whose quota? give --account, --qos, --user or --each-user")
+			}
+			have, err := getStanding(cmd.Context(), c, &apiv1.ListStandingRequest{})
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(have.GetQuotas(), func(x *apiv1.Quota) bool { return sameSubject(x, q) })
+			if i < 0 {
+				return cluster.Errorf(cluster.CodeNotFound, "there is no quota of %s; see: berth quota list", subjectText(q))
+			}
+			q = have.Quotas[i]
+			if err := setStanding(cmd.Context(), c, &apiv1.Standing{Kind: &apiv1.Standing_Quota{Quota: q}, Revision: q.Revision}, true); err != nil {
+				return err
+			}
+			e.Printf("quota of %s: none\n", subjectText(q))
+			return nil
+		},
+	}
+	s.flags(cmd)
 	return cmd
 }
 

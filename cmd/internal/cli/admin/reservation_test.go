@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // reserved is a server with a reservation that a job and a task of an array stand in
@@ -29,5 +32,38 @@ func TestReservationNamesTasks(t *testing.T) {
 	w.ServeWith("/a", f, reserved{f})
 	if code := w.Run("reservation", "show", "maint"); code != 0 || !strings.Contains(w.Out.String(), "12, 100_3\n") {
 		t.Errorf("exit code %d, said %q, printed\n%s", code, w.Errs.String(), w.Out.String())
+	}
+}
+
+// quotas is a server with one quota, which records what is set and removed.
+type quotas struct {
+	*clitest.Fake
+	set []*apiv1.SetStandingRequest
+}
+
+func (*quotas) ListStanding(context.Context, *apiv1.ListStandingRequest) (*apiv1.ListStandingResponse, error) {
+	return &apiv1.ListStandingResponse{Quotas: []*apiv1.Quota{{Account: "bio", Each: true, Revision: 7, Limits: &apiv1.Limits{GpuMilli: 2000, Jobs: 5}}}}, nil
+}
+
+func (q *quotas) SetStanding(_ context.Context, r *apiv1.SetStandingRequest) (*apiv1.SetStandingResponse, error) {
+	q.set = append(q.set, r)
+	return &apiv1.SetStandingResponse{}, nil
+}
+
+// TestQuotaRemove: a quota goes with all its limits, whoever has none is told so.
+func TestQuotaRemove(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"--account bio --each-user": "quota of account bio, each user: none\n",
+		"--account bio":             "there is no quota of account bio; see: berth quota list",
+		"":                          "whose quota? give --account, --qos, --user or --each-user",
+	} {
+		w, q := clitest.NewWorld(t), &quotas{Fake: clitest.NewFake()}
+		w.ServeGRPC("/a", func(s *grpc.Server) { apirpc.RegisterAccountServiceServer(s, q) })
+		got := w.Transcript(append([]string{"quota", "remove"}, strings.Fields(args)...)...)
+		removed := len(q.set) == 1 && q.set[0].GetRemove() && q.set[0].GetStanding().GetRevision() == 7
+		if !strings.Contains(got, want) || removed != strings.HasSuffix(want, "none\n") || !removed && len(q.set) > 0 {
+			t.Errorf("%q: set %v\n%s", args, q.set, got)
+		}
 	}
 }

@@ -218,12 +218,13 @@ func submitCmd(e *console.Env, c *client.Client, cmd *cobra.Command, before func
 }
 
 func newScaleCmd(e *console.Env, c *client.Client) *cobra.Command {
-	return &cobra.Command{
+	var user string
+	return addUser(&cobra.Command{
 		Use: "scale NAME REPLICAS", Short: "Change the number of replicas",
 		Long:    "Change the number of replicas. Surplus replicas take no new requests and end after the drain time.",
 		Example: "  berth service scale chat 4", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := one(cmd.Context(), e, c, args[0])
+			s, err := one(cmd.Context(), e, c, user, args[0])
 			if err != nil {
 				return err
 			}
@@ -239,15 +240,16 @@ func newScaleCmd(e *console.Env, c *client.Client) *cobra.Command {
 			e.Printf("service %s: %s\n", s.Name, console.Plural(int(n), "replica", "replicas"))
 			return nil
 		},
-	}
+	}, &user)
 }
 
 func newDeleteCmd(e *console.Env, c *client.Client) *cobra.Command {
-	return &cobra.Command{
+	var user string
+	return addUser(&cobra.Command{
 		Use: "delete NAME…", Short: "End a service", Aliases: []string{"rm"}, Example: "  berth service delete chat", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {
-				s, err := one(cmd.Context(), e, c, name)
+				s, err := one(cmd.Context(), e, c, user, name)
 				if err != nil {
 					return err
 				}
@@ -268,18 +270,18 @@ func newDeleteCmd(e *console.Env, c *client.Client) *cobra.Command {
 			}
 			return nil
 		},
-	}
+	}, &user)
 }
 
 func newLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := enter.NewLogsCmd(e, c)
-	run, replica := cmd.RunE, ""
+	run, replica, user := cmd.RunE, "", ""
 	cmd.Use, cmd.Short, cmd.Example = "logs NAME", "Print a replica's output", "  berth service logs chat\n  berth service logs chat --replica 3 -f"
 	cmd.Long = "Print a replica's output: that of a ready one, or of the one named."
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.Flags().StringVar(&replica, "replica", "", "replica `NUMBER`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := one(cmd.Context(), e, c, args[0])
+		s, err := one(cmd.Context(), e, c, user, args[0])
 		if err != nil {
 			return err
 		}
@@ -289,5 +291,5 @@ func newLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
 		}
 		return run(cmd, []string{strconv.FormatUint(r.Job, 10)})
 	}
-	return cmd
+	return addUser(cmd, &user)
 }

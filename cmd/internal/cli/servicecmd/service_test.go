@@ -80,14 +80,23 @@ func TestNamesake(t *testing.T) {
 	}
 	for uid, want := range map[string]string{
 		"1001": "User      ann", "1003": "User      cyd",
-		"0": "none of the services called chat is yours: ann's is job 20, bob's is job 40, cyd's is job 41; berth show and berth cancel take these numbers",
+		"0": "none of the services called chat is yours, but ann, bob, cyd have one each; give --user to name whose",
 	} {
 		w, f := clitest.NewWorld(t), clitest.NewFake()
-		f.Jobs = jobs
+		f.Jobs, f.Admin = jobs, true
 		w.Serve("/a", f)
 		w.Env.User = func() string { return uid }
 		if got := w.Transcript("service", "show", "chat"); !strings.Contains(got, want) {
 			t.Errorf("user %s sees, without %q:\n%s", uid, want, got)
+		}
+		if got := w.Transcript("service", "show", "chat", "--user", "bob"); !strings.Contains(got, "User      bob") {
+			t.Errorf("user %s sees of bob's:\n%s", uid, got)
+		}
+		if got := w.Transcript("service", "delete", "chat", "--user", "cyd"); !strings.Contains(got, "service chat: ended") || len(f.Cancelled) != 1 || f.Cancelled[0] != 41 {
+			t.Errorf("user %s ends cyd's: %v\n%s", uid, f.Cancelled, got)
+		}
+		if got := w.Transcript("service", "update", "chat", "--anew", "--", "x"); uid == "0" && !strings.Contains(got, `no service "chat" is running that is yours`) {
+			t.Errorf("user %s updates one of others:\n%s", uid, got)
 		}
 	}
 }

@@ -44,8 +44,7 @@ func newUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 			"healthy replaces nothing: cancel it by its id.",
 		Example: "  berth service update chat --gpu-mem 4G\n  berth service update chat --drain 30s -- python serve2.py",
 	}, func(ctx context.Context, name string) error {
-		_, err := one(ctx, e, c, name)
-		return err
+		return mine(ctx, e, c, name)
 	})
 	inFull := cmd.RunE
 	cmd.Flags().BoolVar(&anew, "anew", false, "describe it in full: settings not given are reset, not kept")
@@ -57,6 +56,16 @@ func newUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 		return update(cmd, e, c, o, args)
 	}
 	return cmd
+}
+
+// mine refuses to change a service that is not the caller's: a new revision runs as
+// whoever submits it.
+func mine(ctx context.Context, e *console.Env, c *client.Client, name string) error {
+	own, err := read(ctx, c, e.User(), name)
+	if err == nil && len(own) == 0 {
+		return cluster.Errorf(cluster.CodeNotFound, "no service %s is running that is yours; berth service create starts one, and only its owner updates one", console.ShortQuote(name))
+	}
+	return err
 }
 
 // partial reads only the options that were given, and which fields they set.
@@ -126,7 +135,7 @@ func update(cmd *cobra.Command, e *console.Env, c *client.Client, o *options, ar
 	if err != nil {
 		return err
 	}
-	if _, err := one(ctx, e, c, args[0]); err != nil {
+	if err := mine(ctx, e, c, args[0]); err != nil {
 		return err
 	}
 	if js.GpuType, err = client.GPUType(ctx, c, js.GpuType); err != nil {

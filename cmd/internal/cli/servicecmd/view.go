@@ -224,26 +224,44 @@ func read(ctx context.Context, c *client.Client, user, name string) ([]*shown, e
 	return out, nil
 }
 
-// one returns the service with a name: the user's own, or else the only one.
-func one(ctx context.Context, e *console.Env, c *client.Client, name string) (*shown, error) {
+// addUser registers the flag for whose service is meant.
+func addUser(cmd *cobra.Command, user *string) *cobra.Command {
+	cmd.Flags().StringVar(user, "user", "", "the service of this `USER`; by default yours, or the only one of that name")
+	return cmd
+}
+
+// one returns the service of a user with a name; without a user, the caller's own,
+// or else the only one.
+func one(ctx context.Context, e *console.Env, c *client.Client, user, name string) (*shown, error) {
 	var all []*shown
-	for _, user := range []string{e.User(), ""} {
+	whose := []string{e.User(), ""}
+	if user != "" {
+		whose = []string{user}
+	}
+	for _, u := range whose {
 		var err error
-		if all, err = read(ctx, c, user, name); err != nil {
+		if all, err = read(ctx, c, u, name); err != nil {
 			return nil, err
 		}
 		if len(all) == 1 {
 			return all[0], nil
 		}
 	}
-	if len(all) == 0 {
+	switch {
+	case len(all) == 0 && user != "":
+		return nil, noService(user, name)
+	case len(all) == 0:
 		return nil, cluster.Errorf(cluster.CodeNotFound, "no service %s is running; see: berth service list --all", console.ShortQuote(name))
 	}
-	whose := make([]string, len(all))
+	owners := make([]string, len(all))
 	for i, s := range all {
-		whose[i] = fmt.Sprintf("%s's is job %d", s.User, s.newest().ID)
+		owners[i] = s.User
 	}
-	return nil, cluster.Errorf(cluster.CodeConflict, "none of the services called %s is yours: %s; berth show and berth cancel take these numbers", name, strings.Join(whose, ", "))
+	return nil, cluster.Errorf(cluster.CodeConflict, "none of the services called %s is yours, but %s have one each; give --user to name whose", name, strings.Join(owners, ", "))
+}
+
+func noService(user, name string) error {
+	return cluster.Errorf(cluster.CodeNotFound, "no service %s of %s is running; see: berth service list --all", console.ShortQuote(name), console.ShortQuote(user))
 }
 
 // of returns the named service of a user, "" for the caller. Where requests
@@ -258,9 +276,9 @@ func of(ctx context.Context, e *console.Env, c *client.Client, user, name string
 		return all[0], nil
 	}
 	if user != "" {
-		return nil, cluster.Errorf(cluster.CodeNotFound, "no service %s of %s is running; see: berth service list --all", console.ShortQuote(name), console.ShortQuote(user))
+		return nil, noService(user, name)
 	}
-	s, err := one(ctx, e, c, name)
+	s, err := one(ctx, e, c, "", name)
 	if err != nil {
 		return nil, err
 	}
@@ -325,15 +343,16 @@ func (s *shown) state() string {
 }
 
 func newShowCmd(e *console.Env, c *client.Client) *cobra.Command {
-	return console.Formatted(&cobra.Command{
-		Use: "show NAME", Short: "Show a service and its replicas", Example: "  berth service show chat", Args: cobra.ExactArgs(1),
+	var user string
+	return addUser(console.Formatted(&cobra.Command{
+		Use: "show NAME", Short: "Show a service and its replicas", Example: "  berth service show chat\n  berth service show chat --user ann", Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, f console.Format, args []string) error {
-		s, err := one(ctx, e, c, args[0])
+		s, err := one(ctx, e, c, user, args[0])
 		if err != nil {
 			return err
 		}
 		return s.print(e, f)
-	}, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	}, console.FormatTable, console.FormatJSON, console.FormatYAML), &user)
 }
 
 func (s *shown) print(e *console.Env, f console.Format) error {
