@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
@@ -282,6 +283,13 @@ func TestWhoHasTheCard(t *testing.T) {
 		}, []schedtest.JobOption{schedtest.Exclusive}, cluster.ReasonExclusive, 2, "GPU 1 of n (A): in use, but needed exclusively; 1 job there, it ends in ~4 h"},
 		{"how long it takes is not known", func(w *schedtest.World) { run(w, 1, 0, 0, whole); run(w, 2, 1, 0, whole) },
 			[]schedtest.JobOption{schedtest.Exclusive}, cluster.ReasonExclusive, 2, "GPU 0 of n (A): in use, but needed exclusively; 1 job there, it ends in ~60 min (not known: 60 min assumed)"},
+		{"replicas of a service", func(w *schedtest.World) {
+			run(w, 1, 0, 0, whole)
+			run(w, 2, 1, 0, whole)
+			for _, j := range w.Snapshot().Running {
+				j.Spec.Service = &service.Service{Name: "chat"}
+			}
+		}, []schedtest.JobOption{schedtest.Exclusive}, cluster.ReasonExclusive, 2, "GPU 0 of n (A): in use, but needed exclusively; 1 job there, of a service: until somebody ends it"},
 		{"in exclusive use", func(w *schedtest.World) {
 			run(w, 1, 0, 4*time.Hour, whole)
 			run(w, 2, 1, 5*time.Hour, whole)

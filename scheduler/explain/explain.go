@@ -386,8 +386,12 @@ func (x *explainer) company(g *cluster.GPU) string {
 	if len(on) == 0 {
 		return ""
 	}
-	next, how := int64(rules.Forever), ""
+	next, how, endless := int64(rules.Forever), "", 0
 	for _, j := range on {
+		if j.Spec.Service != nil && j.Spec.TimeLimit == 0 {
+			endless++
+			continue
+		}
 		end, _ := rules.EndsAt(j, j.Live(), int64(x.snap.Now), &x.pol)
 		if end >= next {
 			continue
@@ -397,11 +401,16 @@ func (x *explainer) company(g *cluster.GPU) string {
 			how = " (not known: " + strings.TrimPrefix(say.About(x.pol.AssumedDuration.Microseconds()), "~") + " assumed)"
 		}
 	}
-	verb := "the next ends in "
-	if len(on) == 1 {
-		verb = "it ends in "
+	there := "; " + say.Jobs(len(on)) + " there, "
+	switch {
+	case endless == len(on):
+		return there + "of a service: until somebody ends it"
+	case len(on) == 1:
+		there += "it ends in "
+	default:
+		there += "the next ends in "
 	}
-	return "; " + say.Jobs(len(on)) + " there, " + verb + say.About(next-int64(x.snap.Now)) + how
+	return there + say.About(next-int64(x.snap.Now)) + how
 }
 
 // longest returns how long the last of those on a GPU is expected to stay.
