@@ -2,6 +2,8 @@ package admin
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -100,5 +102,27 @@ func runNodeDrain(ctx context.Context, e *console.Env, c *client.Client, id stri
 	default:
 		e.Printf("node %s: %s, %s on it\n", console.Escape(id), NodeState(node), jobs)
 	}
+	tellReplicas(ctx, e, c, node)
 	return nil
+}
+
+// tellReplicas names the replicas of services on a node that is to be empty: they do
+// not end by themselves.
+func tellReplicas(ctx context.Context, e *console.Env, c *client.Client, n *apiv1.Node) {
+	if len(n.GetJobs()) == 0 {
+		return
+	}
+	all, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Brief: true, Replicas: true, Nodes: []string{n.GetId()}})
+	if err != nil {
+		return // the node drains anyway
+	}
+	var names []string
+	for _, j := range all {
+		if j.GetReplica() != nil && slices.Contains(n.GetJobs(), j.GetId()) {
+			names = append(names, client.JobLabel(j))
+		}
+	}
+	if len(names) > 0 {
+		e.Warnf("%s there of services: they run until somebody ends them; berth requeue %s starts them on other nodes, once those have room", console.Plural(len(names), "replica", "replicas"), strings.Join(names, " "))
+	}
 }

@@ -67,3 +67,19 @@ func TestQuotaRemove(t *testing.T) {
 		}
 	}
 }
+
+// TestDrainNamesReplicas: whoever drains a node is told which of its jobs never end by
+// themselves, and how to move them.
+func TestDrainNamesReplicas(t *testing.T) {
+	t.Parallel()
+	task := uint32(2)
+	w, f := clitest.NewWorld(t), clitest.NewFake()
+	f.Jobs = []*apiv1.Job{
+		{Id: 12, ArrayJobId: 10, ArrayTaskId: &task, State: "RUNNING", Node: "n1", Replica: &apiv1.Replica{Service: "chat"}},
+		{Id: 13, State: "RUNNING", Node: "n1"},
+	}
+	w.Serve("/a", f)
+	if got := w.Transcript("node", "drain", "n1", "--reason", "new fans"); !strings.Contains(got, "1 replica there of services: they run until somebody ends them; berth requeue 10_2 starts them on other nodes") {
+		t.Errorf("it says\n%s", got)
+	}
+}
