@@ -128,6 +128,7 @@ const (
 	ReasonStandby           ReasonCode = "Standby"                  // its service already has enough replicas
 	ReasonNodeDown          ReasonCode = "ReqNodeNotAvail"          // every node that could run it is drained or silent
 	ReasonPower             ReasonCode = "NodePoweringUp"           // nodes are powered up for it
+	ReasonCut               ReasonCode = "GPUBeingCut"              // a GPU in MIG mode is cut anew for it
 	ReasonPartitionDown     ReasonCode = "PartitionDown"            // its partition starts nothing
 	ReasonReservationGone   ReasonCode = "ReservationDeleted"       // the reservation that it asks for no longer exists
 	ReasonReservationDenied ReasonCode = "ReservationInvalid"       // that reservation does not admit it

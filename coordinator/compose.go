@@ -51,7 +51,7 @@ func (c *Coordinator) compose() {
 	})
 	c.jobs = jobs.New(jobs.Config{ID: c.cfg.ID, LeaderWait: c.cfg.Waits.Leader, IndexWait: c.cfg.Waits.Index}, jobs.Needs{
 		FSM: c.fsm, Proposer: c.prop, Office: c.office, Auth: c.auth, Calls: c.calls, Admission: c.admission, Accounts: c.accounts, Leader: c.lead, Learner: c.learn,
-		Nodes: c.nodes, Archive: c.archive, Current: current.New(c.cfg.ID, c.cfg.CatchUp, c.fsm, c.office, c.peers), Peers: c.peers, Clock: c.cfg.Clock, Log: c.log,
+		Nodes: c.nodes, Cuts: c.recut.Reason, Archive: c.archive, Current: current.New(c.cfg.ID, c.cfg.CatchUp, c.fsm, c.office, c.peers), Peers: c.peers, Clock: c.cfg.Clock, Log: c.log,
 	})
 	c.members = members.New(members.Config{ID: c.cfg.ID, Dir: c.cfg.Dir, Version: c.cfg.Version}, members.Needs{
 		FSM: c.fsm, Raft: c.raft, Office: c.office, Peers: c.peers, Archive: c.archive, Space: c.space, Peer: c.cfg.Peer,

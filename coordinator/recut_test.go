@@ -1,12 +1,17 @@
 package coordinator_test
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -58,6 +63,16 @@ func TestAGPUIsCutForAJob(t *testing.T) {
 	if cut.Uuid != "GPU-1" || len(cut.Drop) != 1 || cut.Drop[0] != "MIG-whole" || len(cut.Make) != 1 || cut.Make[0].Profile != "1g.10gb" {
 		t.Fatalf("cut %v", cut)
 	}
+	why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: id})
+	const says = "GPU GPU-1 of node n1 is cut anew for it since "
+	if err != nil || why.Job.Reason != "GPUBeingCut" || !strings.HasPrefix(why.Job.ReasonDetail, says) ||
+		!slices.ContainsFunc(why.Explanations, func(e *apiv1.Explanation) bool { return e.Detail == why.Job.ReasonDetail }) {
+		t.Errorf("while it is cut: %v, %v", why, err)
+	}
+	list, err := apirpc.NewJobServiceClient(cc).ListJobs(as(t, alice), &apiv1.ListJobsRequest{Columns: apiv1.JobColumnsOf_JOB_COLUMNS_OF_WAITING})
+	if err != nil || list.Columns == nil || !slices.Contains(list.Columns.Texts, "GPUBeingCut") {
+		t.Errorf("while it is cut: %v, %v", list, err)
+	}
 	if g := gpuOf(t, cc, "n1", "MIG-whole"); !g.Drain || !strings.Contains(g.DrainReason, "cut anew for job") {
 		t.Errorf("while it is cut: %v", g)
 	}
@@ -95,5 +110,35 @@ func TestAJobDoesNotWaitForACutForEver(t *testing.T) {
 	ahead.Store(int64(2 * time.Minute)) // less than a lease
 	if asg := assigned(t, a, id); asg.Gpus[0].Uuid != "MIG-whole" {
 		t.Errorf("job %d is on %v", id, asg.Gpus)
+	}
+}
+
+// TestAGPUIsNotCutBeforeAJobsTime: a job that begins later has no part in the cut for one that
+// waits now, and one of its own when its time has come.
+func TestAGPUIsNotCutBeforeAJobsTime(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	c := coordtest.Start(t, coordtest.Options{N: 1, Clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	cc := c.Dial(0, "gate", "g")
+	card, whole := migCard(&nodev1.MIGInstance{Uuid: "MIG-whole", Profile: "7g.80gb", Size: 8})
+	a := c.Agent(0, "n1", "b1")
+	a.CanCut(card)
+	a.Hello("n1", "b1", whole)
+	within(t, "the GPU is offered", func() bool { return len(nodeOf(t, cc, "n1").Gpus) == 1 })
+	later := spec(8000)
+	later.Begin = timestamppb.New(time.Now().Add(10 * time.Hour))
+	submitted(t, cc, alice, reqID(1), later)
+	id := submitted(t, cc, alice, reqID(2), spec(8000))[0]
+	cut := nextCut(t, a)
+	if len(cut.Make) != 1 {
+		t.Fatalf("cut %v", cut)
+	}
+	made, gpu := migCard(&nodev1.MIGInstance{Uuid: "MIG-part", Profile: "1g.10gb", Start: cut.Make[0].Start, Size: 1})
+	a.CanCut(made)
+	a.Hello("n1", "b1", gpu)
+	assigned(t, a, id)
+	ahead.Store(int64(11 * time.Hour))
+	if cut = nextCut(t, a); len(cut.Make) != 1 || cut.Make[0].Start == made.Instances[0].Start {
+		t.Errorf("when its time has come: %v", cut)
 	}
 }

@@ -7,6 +7,7 @@ package recut
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/scheduler/mig"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 const (
@@ -58,8 +60,7 @@ type Needs struct {
 // Recutter cuts GPUs anew during a leader's term.
 type Recutter struct {
 	Needs
-	pending map[string]*pending // by the GPU's UUID
-	not     map[string]time.Time
+	not map[string]time.Time // by the GPU's UUID
 	// index is the state's at the last look. The next comes after it changes or, for a
 	// job or a GPU whose time comes then, at next, 0 for none; but not before rest, so
 	// that looking takes little of the time.
@@ -67,8 +68,16 @@ type Recutter struct {
 	next, rest cluster.Time
 
 	mu sync.Mutex
-	// held is since when jobs are held back, see Awaits.
-	held map[cluster.JobID]time.Time
+	// pending is by the GPU's UUID. Only Run changes it.
+	pending map[string]*pending
+	held    map[cluster.JobID]held // see Awaits
+}
+
+// held is an instance that a job is held back from, and since when.
+type held struct {
+	gpu   mig.Card
+	id    cluster.GPUID
+	since time.Time
 }
 
 // pending is a cut that an agent was asked for.
@@ -80,7 +89,7 @@ type pending struct {
 // New returns a Recutter.
 func New(n Needs) *Recutter {
 	n.Log = n.Log.With("component", "recut")
-	return &Recutter{Needs: n, held: map[cluster.JobID]time.Time{}}
+	return &Recutter{Needs: n, pending: map[string]*pending{}, held: map[cluster.JobID]held{}}
 }
 
 // Awaits reports whether a job about to start on an instance waits instead until the GPU is cut
@@ -98,21 +107,49 @@ func (r *Recutter) Awaits(job cluster.JobID, node cluster.NodeID, gpu cluster.GP
 	now := r.Clock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	since, was := r.held[job]
+	h, was := r.held[job]
 	if !was {
-		since = now
-		maps.DeleteFunc(r.held, func(id cluster.JobID, at time.Time) bool {
+		maps.DeleteFunc(r.held, func(id cluster.JobID, _ held) bool {
 			j, ok := r.FSM.Job(id)
 			return !ok || !j.State.Waiting()
 		})
-		r.held[job] = now
+		h = held{gpu: c, id: gpu, since: now}
+		r.held[job] = h
 	}
-	return now.Sub(since) < holdFor
+	return now.Sub(h.since) < holdFor
 }
+
+// Reason says for which cut a waiting job waits, and how long at most; it is zero for a job
+// that waits for none. It may be called from any goroutine.
+func (r *Recutter) Reason(job cluster.JobID) cluster.Reason {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	words := ""
+	for _, p := range r.pending {
+		if slices.Contains(p.cut.For, job) {
+			words = fmt.Sprintf("GPU %s of node %s is cut anew for it since %s", p.cut.Card.UUID, p.cut.Card.Node, clock(p.since))
+		}
+	}
+	if h, ok := r.held[job]; ok && r.Clock().Sub(h.since) < holdFor {
+		gpu := fmt.Sprintf("GPU %s of node %s", h.gpu.UUID, h.gpu.Node)
+		where := "on " + gpu
+		if words == "" {
+			words, where = "waits since "+clock(h.since)+" for "+gpu+" to be cut anew", "there"
+		}
+		words += fmt.Sprintf("; from %s on it may have %s %s, which is larger than it needs", clock(h.since.Add(holdFor)), h.gpu.ProfileOf(h.id), where)
+	}
+	if words == "" {
+		return cluster.Reason{}
+	}
+	return cluster.Reason{Code: cluster.ReasonCut, Detail: words}
+}
+
+func clock(t time.Time) string { return say.Clock(cluster.TimeOf(t)) }
 
 // Run has GPUs cut anew until ctx ends.
 func (r *Recutter) Run(ctx context.Context) error {
-	r.pending, r.not, r.index, r.next, r.rest = map[string]*pending{}, map[string]time.Time{}, 0, 0, 0
+	r.not, r.index, r.next, r.rest = map[string]time.Time{}, 0, 0, 0
+	defer r.forget()
 	r.resumeLeft(ctx)
 	for wait.Sleep(ctx, every) {
 		cards := r.Cards()
@@ -127,6 +164,13 @@ func (r *Recutter) Run(ctx context.Context) error {
 		r.rest = now.Add(share * time.Since(began))
 	}
 	return ctx.Err()
+}
+
+// forget drops what this term's agents were asked for.
+func (r *Recutter) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.pending)
 }
 
 // again returns when the first of the GPUs that are left alone no longer is, 0 if none is.
@@ -195,11 +239,13 @@ func (r *Recutter) begin(ctx context.Context, cut *mig.Cut) {
 			free = free && ok && u.Shares == 0
 		}
 	})
+	r.mu.Lock()
+	r.pending[cut.Card.UUID] = &pending{cut: cut, since: r.Clock()}
+	r.mu.Unlock()
 	if !free || !r.Cut(ctx, cut) {
 		r.end(ctx, cut, pause)
 		return
 	}
-	r.pending[cut.Card.UUID] = &pending{cut: cut, since: r.Clock()}
 	r.Log.InfoContext(ctx, "a GPU is cut anew", "node", string(cut.Card.Node), "gpu", cut.Card.UUID, "drop", len(cut.Drop), "why", cut.String())
 }
 
@@ -219,7 +265,9 @@ func (r *Recutter) settle(ctx context.Context, cards []mig.Card) {
 
 // end resumes what a cut drained, and leaves the GPU alone for a while.
 func (r *Recutter) end(ctx context.Context, cut *mig.Cut, leave time.Duration) {
+	r.mu.Lock()
 	delete(r.pending, cut.Card.UUID)
+	r.mu.Unlock()
 	r.not[cut.Card.UUID] = r.Clock().Add(leave)
 	r.resume(ctx, cut.Card.Node, func(o cluster.GPUOrder) bool { return slices.Contains(cut.Drop, o.GPU) })
 }

@@ -93,15 +93,27 @@ func (c *Card) holds(p *Profile, j *cluster.Job) bool {
 	return p.MemMiB >= mem && int64(p.Compute)*cluster.WholeGPU >= milli*sevenths
 }
 
+// ProfileOf names the profile of an instance, "" for one that the card does not have.
+func (c *Card) ProfileOf(id cluster.GPUID) string {
+	for _, in := range c.Instances {
+		if in.ID == id {
+			return in.Profile
+		}
+	}
+	return ""
+}
+
+// Holds reports whether a job could use an instance.
+func (c *Card) Holds(id cluster.GPUID, j *cluster.Job) bool {
+	p := c.profile(c.ProfileOf(id))
+	return p != nil && c.holds(p, j)
+}
+
 // Wastes reports whether an instance is larger than one that the card could have in its place
 // and that a job could use.
 func (c *Card) Wastes(id cluster.GPUID, j *cluster.Job) bool {
-	i := slices.IndexFunc(c.Instances, func(in Instance) bool { return in.ID == id })
-	if i < 0 {
-		return false
-	}
-	p := c.profile(c.Instances[i].Profile)
-	return p != nil && c.holds(p, j) && slices.ContainsFunc(c.Profiles, func(q Profile) bool { return q.Size < p.Size && c.holds(&q, j) })
+	p := c.profile(c.ProfileOf(id))
+	return c.Holds(id, j) && slices.ContainsFunc(c.Profiles, func(q Profile) bool { return q.Size < p.Size && c.holds(&q, j) })
 }
 
 // estimate returns what a job is predicted to need of the whole GPU: by the estimate for its
@@ -251,8 +263,7 @@ func newRoom(c *Card, ledger *dispatch.Ledger) *room {
 // keep leaves an idle instance to a job, if one suits it.
 func (r *room) keep(j *cluster.Job) bool {
 	i := slices.IndexFunc(r.spare, func(in Instance) bool {
-		p := r.card.profile(in.Profile)
-		return p != nil && r.card.holds(p, j) && !r.card.Wastes(in.ID, j)
+		return r.card.Holds(in.ID, j) && !r.card.Wastes(in.ID, j)
 	})
 	if i < 0 {
 		return false

@@ -309,21 +309,23 @@ func codeOf(err error) cluster.Code {
 	return cluster.CodeInternal
 }
 
-// arrayReason returns why tasks of an array wait, if the array is the cause;
-// otherwise none.
-func (c *Jobs) arrayReason(j *cluster.Job) cluster.Reason {
-	if !j.InArray() || j.State != cluster.JobPending {
+// reasonNow returns why a job waits if that is another reason than the stored one:
+// its array, or the cut of a GPU.
+func (c *Jobs) reasonNow(j *cluster.Job) cluster.Reason {
+	if j.InArray() && j.State == cluster.JobPending {
+		r := c.fsm.Barred(j, cluster.TimeOf(c.clock()))
+		switch {
+		case r.Code == cluster.ReasonBeginTime && j.Spec.Service != nil:
+			r.Detail = restartDetail(j)
+			return r
+		case r.Code == cluster.ReasonArrayLimit || r.Code == cluster.ReasonStandby:
+			return r
+		}
+	}
+	if !j.State.Waiting() {
 		return cluster.Reason{}
 	}
-	r := c.fsm.Barred(j, cluster.TimeOf(c.clock()))
-	switch {
-	case r.Code == cluster.ReasonBeginTime && j.Spec.Service != nil:
-		r.Detail = restartDetail(j)
-		return r
-	case r.Code == cluster.ReasonArrayLimit || r.Code == cluster.ReasonStandby:
-		return r
-	}
-	return cluster.Reason{}
+	return c.cuts(j.ID)
 }
 
 // restartDetail says how the last attempt of a replica ended, and when the next one

@@ -61,16 +61,13 @@ func (s *jobServer) listed(req *apiv1.ListJobsRequest, who authorize.Caller, job
 }
 
 // columns returns jobs as columns, with the current throttles of arrays (which may
-// differ from those submitted) and the jobs that those keep waiting.
+// differ from those submitted) and why jobs wait now.
 func (c *Jobs) columns(jobs []*cluster.Job) *apiv1.JobColumns {
 	m := apiconv.JobColumns(jobs)
 	if len(m.Arrays) > 0 && len(m.ArrayThrottles) == 0 {
 		m.ArrayThrottles = make([]uint32, len(m.Arrays))
 	}
-	if len(m.Arrays) > 0 && len(m.Reasons) == 0 {
-		m.Reasons = make([]uint32, len(jobs))
-	}
-	now, limit := map[uint64]uint32{}, uint32(0)
+	now := map[uint64]uint32{}
 	for i, id := range m.Arrays {
 		if id == 0 {
 			continue
@@ -81,13 +78,23 @@ func (c *Jobs) columns(jobs []*cluster.Job) *apiv1.JobColumns {
 			now[id] = n
 		}
 		m.ArrayThrottles[i] = n
-		if r := c.arrayReason(jobs[i]); r.Code != "" {
-			if limit == 0 {
-				limit = uint32(len(m.Texts))
-				m.Texts = append(m.Texts, string(r.Code))
-			}
-			m.Reasons[i] = limit
+	}
+	texts := map[cluster.ReasonCode]uint32{}
+	for i, j := range jobs {
+		r := c.reasonNow(j)
+		if r.Code == "" {
+			continue
 		}
+		if len(m.Reasons) == 0 {
+			m.Reasons = make([]uint32, len(jobs))
+		}
+		text, ok := texts[r.Code]
+		if !ok {
+			text = uint32(len(m.Texts)) // #nosec G115 -- at most a page
+			texts[r.Code] = text
+			m.Texts = append(m.Texts, string(r.Code))
+		}
+		m.Reasons[i] = text
 	}
 	return m
 }

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/api/accounts"
 	"github.com/berth-scheduler/berth/coordinator/api/admission"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
@@ -45,11 +46,13 @@ type Needs struct {
 	Leader    *lead.Leader
 	Learner   *learner.Learner
 	Nodes     *nodes.Nodes
-	Archive   *archive.Archive
-	Current   *current.Current
-	Peers     *peers.Conns
-	Clock     func() time.Time
-	Log       *slog.Logger
+	// Cuts says for which cut of a GPU a waiting job waits, zero for none.
+	Cuts    func(cluster.JobID) cluster.Reason
+	Archive *archive.Archive
+	Current *current.Current
+	Peers   *peers.Conns
+	Clock   func() time.Time
+	Log     *slog.Logger
 }
 
 // Jobs is what the job services share.
@@ -65,6 +68,7 @@ type Jobs struct {
 	lead      *lead.Leader
 	learn     *learner.Learner
 	nodes     *nodes.Nodes
+	cuts      func(cluster.JobID) cluster.Reason
 	archive   *archive.Archive
 	current   *current.Current
 	peers     *peers.Conns
@@ -76,7 +80,7 @@ type Jobs struct {
 func New(cfg Config, d Needs) *Jobs {
 	return &Jobs{
 		cfg: cfg, fsm: d.FSM, prop: d.Proposer, office: d.Office, auth: d.Auth, calls: d.Calls, admission: d.Admission, accounts: d.Accounts,
-		lead: d.Leader, learn: d.Learner, nodes: d.Nodes, archive: d.Archive, current: d.Current, peers: d.Peers, clock: d.Clock, log: d.Log,
+		lead: d.Leader, learn: d.Learner, nodes: d.Nodes, cuts: d.Cuts, archive: d.Archive, current: d.Current, peers: d.Peers, clock: d.Clock, log: d.Log,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -365,7 +366,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	if cells.Code != "" {
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(cells.Code), Detail: cells.Detail, Count: 1})
 	}
-	resp.Explanations = append(resp.Explanations, s.c.powering(j.ID)...)
+	resp.Explanations = append(resp.Explanations, s.c.preparing(j.ID)...)
 	es, behind := s.c.explain(snap, j, pol)
 	for _, e := range es {
 		if saidBefore(snap, j, part, cells, e.Reason) {
@@ -388,10 +389,13 @@ func saidBefore(snap *dispatch.Snapshot, j *cluster.Job, part *cluster.Partition
 }
 
 // explain is scheduler.Explain, except that the policy in use explains what only it
-// knows. behind reports that there is room reserved for a job ahead: when it will
-// have had that is unknown.
+// knows. behind reports that there is room, but reserved for a job ahead, or on a GPU
+// that must be cut: when it may have that is unknown.
 func (c *Jobs) explain(snap *dispatch.Snapshot, j *cluster.Job, pol scheduler.Policy) (es []explain.Explanation, behind cluster.Reason) {
 	es = scheduler.Explain(snap, j, pol)
+	if behind = c.cuts(j.ID); behind.Code != "" {
+		es = slices.DeleteFunc(es, func(e explain.Explanation) bool { return e.Reason.Code == cluster.ReasonUnconfirmed })
+	}
 	chosen, view := c.lead.Scheduling().Of(j.Spec.Partition), *snap
 	if chosen.Planner == nil {
 		return es, behind

@@ -36,7 +36,7 @@ func (c *Jobs) viewAt(j *cluster.Job, who authorize.Caller, d detail, place int)
 // detailOf returns what who may see about a job, apart from the job itself.
 func (c *Jobs) detailOf(j *cluster.Job, who authorize.Caller, d detail, place int) apiconv.JobDetail {
 	return apiconv.JobDetail{
-		Reason: c.arrayReason(j), Throttle: c.throttleOf(j),
+		Reason: c.reasonNow(j), Throttle: c.throttleOf(j),
 		GPU: c.gpuName, Host: c.hostOf, QueuePosition: place, Served: c.served, Brief: d == brief, Whole: d == whole, Now: cluster.TimeOf(c.clock()),
 		Redact: c.auth.May(who, authorize.ReadJob, &j.Owner) != nil,
 	}
