@@ -143,7 +143,7 @@ bench-sides: build ## do the same to Slurm and to Berth, in turns, and write one
 experiments: build ## rebuild published evaluations from the traces in TRACES (QUICK=1: fewer seeds) into bin/experiments
 	@test -n "$(TRACES)" || { echo "set TRACES to a folder with one subfolder a trace"; exit 2; }
 	@mkdir -p bin/experiments
-	@set -e; for x in yeung schedtune openb lucid muri orders gap hived ahead; do \
+	@set -e; for x in yeung schedtune openb lucid muri orders gap hived ahead mig; do \
 		echo "== $$x"; bin/berth sim experiment $$x --traces "$(TRACES)" $(if $(QUICK),--quick) --plot bin/experiments -o json > bin/experiments/$$x.json; \
 	done
 
