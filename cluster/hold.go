@@ -249,6 +249,10 @@ func ParseDepends(s string) (deps []Dependency, anyOf bool, err error) {
 	return deps, anyOf, nil
 }
 
+// MaxDueTasks bounds the tasks of an array with a deadline, each of which is planned on its
+// own from the start.
+const MaxDueTasks = 100
+
 // checkWaiting bounds the fields that say when a job may start.
 func (s *Spec) checkWaiting() error {
 	switch {
@@ -258,8 +262,10 @@ func (s *Spec) checkWaiting() error {
 		return Errorf(CodeInvalid, "begin: is after the year 2199; to wait until it is released, use --hold")
 	case len(s.Depends) > MaxDepends:
 		return Errorf(CodeInvalid, "dependency: %d of them, at most %d are allowed", len(s.Depends), MaxDepends)
-	case (s.Deadline != 0 || s.DeadlineIn != 0) && (s.Hold || s.Begin != 0 || len(s.Depends) > 0 || s.Array != nil):
-		return Errorf(CodeInvalid, "deadline: cannot be promised to a job that is held, or that waits for a time or for other jobs, or to all tasks of an array; drop one of them")
+	case (s.Deadline != 0 || s.DeadlineIn != 0) && (s.Hold || s.Begin != 0 || len(s.Depends) > 0):
+		return Errorf(CodeInvalid, "deadline: cannot be promised to a job that is held, or that waits for a time or for other jobs; drop one of them")
+	case (s.Deadline != 0 || s.DeadlineIn != 0) && s.Array != nil && (s.Array.Throttle > 0 || s.Len() > MaxDueTasks):
+		return Errorf(CodeInvalid, "deadline and array: each task is promised its end, so at most %d are allowed, without a limit on how many run at once; drop the limit, or submit smaller arrays", MaxDueTasks)
 	}
 	if s.Defer > 0 && s.Service != nil {
 		return Errorf(CodeInvalid, "defer: a service has no end before which it could wait for cheaper power; leave it out")

@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,46 @@ func TestDeadlines(t *testing.T) {
 	if j := await(t, cc, ids[0], "DEADLINE"); j.Reason != "DeadLine" || j.Ended == nil || j.Slack != nil {
 		t.Errorf("ended as %v", j)
 	}
+}
+
+// TestDeadlinesOfArrays: an array is admitted if the last of its tasks can be in time, all of
+// them count when another deadline is asked for, and all end when theirs has passed.
+func TestDeadlinesOfArrays(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	c := coordtest.Start(t, coordtest.Options{N: 1, Clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	if _, err := apirpc.NewClusterServiceClient(cc).DrainNode(as(t, admin), &apiv1.DrainNodeRequest{Id: "n1", Reason: "r"}); err != nil {
+		t.Fatal(err)
+	}
+	array := func(tasks uint32, within time.Duration) *apiv1.JobSpec {
+		s := spec(2000)
+		s.Exclusive, s.TimeLimit, s.DeadlineIn = true, durationpb.New(time.Hour), durationpb.New(within)
+		if tasks > 0 {
+			s.Array = fmt.Sprintf("1-%d", tasks)
+		}
+		return s
+	}
+	if _, err := submit(t, cc, alice, reqID(1), array(30, 40*time.Hour)); err == nil || !strings.Contains(err.Error(), "no node has") {
+		t.Errorf("got %v, want a refusal", err)
+	}
+	if _, err := apirpc.NewClusterServiceClient(cc).ResumeNode(as(t, admin), &apiv1.ResumeNodeRequest{Id: "n1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := submit(t, cc, alice, reqID(2), array(90, 89*time.Hour+30*time.Minute)); err == nil || !strings.Contains(err.Error(), "behind 89 jobs with earlier deadlines") {
+		t.Errorf("got %v, want a refusal of the last task", err)
+	}
+	id := submitted(t, cc, alice, reqID(3), array(90, 90*time.Hour+30*time.Minute))[0]
+	if _, err := submit(t, cc, alice, reqID(4), array(0, 20*time.Hour)); err == nil || !strings.Contains(err.Error(), "which was promised its end by") {
+		t.Errorf("got %v, want a refusal for the tasks promised", err)
+	}
+	held, err := apirpc.NewJobServiceClient(cc).ControlJobs(as(t, alice), &apiv1.ControlJobsRequest{RequestId: reqID(5), Action: apiv1.JobAction_JOB_ACTION_HOLD, Ids: []uint64{id}})
+	if err != nil || !strings.Contains(held.Results[0].String(), "were promised their deadline") {
+		t.Errorf("to hold it: %v, %v", held, err)
+	}
+	ahead.Store(int64(91 * time.Hour))
+	await(t, cc, id+89, "DEADLINE")
 }
 
 // TestDeadlinesSizeJobs: a job of one to four GPUs starts with the two that its deadline

@@ -138,6 +138,9 @@ func show(r *Roll, folds []*cluster.Job, due *Set) map[cluster.JobID]int {
 	more := map[cluster.JobID]int{}
 	for _, j := range folds {
 		n := min(w.of(j, r.Arrays[j.ArrayJobID].Queued), j.Count())
+		if j.Spec.Deadline > 0 { // all are promised theirs
+			n = j.Count()
+		}
 		if n == 0 {
 			continue
 		}

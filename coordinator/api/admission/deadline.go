@@ -64,15 +64,40 @@ func (a *Admission) Promising(ctx context.Context) (done func(), err error) {
 	}
 }
 
+// unnamed is the id of an array that is not submitted yet.
+const unnamed = 1 << 61
+
+// tasksOf returns jobs with each task of their arrays on its own.
+func tasksOf(jobs []*cluster.Job) []*cluster.Job {
+	var out []*cluster.Job
+	for _, j := range jobs {
+		ranks := j.Fold
+		if j.Spec.Array != nil && j.ID == 0 {
+			as := *j
+			as.ArrayJobID = unnamed
+			j, ranks = &as, []cluster.Span{{To: j.Spec.Len() - 1}}
+		}
+		if ranks == nil {
+			out = append(out, j)
+		}
+		for k := range cluster.SpanLen(ranks) {
+			out = append(out, j.Task(cluster.SpanRank(ranks, k)))
+		}
+	}
+	return out
+}
+
 // Promise refuses jobs whose deadlines cannot be met, and says what those of elastic
-// size need for theirs. A job that waits already is promised it anew.
+// size need for theirs. Each task of an array is promised its own, or none is. A job
+// that waits already is promised it anew.
 func (a *Admission) Promise(jobs []*cluster.Job, now cluster.Time) (words []string, err error) {
+	jobs = tasksOf(jobs)
 	snap, _ := a.fsm.SchedulerSnapshotAt(now)
 	snap.Waiting = slices.DeleteFunc(slices.Clone(snap.Waiting), func(j *cluster.Job) bool {
 		return slices.ContainsFunc(jobs, func(n *cluster.Job) bool { return n.ID == j.ID })
 	})
 	for i, j := range jobs { // they have no ids yet; any in order will do
-		if j.ID == 0 {
+		if j.ID == 0 || j.ArrayJobID == unnamed {
 			j.ID = cluster.JobID(1<<62 + i)
 			defer func() { j.ID = 0 }()
 		}

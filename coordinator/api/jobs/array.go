@@ -281,6 +281,9 @@ func (s *jobServer) controlWish(who authorize.Caller, req *apiv1.ControlJobsRequ
 	if err != nil {
 		return nil, nil, err
 	}
+	if a.Spec != nil && a.Spec.Deadline > 0 && req.Action != apiv1.JobAction_JOB_ACTION_RELEASE {
+		return nil, nil, cluster.Errorf(cluster.CodeConflict, "the tasks of array %d were promised their deadline, so that they cannot be held, requeued or limited; cancel them instead", w.id)
+	}
 	c.Change, c.Throttle, c.Scales = taskChanges[req.Action], req.Throttle, scales
 	c.Admin = who.Admin && (!req.AsUser || c.Change == logv1.TaskChange_TASK_CHANGE_RELEASE)
 	return &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}}, ranks, nil
