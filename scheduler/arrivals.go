@@ -49,7 +49,7 @@ func (a *Arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (dispat
 	p.now, p.running, p.plan = int64(now), a.ran, dispatch.Plan{BaseIndex: index}
 	p.lines.started, p.lines.residents, p.lines.loaded = p.lines.started[:0], nil, false
 	clear(p.fitter.failed)
-	p.fitter.twins = nil
+	p.fitter.matched = false
 	p.gather([]*cluster.Job{j})
 	if len(p.items) == 0 {
 		return dispatch.Start{}, false

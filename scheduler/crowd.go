@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -47,6 +48,7 @@ type crowd struct {
 	// most is the policy's limit, and calm the one that holds while there are empty
 	// GPUs for all waiting jobs; 0 is most.
 	limit, most, calm int64
+	read              uint64 // see readAhead
 }
 
 // calmPart is the part of a policy's allowed slowdown that is allowed while there
@@ -136,6 +138,25 @@ func (w *crowd) sharer(j *cluster.Job, id cluster.JobID, milli int64, i int32) c
 	return company.SharerOf(j, id, milli, w.rules[i].natures[w.kindOf(j)])
 }
 
+// readAhead reads what was learned of a job; see scene.readAhead.
+func (w *crowd) readAhead(it *item) {
+	if w == nil || it.kind == 0 {
+		return
+	}
+	for _, way := range w.ways {
+		w.read += way.natures[it.kind].Read()
+	}
+}
+
+// readNames reads the signatures of jobs; see scene.readAhead.
+func (w *crowd) readNames(jobs []*cluster.Job) {
+	for _, j := range jobs {
+		if s := j.Spec.Signature; s != "" {
+			w.read += uint64(s[0])
+		}
+	}
+}
+
 // kindOf numbers what was learned of a job's signature, so that similar jobs share
 // what a pass found out.
 func (w *crowd) kindOf(j *cluster.Job) int32 {
@@ -172,9 +193,16 @@ func (ft *fitter) judge(it *item, n *rules.Need, i int32) company.Verdict {
 	return company.Judge(w.know, w.rules[i].Sharing, w.on[i], company.SharerOf(it.job, 0, n.Busy, w.rules[i].natures[it.kind]), w.limit)
 }
 
-// suits reports whether nothing speaks against placing a job on GPU i.
+// suits reports whether nothing speaks against placing a job on GPU i, and counts that
+// it was asked.
 func (ft *fitter) suits(it *item, c int, i int32) bool {
 	ft.judged++
+	return ft.agrees(it, c, i)
+}
+
+// agrees reports whether nothing speaks against placing a job on GPU i; it is judge
+// for when the reason does not matter.
+func (ft *fitter) agrees(it *item, c int, i int32) bool {
 	w, n := ft.crowd, &it.needs[c]
 	if n.Way != rules.WayShare {
 		return true
@@ -231,20 +259,18 @@ func (w *crowd) strange(g *cluster.GPU, i int32, it *item) bool {
 	return v.Strange != nil
 }
 
-// slowed says which jobs the job would slow down on the first GPU of class c that is
-// otherwise suitable, and what is known of sharing it.
-func (ft *fitter) slowed(it *item, c int, want *fleet.Room) (company.Verdict, *sharing) {
+// likely returns the first GPU of class c that is otherwise suitable for a share, -1
+// if there is none or nothing is known of sharing.
+func (ft *fitter) likely(it *item, c int, want *fleet.Room) int32 {
 	k := &ft.f.Classes[c]
 	lo, hi, ok := ft.span(it, k)
 	if ft.crowd == nil || !ok || it.needs[c].Way != rules.WayShare {
-		return company.Verdict{}, nil
+		return -1
 	}
-	place := k.Used.First(lo, want)
-	if place < 0 || place >= hi {
-		return company.Verdict{}, nil
+	if place := k.Used.First(lo, want); place >= 0 && place < hi {
+		return k.Cards[place]
 	}
-	i := k.Cards[place]
-	return ft.judge(it, &it.needs[c], i), ft.crowd.rules[i]
+	return -1
 }
 
 // settled records that a job joined a GPU.
@@ -257,36 +283,132 @@ func (w *crowd) settled(it *item, milli int64, cards []int32) {
 	}
 }
 
+// hashOf hashes what a job needs of a class.
+func hashOf(it *item, c int) uint64 {
+	n := &it.needs[c]
+	h := (uint64(n.Mem)<<10 ^ uint64(n.Milli)) * 0x9e3779b97f4a7c15
+	return (h ^ h>>32 ^ uint64(it.kind)<<8 ^ uint64(c)) * 0xd6e8feb86659fd93
+}
+
 // twins holds hashes of what the waiting jobs need of the classes: once those that
 // occur, and again those that occur again.
 type twins []struct{ once, again uint64 }
 
-// at returns the word and the bit for what a job needs of a class.
-func (w twins) at(it *item, c int) (word int, bit uint64) {
-	n := &it.needs[c]
-	h := (uint64(n.Mem)<<10 ^ uint64(n.Milli)) * 0x9e3779b97f4a7c15
-	h = (h ^ h>>32 ^ uint64(it.kind)<<8 ^ uint64(c)) * 0xd6e8feb86659fd93
-	return int(h >> 32 & uint64(len(w)-1)), 1 << (h >> 26 & 63)
+// see records a hash, and returns 1 if it occurred before.
+func (w twins) see(hash uint64) int {
+	at, bit := &w[hash>>32&uint64(len(w)-1)], hash>>26&63
+	was := at.once >> bit & 1
+	at.again |= was << bit
+	at.once |= 1 << bit
+	return int(was)
+}
+
+// again reports whether a hash occurred more than once, or another one by accident.
+func (w twins) again(hash uint64) bool {
+	return w[hash>>32&uint64(len(w)-1)].again>>(hash>>26&63)&1 != 0
+}
+
+// match sets Need.Like of all waiting jobs. It reads them in the order of memory, a
+// pass does not: looked up in its turn, what became of a job's likes is waited for.
+func (ft *fitter) match() {
+	seen := make(twins, powerOf2(len(ft.items)*len(ft.f.Classes)/8))
+	repeated := 0
+	for i := range ft.items {
+		for c := range ft.items[i].needs {
+			if it := &ft.items[i]; ft.crowd != nil || !ft.forgets(it, c) {
+				repeated += seen.see(hashOf(it, c))
+			}
+		}
+	}
+	nb := numbers{items: ft.items, table: make([]numbered, powerOf2(4*repeated))}
+	for i := range ft.items {
+		for c := range ft.items[i].needs {
+			it := &ft.items[i]
+			h := hashOf(it, c)
+			switch {
+			case ft.crowd == nil && ft.forgets(it, c) || !seen.again(h):
+			case it.gpus == 1 && it.nodes == 0 && it.node == "" && it.needs[c].Way != rules.WayNone:
+				it.needs[c].Like = nb.of(int32(i), int32(c), h)
+			default:
+				it.needs[c].Like = -1
+			}
+		}
+	}
+	ft.failedLike = slices.Repeat([]int64{math.MaxInt64}, len(nb.firsts)+1)
+}
+
+func powerOf2(least int) int {
+	return 1 << bits.Len(uint(max(least, 1)-1))
+}
+
+// numbers numbers needs: equal ones equally, from 1.
+type numbers struct {
+	items  []item
+	firsts [][2]int32 // the item and the class of the first need with each number
+	table  []numbered // by hash, or after that
+}
+
+type numbered struct {
+	hash   uint32
+	number int32
+}
+
+// of returns the number of what item i needs of class c.
+func (nb *numbers) of(i, c int32, hash uint64) int32 {
+	it := &nb.items[i]
+	a := &it.needs[c]
+	for at := hash >> 32; ; at++ {
+		s := &nb.table[at&uint64(len(nb.table)-1)]
+		if s.number == 0 {
+			nb.firsts = append(nb.firsts, [2]int32{i, c})
+			*s = numbered{uint32(hash), int32(len(nb.firsts))}
+			return s.number
+		}
+		if s.hash != uint32(hash) || nb.firsts[s.number-1][1] != c {
+			continue
+		}
+		o := &nb.items[nb.firsts[s.number-1][0]]
+		if b := &o.needs[c]; a.Mem == b.Mem && a.Milli == b.Milli && a.Way == b.Way && it.cpu == o.cpu && it.mem == o.mem && it.kind == o.kind {
+			return s.number
+		}
+	}
 }
 
 // unlike reports whether no other waiting job needs the same of class c as this one,
 // so that nobody would ask what came of its search. It may say no by accident.
 func (ft *fitter) unlike(it *item, c int) bool {
-	if ft.twins == nil {
-		size := 1
-		for size < len(ft.items)*len(ft.f.Classes)/8 {
-			size *= 2
-		}
-		ft.twins = make(twins, size)
-		for i := range ft.items {
-			for c := range ft.items[i].needs {
-				word, bit := ft.twins.at(&ft.items[i], c)
-				w := &ft.twins[word]
-				w.again |= w.once & bit
-				w.once |= bit
-			}
-		}
+	if !ft.matched {
+		ft.matched = true
+		ft.match()
 	}
-	word, bit := ft.twins.at(it, c)
-	return ft.twins[word].again&bit == 0
+	return it.needs[c].Like == 0
+}
+
+// failedUntil returns until when the job that would have stayed least among those that
+// need the same of class c and did not fit; the end of time if there is none.
+func (ft *fitter) failedUntil(it *item, c int) int64 {
+	if ft.unlike(it, c) {
+		return math.MaxInt64
+	}
+	if like := it.needs[c].Like; like > 0 && it.node == "" {
+		return ft.failedLike[like]
+	}
+	if until, ok := ft.failed[ft.shapeOf(it, c)]; ok {
+		return until
+	}
+	return math.MaxInt64
+}
+
+// noteFailed remembers that no job of the shape that runs as long fits on GPUs of
+// class c, if another job may have that shape.
+func (ft *fitter) noteFailed(it *item, c int) {
+	if ft.unlike(it, c) {
+		return
+	}
+	until := min(ft.want(it, c).Until, ft.failedUntil(it, c))
+	if like := it.needs[c].Like; like > 0 && it.node == "" {
+		ft.failedLike[like] = until
+	} else {
+		ft.failed[ft.shapeOf(it, c)] = until
+	}
 }

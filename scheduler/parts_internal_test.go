@@ -245,24 +245,30 @@ func TestSortedByDigits(t *testing.T) {
 	}
 }
 
-// TestUnlike: a job is unlike all others on a class only if none needs the same of it,
-// and most of those of which that is so are found.
-func TestUnlike(t *testing.T) {
+// TestLikes: jobs have one number on a class if and only if they need the same of it,
+// and most of those that nobody is like have none. Jobs that ask for a node, or for
+// several GPUs, are never numbered.
+func TestLikes(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(3, 3))
-	ft := &fitter{scene: &scene{f: &fleet.Fleet{Classes: make([]fleet.Class, 2)}}}
+	ft := &fitter{scene: &scene{f: &fleet.Fleet{Classes: make([]fleet.Class, 2)}, crowd: &crowd{}}, failed: map[shape]int64{}}
 	type need struct {
-		class, mem, milli int64
-		kind              int32
+		class, mem, milli, cpu int64
+		way                    rules.Way
+		kind                   int32
 	}
-	count := map[need]int{}
 	of := func(it *item, c int) need {
-		return need{int64(c), it.needs[c].Mem, it.needs[c].Milli, it.kind}
+		n := &it.needs[c]
+		return need{int64(c), n.Mem, n.Milli, it.cpu, n.Way, it.kind}
 	}
+	count, numbers := map[need]int{}, map[need]int32{}
 	for range 2000 {
-		it := item{kind: rnd.Int32N(3), needs: make([]rules.Need, 2)}
+		it := item{kind: rnd.Int32N(3), cpu: rnd.Int64N(2), gpus: 1 + rnd.IntN(5)/4, needs: make([]rules.Need, 2)}
+		if rnd.IntN(9) == 0 {
+			it.node = "n1"
+		}
 		for c := range it.needs {
-			it.needs[c].Mem, it.needs[c].Milli = 100*rnd.Int64N(60), 50*rnd.Int64N(20)
+			it.needs[c] = rules.Need{Mem: 100 * rnd.Int64N(60), Milli: 50 * rnd.Int64N(20), Way: rules.WayShare + rules.Way(rnd.IntN(2)), Dur: 1 + rnd.Int64N(9)}
 			count[of(&it, c)]++
 		}
 		ft.items = append(ft.items, it)
@@ -270,18 +276,38 @@ func TestUnlike(t *testing.T) {
 	found, all := 0, 0
 	for i := range ft.items {
 		for c := range 2 {
-			single := count[of(&ft.items[i], c)] == 1
-			if got := ft.unlike(&ft.items[i], c); got && !single {
-				t.Fatalf("%+v is unlike all others, and %d jobs need it", of(&ft.items[i], c), count[of(&ft.items[i], c)])
-			} else if got {
-				found++
+			it := &ft.items[i]
+			key := of(it, c)
+			unlike := ft.unlike(it, c)
+			like := it.needs[c].Like
+			if unlike && count[key] > 1 {
+				t.Fatalf("%+v is unlike all others, and %d jobs need it", key, count[key])
 			}
-			if single {
+			if count[key] == 1 {
 				all++
+			}
+			switch {
+			case unlike && count[key] == 1:
+				found++
+			case !unlike && (it.gpus > 1 || it.node != ""):
+				if like > 0 {
+					t.Fatalf("job %d is numbered, it has %d GPUs, and asks for node %q", i, it.gpus, it.node)
+				}
+			case numbers[key] == 0:
+				numbers[key] = like
+			case numbers[key] != like:
+				t.Fatalf("%+v has the numbers %d and %d", key, numbers[key], like)
 			}
 		}
 	}
-	if all < 500 || found < all*3/4 {
-		t.Errorf("%d of %d jobs that are unlike all others are found", found, all)
+	needs := map[int32]need{}
+	for key, like := range numbers {
+		if o, ok := needs[like]; ok || like <= 0 {
+			t.Fatalf("%+v has the number %d, as %+v has", key, like, o)
+		}
+		needs[like] = key
+	}
+	if all < 500 || found < all/2 || len(needs) < 200 {
+		t.Errorf("%d of %d jobs that are unlike all others are found, and %d needs are numbered", found, all, len(needs))
 	}
 }

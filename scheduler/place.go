@@ -15,16 +15,19 @@ import (
 // fitter finds the GPUs on which a job fits.
 type fitter struct {
 	*scene
-	failed  map[shape]int64
-	twins   twins
-	bulks   map[shape]bool
-	frag    *frag   // nil if fragmentation plays no part
-	typical *learn  // running and waiting jobs, computed on first use
-	judged  int     // how often a job was compared with the residents of a GPU
-	careful bool    // something is reserved for deadlines; see want
-	guest   guest   // whom suits asked about last
-	picked  []int32 // scratch
-	chosen  []int   // scratch
+	failed map[shape]int64
+	// failedLike is failed by Need.Like, for jobs that take one GPU of any node; matched
+	// is set once waiting jobs have that.
+	failedLike []int64
+	matched    bool
+	bulks      map[shape]bool
+	frag       *frag   // nil if fragmentation plays no part
+	typical    *learn  // running and waiting jobs, computed on first use
+	judged     int     // how often a job was compared with the residents of a GPU
+	careful    bool    // something is reserved for deadlines; see want
+	guest      guest   // whom suits asked about last
+	picked     []int32 // scratch
+	chosen     []int   // scratch
 }
 
 // shape is everything about a job that decides on which GPUs of a class it fits,
@@ -87,11 +90,7 @@ func (ft *fitter) mayFit(it *item, c int) bool {
 	if !k.Empty.May(&want) && (it.needs[c].Way == rules.WayWhole || !k.Used.May(&want)) {
 		return false
 	}
-	if ft.crowd == nil && ft.forgets(it, c) || ft.unlike(it, c) {
-		return true
-	}
-	until, failed := ft.failed[ft.shapeOf(it, c)]
-	return !failed || want.Until < until
+	return ft.crowd == nil && ft.forgets(it, c) || want.Until < ft.failedUntil(it, c)
 }
 
 // forgets reports whether failures of a job on class c need not be remembered, as

@@ -6,7 +6,6 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
-	"github.com/berth-scheduler/berth/scheduler/company"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
@@ -115,10 +114,9 @@ func (tl *teller) missing(it *item, c int, inWords bool) cluster.Reason {
 	if code == cluster.ReasonResources && n.Way == rules.WayWhole && it.gpus > 1 && empty >= it.gpus && tl.fitter.strict(it, k, n.Dur) {
 		return cluster.Reason{Code: cluster.ReasonGPUs, Detail: k.GPUType + ": " + tl.farWords(it, n)}
 	}
-	var v company.Verdict
-	var s *sharing
+	on := int32(-1)
 	if code == cluster.ReasonResources {
-		if v, s = tl.fitter.slowed(it, c, &want); v.Against() {
+		if on = tl.fitter.likely(it, c, &want); on >= 0 && !tl.fitter.agrees(it, c, on) {
 			code = cluster.ReasonSharing
 		}
 	}
@@ -126,7 +124,8 @@ func (tl *teller) missing(it *item, c int, inWords bool) cluster.Reason {
 		return cluster.Reason{Code: code}
 	}
 	if code == cluster.ReasonSharing {
-		return cluster.Reason{Code: code, Detail: k.GPUType + ": " + v.Words(s.Sharing, tl.pol.MaxSlowdownMilli)}
+		v := tl.fitter.judge(it, n, on)
+		return cluster.Reason{Code: code, Detail: k.GPUType + ": " + v.Words(tl.crowd.rules[on].Sharing, tl.pol.MaxSlowdownMilli)}
 	}
 	return cluster.Reason{Code: code, Detail: k.GPUType + ": " + tl.words(it, c, code, &most, empty) + tl.f.ClosedWords(k.GPUType)}
 }

@@ -37,6 +37,7 @@ type scene struct {
 	limits       *accounting.Limiter // the pass's own, nil without quotas
 	plan         dispatch.Plan
 	read         int64 // see readAhead
+	started      int   // when that was last called
 }
 
 // markUnseen counts the queued jobs that the snapshot does not hold, and closes the
@@ -74,7 +75,10 @@ func (s *scene) gather(waiting []*cluster.Job) {
 	classes := len(s.f.Classes)
 	needs := make([]rules.Need, len(waiting)*classes)
 	s.items = make([]item, 0, len(waiting))
-	for _, j := range waiting {
+	for i, j := range waiting {
+		if s.crowd != nil && i%aheadOf == 0 {
+			s.crowd.readNames(waiting[i:min(len(waiting), i+aheadOf)])
+		}
 		if !j.State.Waiting() || j.Cancel != nil {
 			continue
 		}
@@ -228,12 +232,18 @@ func (s *scene) readAhead(order []rank, k int) {
 	if k%aheadOf != 0 {
 		return
 	}
+	starting := len(s.plan.Starts) - s.started // of the last ones
+	s.started = len(s.plan.Starts)
 	for _, r := range order[k:min(len(order), k+aheadOf)] {
 		it := &s.items[r.item] // four lines of the cache, and two or three of needs
 		s.read += it.cpu + it.eligible + int64(len(it.node)) + int64(it.tier)
 		if n := len(it.needs); n > 0 {
 			s.read += it.needs[0].Mem + it.needs[n/2].Mem + it.needs[n-1].Dur
 		}
+		if es := it.job.Estimates; starting > aheadOf/4 && len(es) > 0 { // for the start, and its words
+			s.read += int64(it.job.Spec.TimeLimit) + int64(es[0].Duration) + int64(es[len(es)/2].Duration) + int64(es[len(es)-1].Duration)
+		}
+		s.crowd.readAhead(it)
 	}
 }
 

@@ -103,18 +103,6 @@ func (ft *fitter) fitSpan(it *item, c int) []rules.Part {
 	return out
 }
 
-// noteFailed remembers that no job of the shape that runs as long fits on GPUs of
-// class c, if another job may have that shape.
-func (ft *fitter) noteFailed(it *item, c int) {
-	if ft.unlike(it, c) {
-		return
-	}
-	s, until := ft.shapeOf(it, c), ft.want(it, c).Until
-	if u, ok := ft.failed[s]; !ok || until < u {
-		ft.failed[s] = until
-	}
-}
-
 // plainParts lists the nodes on which a job without GPUs fits, in the order in
 // which such jobs take them.
 func (ft *fitter) plainParts(it *item) []rules.Part {

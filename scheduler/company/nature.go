@@ -10,6 +10,10 @@ type Nature struct {
 	paired      bool // something may be known of it as the victim of certain others
 }
 
+// Read brings it into the cache. What it returns keeps the compiler from leaving
+// that out.
+func (n *Nature) Read() uint64 { return n.temper.Self + uint64(n.family.Aggression) }
+
 // NatureOf returns what was learned of the jobs of a signature; s is nil if nothing
 // was of sharing that way. If not nil, victims holds those of s.
 func NatureOf(x *dispatch.Interference, s *dispatch.Sharing, signature string, victims map[uint64]struct{}) Nature {

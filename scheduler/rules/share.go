@@ -29,6 +29,9 @@ type Need struct {
 	// Behind is the way of a job that could run there but for a reservation; Way is
 	// WayNone then.
 	Behind Way
+	// Like is the same for the jobs of a pass that need the same of the class, 0 for
+	// one that no other job is like, and -1 if that is not known; see fitter.match.
+	Like int32
 }
 
 // Veto is why a job can never run on a class of GPU.
