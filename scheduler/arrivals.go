@@ -46,7 +46,7 @@ func NewArrivals(nodes []*cluster.Node, led *dispatch.Ledger, pol Policy) *Arriv
 // Offer implements Offers. The id of j must be higher than all earlier ones.
 func (a *Arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (dispatch.Start, bool) {
 	p := a.p
-	p.now, p.running, p.plan = int64(now), a.ran, dispatch.Plan{BaseIndex: index}
+	p.now, p.running, p.holds, p.plan = int64(now), a.ran, nil, dispatch.Plan{BaseIndex: index}
 	p.lines.started, p.lines.residents, p.lines.loaded = p.lines.started[:0], nil, false
 	clear(p.fitter.failed)
 	p.fitter.matched = false

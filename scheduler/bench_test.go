@@ -137,6 +137,28 @@ func BenchmarkScheduleBacklog(b *testing.B) {
 	}
 }
 
+// BenchmarkScheduleArrivals is the pass over jobs that came to a backlog, which looks at
+// nobody else who waits.
+func BenchmarkScheduleArrivals(b *testing.B) {
+	snap := backlog(1250, 125_000)
+	for _, jobs := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
+			snap.Waiting = nil
+			for i := range jobs {
+				j := benchJob(200_000 + i)
+				j.State = cluster.JobPending
+				snap.Waiting = append(snap.Waiting, j)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if p := scheduler.Schedule(snap, scheduler.Default()); len(p.Starts)+len(p.Moves) == 0 {
+					b.Fatal("nobody gets a place or a queue")
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkScheduleOldBacklog is the worst case for fairness: every head of a
 // queue has waited so long that it may not be overtaken.
 func BenchmarkScheduleOldBacklog(b *testing.B) {

@@ -69,27 +69,12 @@ func (ls *lines) needLoads() {
 // loadRunning adds running jobs, and learns how long runs take on each class.
 func (ls *lines) loadRunning() {
 	sum, count := make([]int64, len(ls.f.Classes)), make([]int64, len(ls.f.Classes))
-	for _, j := range ls.running {
-		a := j.Live()
-		if a == nil {
-			continue
-		}
-		end, _ := rules.EndsAt(j, a, ls.now, &ls.pol)
-		for _, gs := range a.HeldGPUs() {
-			i, ok := ls.f.CardAt[gs.GPU]
-			if !ok {
-				continue
-			}
-			cd := &ls.f.Cards[i]
-			n := rules.Need{Mem: gs.Share.MemMiB, Milli: gs.Share.Milli, Way: rules.WayShare}
-			if gs.Share.Exclusive {
-				n.Way = rules.WayWhole
-			}
-			cd.Load += (end - ls.now) / cluster.WholeGPU * n.Dominant(cd.Use.SellableMiB)
-			if cd.Class >= 0 {
-				sum[cd.Class] += rules.DurationOf(j, &a.Estimate, &ls.pol)
-				count[cd.Class]++
-			}
+	for _, h := range ls.holdings() {
+		cd := &ls.f.Cards[h.card]
+		cd.Load += h.left / cluster.WholeGPU * h.dominant
+		if cd.Class >= 0 {
+			sum[cd.Class] += h.dur
+			count[cd.Class]++
 		}
 	}
 	for c := range ls.f.Classes {

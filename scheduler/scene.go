@@ -23,6 +23,7 @@ type scene struct {
 	byID    []int32 // item+1 by job id less firstID
 	firstID cluster.JobID
 	running []*cluster.Job
+	holds   []holding             // by these; see holdings
 	more    map[cluster.JobID]int // see Snapshot.More
 	near    *dispatch.Near
 	crowd   *crowd
@@ -184,6 +185,55 @@ func (s *scene) everOn(it *item, c int) bool {
 	})
 }
 
+// holding is a GPU that a running job has, or shares.
+type holding struct {
+	card     int32
+	dominant int64 // what it takes of it, in thousandths; see Need.Dominant
+	left     int64 // microseconds until it is expected to end
+	dur      int64 // how long it was expected to run
+}
+
+// holdings returns what running jobs have of the fleet. It reads the jobs once: they
+// are spread over memory.
+func (s *scene) holdings() []holding {
+	if s.holds != nil {
+		return s.holds
+	}
+	s.holds = make([]holding, 0, len(s.running))
+	for k, j := range s.running {
+		if k%aheadOf == 0 {
+			s.readRunning(s.running[k:min(len(s.running), k+aheadOf)])
+		}
+		a := j.Live()
+		if a == nil {
+			continue
+		}
+		end, _ := rules.EndsAt(j, a, s.now, &s.pol)
+		dur := rules.DurationOf(j, &a.Estimate, &s.pol)
+		for _, gs := range a.HeldGPUs() {
+			i, ok := s.f.CardAt[gs.GPU]
+			if !ok {
+				continue
+			}
+			n := rules.Need{Mem: gs.Share.MemMiB, Milli: gs.Share.Milli, Way: rules.WayShare}
+			if gs.Share.Exclusive {
+				n.Way = rules.WayWhole
+			}
+			s.holds = append(s.holds, holding{i, n.Dominant(s.f.Cards[i].Use.SellableMiB), end - s.now, dur})
+		}
+	}
+	return s.holds
+}
+
+// readRunning reads what holdings needs of jobs; see readAhead.
+func (s *scene) readRunning(jobs []*cluster.Job) {
+	for _, j := range jobs {
+		if a := j.Live(); a != nil && len(a.Berth.GPUs) > 0 && a.Berth.GPUs[0].GPU != "" {
+			s.read += int64(j.Spec.TimeLimit) + int64(a.Estimate.Duration) + int64(a.Berth.GPUs[0].GPU[0])
+		}
+	}
+}
+
 // mostAsked returns the most cores and host memory that any waiting job asks of a
 // node.
 func (s *scene) mostAsked() (cpu, mem int64) {
@@ -240,10 +290,13 @@ func (s *scene) readAhead(order []rank, k int) {
 		if n := len(it.needs); n > 0 {
 			s.read += it.needs[0].Mem + it.needs[n/2].Mem + it.needs[n-1].Dur
 		}
-		if es := it.job.Estimates; starting > aheadOf/4 && len(es) > 0 { // for the start, and its words
+		s.crowd.readAhead(it)
+		if starting <= aheadOf/4 {
+			continue
+		}
+		if es := it.job.Estimates; len(es) > 0 { // for the start, and its words
 			s.read += int64(it.job.Spec.TimeLimit) + int64(es[0].Duration) + int64(es[len(es)/2].Duration) + int64(es[len(es)-1].Duration)
 		}
-		s.crowd.readAhead(it)
 	}
 }
 

@@ -63,24 +63,11 @@ func (ts *turns) measure() {
 func (ts *turns) measureRunning() {
 	type sums struct{ left, all, count, unseen int64 }
 	by := make([]sums, len(ts.f.Classes))
-	for _, j := range ts.running {
-		a := j.Live()
-		if a == nil {
-			continue
-		}
-		end, _ := rules.EndsAt(j, a, ts.now, &ts.pol)
-		for _, gs := range a.HeldGPUs() {
-			i, ok := ts.f.CardAt[gs.GPU]
-			if !ok || ts.f.Cards[i].Class < 0 {
-				continue
-			}
-			n := rules.Need{Mem: gs.Share.MemMiB, Milli: gs.Share.Milli, Way: rules.WayShare}
-			if gs.Share.Exclusive {
-				n.Way = rules.WayWhole
-			}
-			s := &by[ts.f.Cards[i].Class]
-			s.left += min(end-ts.now, rules.MaxSpread) / cluster.WholeGPU * n.Dominant(ts.f.Cards[i].Use.SellableMiB)
-			s.all += min(rules.DurationOf(j, &a.Estimate, &ts.pol), rules.MaxSpread)
+	for _, h := range ts.holdings() {
+		if c := ts.f.Cards[h.card].Class; c >= 0 {
+			s := &by[c]
+			s.left += min(h.left, rules.MaxSpread) / cluster.WholeGPU * h.dominant
+			s.all += min(h.dur, rules.MaxSpread)
 			s.count++
 		}
 	}
