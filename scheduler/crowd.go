@@ -261,10 +261,10 @@ func (w *crowd) strange(g *cluster.GPU, i int32, it *item) bool {
 
 // likely returns the first GPU of class c that is otherwise suitable for a share, -1
 // if there is none or nothing is known of sharing.
-func (ft *fitter) likely(it *item, c int, want *fleet.Room) int32 {
-	k := &ft.f.Classes[c]
-	lo, hi, ok := ft.span(it, k)
-	if ft.crowd == nil || !ok || it.needs[c].Way != rules.WayShare {
+func (tl *teller) likely(it *item, c int, want *fleet.Room) int32 {
+	k := &tl.f.Classes[c]
+	lo, hi, ok := tl.span(it, k)
+	if tl.crowd == nil || !ok || it.needs[c].Way != rules.WayShare {
 		return -1
 	}
 	if place := k.Used.First(lo, want); place >= 0 && place < hi {
@@ -308,9 +308,9 @@ func (w twins) again(hash uint64) bool {
 	return w[hash>>32&uint64(len(w)-1)].again>>(hash>>26&63)&1 != 0
 }
 
-// match sets Need.Like of all waiting jobs. It reads them in the order of memory, a
+// match sets Need.Like of all waiting jobs, and returns fitter.failedLike. It reads them in the order of memory, a
 // pass does not: looked up in its turn, what became of a job's likes is waited for.
-func (ft *fitter) match() {
+func match(ft *fitter) []int64 {
 	seen := make(twins, powerOf2(len(ft.items)*len(ft.f.Classes)/8))
 	repeated := 0
 	for i := range ft.items {
@@ -334,7 +334,7 @@ func (ft *fitter) match() {
 			}
 		}
 	}
-	ft.failedLike = slices.Repeat([]int64{math.MaxInt64}, len(nb.firsts)+1)
+	return slices.Repeat([]int64{math.MaxInt64}, len(nb.firsts)+1)
 }
 
 func powerOf2(least int) int {
@@ -379,7 +379,7 @@ func (nb *numbers) of(i, c int32, hash uint64) int32 {
 func (ft *fitter) unlike(it *item, c int) bool {
 	if !ft.matched {
 		ft.matched = true
-		ft.match()
+		ft.failedLike = match(ft)
 	}
 	return it.needs[c].Like == 0
 }

@@ -116,7 +116,7 @@ func (tl *teller) missing(it *item, c int, inWords bool) cluster.Reason {
 	}
 	on := int32(-1)
 	if code == cluster.ReasonResources {
-		if on = tl.fitter.likely(it, c, &want); on >= 0 && !tl.fitter.agrees(it, c, on) {
+		if on = tl.likely(it, c, &want); on >= 0 && !tl.fitter.agrees(it, c, on) {
 			code = cluster.ReasonSharing
 		}
 	}

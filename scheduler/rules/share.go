@@ -30,7 +30,7 @@ type Need struct {
 	// WayNone then.
 	Behind Way
 	// Like is the same for the jobs of a pass that need the same of the class, 0 for
-	// one that no other job is like, and -1 if that is not known; see fitter.match.
+	// one that no other job is like, and -1 if that is not known; see match in scheduler.
 	Like int32
 }
 
