@@ -56,27 +56,15 @@ type EventSource interface {
 	Events() <-chan Event
 }
 
-// Health is what a GPU reports of its own condition. A count that the driver does not
-// provide is Unknown.
+// Health is what a GPU reports of its own condition; what the driver does not report is
+// false.
 type Health struct {
 	UUID string
 	// RemapPending says that the GPU must be reset to replace bad memory rows, RemapFailed
-	// that it cannot replace one. Both are false where the driver does not report them.
+	// that it cannot replace one.
 	RemapPending, RemapFailed bool
-	// RemappedCorrectable and RemappedUncorrectable count the rows replaced so far;
-	// RetiredPages counts the pages retired on older GPUs.
-	RemappedCorrectable, RemappedUncorrectable, RetiredPages int64
 	// RetirePending says that pages will be retired at the next reset.
 	RetirePending bool
-	// ECCCorrected and ECCUncorrected count errors since the driver was loaded,
-	// ECCUncorrectedTotal those of the GPU's whole life.
-	ECCCorrected, ECCUncorrected, ECCUncorrectedTotal int64
-	// TemperatureC is the temperature of the chip.
-	TemperatureC int64
-	// ThrottleReasons is NVML's bit mask of why the clocks are low.
-	ThrottleReasons int64
-	// NVLinksDown counts the GPU's links that are not up.
-	NVLinksDown int64
 }
 
 // HealthReader is a Provider that can read the health of its GPUs.

@@ -175,7 +175,7 @@ func within(t testing.TB, what string, ok func() bool) {
 
 func TestThroughAChild(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, quick(), "driver 580.1\ncuda 13000\n"+cardA+cardB+"proc 0 4242 4294967296\nenergy 0 77\nrows 1 0 0 1 0\n")
+	n := newNode(t, quick(), "driver 580.1\ncuda 13000\n"+cardA+cardB+"proc 0 4242 4294967296\nenergy 0 77\nrows 1 1 0\n")
 	cards, err := n.Inventory(t.Context())
 	want := []gpu.Card{
 		{

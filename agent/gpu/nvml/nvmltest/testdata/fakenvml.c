@@ -21,9 +21,8 @@
  *                                   replaced: profiles 1g.10gb, 3g.40gb, 7g.80gb; an
  *                                   instance begins at slice GI; what is destroyed and
  *                                   made is appended to SCRIPT.cuts, a line each
- *   rows INDEX CORRECTABLE UNCORRECTABLE PENDING FAILED
- *   ecc INDEX CORRECTED UNCORRECTED TOTAL
- *   retired INDEX PAGES PENDING
+ *   rows INDEX PENDING FAILED
+ *   retired INDEX PENDING
  *   event UUID TYPE DATA            given once, in the order of the script
  *   (power limits and clocks that are set are kept in files SCRIPT.power.UUID, as
  *   "MILLIWATT MHZ", and outlive the process, as in a card)
@@ -63,7 +62,7 @@ struct card {
 	unsigned util, mw;
 	long long energy;
 	int persistence, nmig, cut;
-	long long rows[4], ecc[3], retired[2];
+	int rows[2], retired;
 	char link[LINKS][8], remote[LINKS][32];
 	struct mig mig[MIGS];
 };
@@ -132,7 +131,6 @@ static int read_rule(const char *line, const char *format, struct rule *to, int 
 static int read_card(const char *line) {
 	int i = -1, link = -1;
 	char w[16], kind[8], pci[32];
-	long long v[4] = {0};
 	struct mig m = {0};
 	if (sscanf(line, "%15s %d", w, &i) != 2 || i < 0 || i >= s.ncard) {
 		return 0;
@@ -155,15 +153,7 @@ static int read_card(const char *line) {
 	if (sscanf(line, "energy %*d %lld", &c->energy) == 1 || sscanf(line, "persistence %*d %d", &c->persistence) == 1) {
 		return 1;
 	}
-	if (sscanf(line, "rows %*d %lld %lld %lld %lld", &v[0], &v[1], &v[2], &v[3]) == 4) {
-		memcpy(c->rows, v, sizeof c->rows);
-		return 1;
-	}
-	if (sscanf(line, "ecc %*d %lld %lld %lld", &v[0], &v[1], &v[2]) == 3) {
-		memcpy(c->ecc, v, sizeof c->ecc);
-		return 1;
-	}
-	return sscanf(line, "retired %*d %lld %lld", &c->retired[0], &c->retired[1]) == 2;
+	return sscanf(line, "rows %*d %d %d", &c->rows[0], &c->rows[1]) == 2 || sscanf(line, "retired %*d %d", &c->retired) == 1;
 }
 
 static void load(void) {
@@ -174,7 +164,7 @@ static void load(void) {
 		return;
 	}
 	while (fgets(line, sizeof line, f)) {
-		struct card c = {.energy = -1, .persistence = -1, .rows = {-1}, .ecc = {-1}, .retired = {-1}};
+		struct card c = {.energy = -1, .persistence = -1, .rows = {-1}, .retired = -1};
 		struct sample m = {0};
 		struct rule e = {0};
 		struct migproc mp = {0};
@@ -719,41 +709,19 @@ int nvmlDeviceGetAttributes_v2(void *dev, struct attributes *a) {
 
 int nvmlDeviceGetRemappedRows(void *dev, unsigned *corr, unsigned *unc, unsigned *pending, unsigned *failed) {
 	BEGIN(dev);
-	*corr = (unsigned)c->rows[0];
-	*unc = (unsigned)c->rows[1];
-	*pending = (unsigned)c->rows[2];
-	*failed = (unsigned)c->rows[3];
+	*corr = *unc = 0;
+	*pending = (unsigned)c->rows[0];
+	*failed = (unsigned)c->rows[1];
 	return c->rows[0] < 0 ? NOT_SUPPORTED : OK;
-}
-
-int nvmlDeviceGetTotalEccErrors(void *dev, int kind, int span, u64 *n) {
-	BEGIN(dev);
-	*n = (u64)c->ecc[kind == 0 ? 0 : span == 0 ? 1 : 2];
-	return c->ecc[0] < 0 ? NOT_SUPPORTED : OK;
-}
-
-int nvmlDeviceGetRetiredPages(void *dev, int cause, unsigned *n, u64 *to) {
-	BEGIN(dev);
-	if (c->retired[0] < 0) {
-		return NOT_SUPPORTED;
-	}
-	unsigned have = cause == 1 ? (unsigned)c->retired[0] : 0, room = *n;
-	*n = have;
-	if (have > room) {
-		return TOO_SMALL;
-	}
-	memset(to, 0, have * sizeof *to);
-	return OK;
 }
 
 int nvmlDeviceGetRetiredPagesPendingStatus(void *dev, int *on) {
 	BEGIN(dev);
-	*on = (int)c->retired[1];
-	return c->retired[0] < 0 ? NOT_SUPPORTED : OK;
+	*on = c->retired;
+	return c->retired < 0 ? NOT_SUPPORTED : OK;
 }
 
 int nvmlDeviceGetTemperature(void *dev, int sensor, unsigned *t) { BEGIN(dev); *t = 40 + (unsigned)sensor; return OK; }
-int nvmlDeviceGetCurrentClocksThrottleReasons(void *dev, u64 *r) { BEGIN(dev); *r = 1; return OK; }
 
 /* Events name a card by UUID, since a handle must mean the same card for ever. */
 static struct { void *dev; char uuid[96]; } listener[MAX];
