@@ -40,7 +40,6 @@ func newDeck() *deck {
 	return &deck{events: make(chan gpu.Event, 10), on: map[string][]gpu.Process{}, leak: map[string]int64{}, mute: map[string]bool{}}
 }
 
-func (d *deck) Name() string             { return "nvml" }
 func (d *deck) Close() error             { return nil }
 func (d *deck) Events() <-chan gpu.Event { return d.events }
 

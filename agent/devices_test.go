@@ -20,7 +20,6 @@ import (
 // cards is a provider of two cards.
 type cards struct{}
 
-func (cards) Name() string { return "nvml" }
 func (cards) Inventory(context.Context) ([]gpu.Card, error) {
 	return []gpu.Card{{UUID: "GPU-1", Type: "H100", MemMiB: 81920}, {UUID: "GPU-2", Type: "H100", MemMiB: 81920}}, nil
 }

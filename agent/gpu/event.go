@@ -105,7 +105,6 @@ type CardState struct {
 	UUID   string
 	State  State
 	Reason string // human-readable; "" when OK
-	Since  time.Time
 }
 
 // StateSource is a Provider whose driver may stop answering. It answers immediately,

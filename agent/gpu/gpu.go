@@ -205,8 +205,6 @@ type Account struct {
 // Provider reports the GPUs of a node and prepares them for attempts. Calls
 // are safe for concurrent use.
 type Provider interface {
-	// Name returns "nvml" or "sim".
-	Name() string
 	// Inventory returns every GPU that it could read in index order, and an error that
 	// joins those of the others: both may be non-empty.
 	Inventory(ctx context.Context) ([]Card, error)

@@ -33,12 +33,8 @@ type Cut struct {
 	Make []Piece
 }
 
-// Bounds on what is read of a GPU's profiles: no GPU has more than 8 memory slices, nor
-// more than 10 profiles.
-const (
-	MaxSlices   = 16
-	MaxProfiles = 32
-)
+// MaxSlices bounds what is read of a GPU's profiles: no GPU has more than 8 memory slices.
+const MaxSlices = 16
 
 // Check returns what is wrong with a cut by itself.
 func (c *Cut) Check() error {

@@ -26,9 +26,6 @@ func New(Config) (*Provider, error) {
 		gpu.ErrNoDriver, defaultLibrary)
 }
 
-// Name implements gpu.Provider.
-func (*Provider) Name() string { return "nvml" }
-
 // Inventory implements gpu.Provider.
 func (*Provider) Inventory(context.Context) ([]gpu.Card, error) { return nil, gpu.ErrNoDriver }
 

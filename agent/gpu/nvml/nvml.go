@@ -85,9 +85,6 @@ func New(cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-// Name implements gpu.Provider.
-func (p *Provider) Name() string { return "nvml" }
-
 // Versions returns the versions of the driver and of the newest CUDA that it supports, ""
 // when unknown.
 func (p *Provider) Versions() (driver, cuda string) { return p.driver, p.cuda }

@@ -50,7 +50,7 @@ func (c *cards) look(found []gpu.Card, faults []fault) {
 		seen[card.UUID] = struct{}{}
 		in := c.by[card.UUID]
 		if in == nil {
-			in = &cardInfo{state: gpu.CardState{UUID: card.UUID, Since: time.Now()}}
+			in = &cardInfo{state: gpu.CardState{UUID: card.UUID}}
 			c.by[card.UUID] = in
 		}
 		if !reflect.DeepEqual(in.card, card) {
@@ -167,7 +167,7 @@ func (c *cards) set(in *cardInfo, to gpu.State, why string) {
 	if in.state.State == to {
 		return
 	}
-	in.state = gpu.CardState{UUID: in.card.UUID, State: to, Reason: why, Since: time.Now()}
+	in.state = gpu.CardState{UUID: in.card.UUID, State: to, Reason: why}
 	c.log.Warn("state of a GPU", "gpu", in.card.UUID, "state", to.String(), "why", why)
 	if to == gpu.StateLost {
 		c.events.put(gpu.Event{At: time.Now(), UUID: in.card.UUID, Kind: gpu.EventLost, Detail: why})

@@ -142,9 +142,6 @@ func Open(ctx context.Context, cfg Config) (*Provider, error) {
 	}
 }
 
-// Name implements gpu.Provider.
-func (p *Provider) Name() string { return "nvml" }
-
 // Inventory implements gpu.Provider. GPUs that cannot be read now are returned as they were
 // last, with an error each; States distinguishes them.
 func (p *Provider) Inventory(ctx context.Context) ([]gpu.Card, error) {

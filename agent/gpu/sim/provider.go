@@ -183,9 +183,6 @@ func UUID(node string, i int) string {
 	return fmt.Sprintf("GPU-51700000-%x-%x-%x-%x", h[0:2], h[2:4], h[4:6], h[6:12])
 }
 
-// Name implements gpu.Provider.
-func (p *Provider) Name() string { return "sim" }
-
 // SocketDir returns the directory that an image job must see at the same path to reach its
 // GPUs.
 func (p *Provider) SocketDir() string { return filepath.Dir(p.cfg.Socket) }
