@@ -56,7 +56,7 @@ func TestCharge(t *testing.T) {
 	}
 	a := Attempt{Berth: gpu(1000), GPUMilli: 1000, Started: start}
 	j := Job{Attempts: []Attempt{a, a}}
-	if got := j.Charge(now); got.GPUSeconds() != 7200 || got.CoreSeconds() != 0 {
+	if got := j.Charge(now); got != (Charge{GPU: 2 * time.Hour}) {
 		t.Errorf("two attempts: %+v", got)
 	}
 }

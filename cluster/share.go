@@ -252,12 +252,6 @@ type Charge struct {
 // Add returns the sum of both.
 func (c Charge) Add(o Charge) Charge { return Charge{GPU: c.GPU + o.GPU, Core: c.Core + o.Core} }
 
-// GPUSeconds returns the GPU time in seconds of a whole GPU.
-func (c Charge) GPUSeconds() float64 { return c.GPU.Seconds() }
-
-// CoreSeconds returns the core time in seconds of one core.
-func (c Charge) CoreSeconds() float64 { return c.Core.Seconds() }
-
 // Rate returns the cost of an attempt per unit of time: thousandths of a GPU and,
 // for one without GPUs, thousandths of a core.
 func (a *Attempt) Rate() (gpuMilli, coreMilli int64) {

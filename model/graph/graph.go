@@ -106,7 +106,6 @@ func (t *Tensor) Elems() int64 { return product(t.Dims) }
 type Attr struct {
 	Name   string
 	I      int64
-	F      float32
 	S      string
 	Ints   []int64
 	Floats []float32
@@ -118,7 +117,6 @@ type Attr struct {
 type Node struct {
 	Op      string
 	Domain  string
-	Name    string
 	Inputs  []string
 	Outputs []string
 	Attrs   []Attr
@@ -127,7 +125,6 @@ type Node struct {
 // Graph is the part of an ONNX model that determines its cost.
 type Graph struct {
 	Name         string
-	Opset        int64 // of the default domain; 0 if the file does not say
 	Nodes        []Node
 	Initializers []Tensor
 	Inputs       []Value

@@ -23,21 +23,13 @@ const (
 func Read(r io.Reader) (*Graph, error) {
 	d := &reader{w: newWire(r)}
 	var g *Graph
-	var opset int64
 	err := d.w.fields(math.MaxInt64, func(num protowire.Number, typ protowire.Type) (bool, error) {
-		switch {
-		case num == 7 && typ == protowire.BytesType: // ModelProto.graph
-			var err error
-			g, err = d.graph(math.MaxInt64, 1)
-			return true, err
-		case num == 8 && typ == protowire.BytesType: // ModelProto.opset_import
-			domain, version, err := d.opset(math.MaxInt64)
-			if defaultDomain(domain) {
-				opset = version
-			}
-			return true, err
+		if num != 7 || typ != protowire.BytesType { // ModelProto.graph
+			return false, nil
 		}
-		return false, nil
+		var err error
+		g, err = d.graph(math.MaxInt64, 1)
+		return true, err
 	})
 	if err != nil {
 		return nil, err
@@ -45,31 +37,12 @@ func Read(r io.Reader) (*Graph, error) {
 	if g == nil {
 		return nil, fmt.Errorf("%w: it holds no graph; is it a model saved with torch.onnx.export?", ErrMalformed)
 	}
-	g.Opset = opset
 	return g, nil
 }
 
 type reader struct {
 	w     *wire
 	nodes int
-}
-
-func (d *reader) opset(end int64) (domain string, version int64, err error) {
-	err = d.w.sub(end, func(end int64, num protowire.Number, typ protowire.Type) (bool, error) {
-		var err error
-		switch {
-		case num == 1 && typ == protowire.BytesType:
-			domain, err = d.w.string(end)
-		case num == 2 && typ == protowire.VarintType:
-			var v uint64
-			v, err = d.w.varint(end)
-			version = int64(v)
-		default:
-			return false, nil
-		}
-		return true, err
-	})
-	return domain, version, err
 }
 
 func (d *reader) graph(end int64, depth int) (*Graph, error) {
@@ -157,10 +130,6 @@ func (d *reader) attr(end int64, depth int) (Attr, error) {
 		switch {
 		case num == 1 && typ == protowire.BytesType:
 			a.Name, err = d.w.string(end)
-		case num == 2 && typ == protowire.Fixed32Type:
-			var v uint32
-			v, err = d.w.fixed32(end)
-			a.F = math.Float32frombits(v)
 		case num == 3 && typ == protowire.VarintType:
 			var v uint64
 			v, err = d.w.varint(end)

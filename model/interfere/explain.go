@@ -11,9 +11,6 @@ type Explanation struct {
 	// Crowd is the demand for bandwidth beyond the peak that shows only in the
 	// whole set, not in any pair of it.
 	Crowd float64
-	// Calibration counts the observations behind the coefficients; 0 means that
-	// they are the built-in ones.
-	Calibration int
 }
 
 // Neighbour is the effect of one other job on the explained one.
@@ -57,9 +54,6 @@ func (m *Model) Explain(s Set) []Explanation {
 	}
 	for i := range g.n {
 		e := &out[g.from[i]]
-		if at.class >= 0 && s.Mode < modes {
-			e.Calibration = int(m.classes[at.class].seen[s.Mode])
-		}
 		e.Crowd = c.beyondPairs(&g, i)
 		e.Slowdown = 1 + e.Crowd
 		for j := range g.n {

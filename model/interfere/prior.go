@@ -1,10 +1,5 @@
 package interfere
 
-import (
-	"errors"
-	"fmt"
-)
-
 // Coefficients are those of the prior for one kind of GPU and one mode. Each adds
 // to a job's slowdown beyond 1; all are 0 to MaxCoefficient.
 //
@@ -31,9 +26,6 @@ type Coefficients struct {
 const MaxCoefficient = 8
 
 const coefficientCount = 5
-
-// ErrCoefficients is wrapped by the errors of Coefficients.Check.
-var ErrCoefficients = errors.New("bad interference coefficients")
 
 // DefaultCoefficients returns the built-in ones. None is derived from measured
 // pairs; they are arithmetic and judgement:
@@ -70,17 +62,6 @@ func (c *Coefficients) array() [coefficientCount]float64 {
 
 func fromArray(a [coefficientCount]float64) Coefficients {
 	return Coefficients{Switch: a[0], Compute: a[1], Memory: a[2], Bandwidth: a[3], Blind: a[4]}
-}
-
-// Check returns an error that names the first coefficient out of range, NaN
-// included.
-func (c *Coefficients) Check() error {
-	for i, v := range c.array() {
-		if !(v >= 0 && v <= MaxCoefficient) {
-			return fmt.Errorf("%w: %s is %v, must be 0 to %d", ErrCoefficients, coefficientNames[i], v, MaxCoefficient)
-		}
-	}
-	return nil
 }
 
 // pairExcess returns what one neighbour adds to v's slowdown if there is no other.

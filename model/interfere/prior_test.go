@@ -1,7 +1,6 @@
 package interfere_test
 
 import (
-	"errors"
 	"math"
 	"testing"
 
@@ -100,22 +99,6 @@ func TestTooMany(t *testing.T) {
 			if v != interfere.MinSpeed {
 				t.Errorf("speed %v, want %v", v, interfere.MinSpeed)
 			}
-		}
-	}
-}
-
-func TestCoefficientsCheck(t *testing.T) {
-	for mode := interfere.TimeSlicing; mode <= interfere.MIG; mode++ {
-		c := interfere.DefaultCoefficients(mode)
-		if err := c.Check(); err != nil {
-			t.Errorf("built-in ones of %s: %v", mode, err)
-		}
-	}
-	for _, bad := range []float64{-0.001, math.NaN(), math.Inf(1), interfere.MaxCoefficient + 0.001} {
-		c := interfere.DefaultCoefficients(interfere.MPS)
-		c.Memory = bad
-		if err := c.Check(); !errors.Is(err, interfere.ErrCoefficients) {
-			t.Errorf("memory %v: error %v", bad, err)
 		}
 	}
 }

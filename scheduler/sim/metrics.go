@@ -18,7 +18,7 @@ type sums struct {
 	unplaced                    int
 	crowd                       []point // integral of demand over capacity, at least 1
 	events, starts, moves       int
-	passes, rejected            int
+	passes                      int
 	ooms, preemptions, failures int
 	cuts, growths, harmed       int
 	fetched, elsewhere          int

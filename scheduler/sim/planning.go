@@ -224,7 +224,6 @@ func (e *engine) commit(plan *dispatch.Plan) error {
 	if err != nil {
 		return err
 	}
-	e.sums.rejected += len(plan.Starts) - len(started)
 	for _, a := range started {
 		e.here.running++
 		e.begin(a)

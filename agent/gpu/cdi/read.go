@@ -30,12 +30,11 @@ type specSet struct {
 	// others are files of other kinds, bad those of our kind that were refused.
 	others []string
 	bad    []*Error
-	dirs   []string
 }
 
 // load reads every specification. A refused file does not hide the others.
 func (in *Injector) load() (*specSet, error) {
-	set := &specSet{devices: map[string]*found{}, dirs: in.cfg.Dirs}
+	set := &specSet{devices: map[string]*found{}}
 	for _, dir := range in.cfg.Dirs {
 		if err := in.loadDir(set, dir); err != nil {
 			return nil, err

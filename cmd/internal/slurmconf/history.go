@@ -108,7 +108,7 @@ type history struct {
 type jobRows struct {
 	id, user, name, state, tres, gres string
 	line                              int
-	nodes, cpus                       int64
+	nodes                             int64
 	elapsed                           float64
 	rssMiB, gpuMiB                    int64
 	gpuUtil                           int64
@@ -167,9 +167,6 @@ func (h *history) row(rec []string) {
 		tres: text("alloctres", "reqtres"), gres: text("allocgres", "reqgres"), nodes: 1}
 	if n, err := strconv.ParseInt(text("nnodes", "allocnodes"), 10, 32); err == nil && n > 0 {
 		j.nodes = n
-	}
-	if n, err := strconv.ParseInt(text("ncpus", "alloccpus"), 10, 32); err == nil {
-		j.cpus = n
 	}
 	var ok bool
 	if raw := text("elapsedraw"); raw != "" {

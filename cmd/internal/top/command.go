@@ -32,7 +32,7 @@ type options struct {
 // tabs are the names that --tab takes, in the order of the screen.
 var tabs = []string{"jobs", "gpus", "nodes", "users", "events"}
 
-func newTopCmd(e *console.Env, c *client.Client) *cobra.Command {
+func newTopCmd(e *console.Env, _ *client.Client) *cobra.Command {
 	o := options{tab: tabs[screen.TabJobs]}
 	cmd := &cobra.Command{
 		Use: "top", Short: "Watch jobs, GPUs, nodes and users on a live screen",
@@ -43,21 +43,21 @@ func newTopCmd(e *console.Env, c *client.Client) *cobra.Command {
 			"NO_COLOR=1 turns colours off; without a UTF-8 locale it draws in ASCII.",
 		Example: "  berth top\n  berth top --me\n  berth top --tab nodes",
 		Args:    console.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), e, c, o) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), e, o) },
 	}
 	o.flags(cmd)
 	cmd.Flags().StringVar(&o.tab, "tab", o.tab, "start on this `TAB`: "+strings.Join(tabs, ", "))
 	return cmd
 }
 
-func newGPUCmd(e *console.Env, c *client.Client) *cobra.Command {
+func newGPUCmd(e *console.Env, _ *client.Client) *cobra.Command {
 	o := options{tab: tabs[screen.TabGPUs]}
 	cmd := &cobra.Command{
 		Use: "top", Short: "Watch the GPUs on a live screen",
 		Long:    "Watch the GPUs on a live screen: berth top, opened at the GPUs.",
 		Example: "  berth gpu top\n  berth gpu top --me",
 		Args:    console.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), e, c, o) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), e, o) },
 	}
 	o.flags(cmd)
 	group := &cobra.Command{Use: "gpu"}
@@ -102,10 +102,10 @@ func utf8Locale(getenv func(string) string) bool {
 }
 
 // run shows the screen until the user leaves it, or ctx ends.
-func run(ctx context.Context, e *console.Env, c *client.Client, o options) error {
+func run(ctx context.Context, e *console.Env, o options) error {
 	cfg, err := o.config(e)
 	if err != nil {
 		return err
 	}
-	return show(ctx, e, c.Timeout, screen.New(cfg))
+	return show(ctx, e, screen.New(cfg))
 }

@@ -27,11 +27,10 @@ const (
 
 // feed keeps a screen up to date with the cluster.
 type feed struct {
-	ctx     context.Context // the screen's life
-	env     *console.Env
-	timeout time.Duration
-	send    func(msg any)
-	wg      sync.WaitGroup
+	ctx  context.Context // the screen's life
+	env  *console.Env
+	send func(msg any)
+	wg   sync.WaitGroup
 
 	mu      sync.Mutex
 	changed []*apiv1.Job
@@ -41,10 +40,10 @@ type feed struct {
 	lost    map[string]bool
 }
 
-func newFeed(ctx context.Context, e *console.Env, timeout time.Duration) *feed {
+func newFeed(ctx context.Context, e *console.Env) *feed {
 	quiet := *e
 	quiet.Stderr = discard{}
-	return &feed{ctx: ctx, env: &quiet, timeout: timeout, leave: func() {}, lost: map[string]bool{}}
+	return &feed{ctx: ctx, env: &quiet, leave: func() {}, lost: map[string]bool{}}
 }
 
 type discard struct{}

@@ -86,10 +86,10 @@ func (a *app) do(ask any) tea.Cmd {
 }
 
 // show draws s on the terminal of e.
-func show(ctx context.Context, e *console.Env, timeout time.Duration, s *screen.Screen) error {
+func show(ctx context.Context, e *console.Env, s *screen.Screen) error {
 	in, stop := context.WithCancel(ctx)
 	defer stop()
-	f := newFeed(in, e, timeout)
+	f := newFeed(in, e)
 	p := tea.NewProgram(&app{screen: s, feed: f}, tea.WithContext(ctx), tea.WithInput(e.Stdin), tea.WithOutput(e.Stdout),
 		tea.WithEnvironment(e.Environ()), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler())
 	f.send = func(msg any) { p.Send(msg) }

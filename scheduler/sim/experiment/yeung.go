@@ -16,7 +16,6 @@ import (
 // What Yeung et al. (HotCloud 2020) state, or what follows from it.
 const (
 	yeungJobs     = 100
-	yeungGPUs     = 12
 	yeungMeanS    = 1869 // the mean completion time of the slot row, without waiting
 	yeungShortest = 120
 	yeungLongest  = 7200

@@ -95,7 +95,6 @@ type series struct {
 type pod struct {
 	from, to  time.Duration
 	util      float64
-	samples   int
 	memory    int64
 	withUtils int
 }
@@ -128,7 +127,6 @@ func (s *series) add(t *table) error {
 		s.order = append(s.order, name)
 	}
 	p.from, p.to, p.memory = min(p.from, at), max(p.to, at), max(p.memory, int64(mem))
-	p.samples++
 	if v, _, _ := t.first("gpu_util_pct"); v != "" {
 		p.util += util
 		p.withUtils++

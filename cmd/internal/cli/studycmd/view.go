@@ -32,8 +32,6 @@ type summary struct {
 	GPUHours float64  `json:"gpu_hours"`
 	Best     *float64 `json:"best"`
 	BestOf   *uint32  `json:"best_trial"`
-
-	maximize bool
 }
 
 // add counts a job, or all trials that it stands for.
@@ -56,7 +54,7 @@ func (s *summary) add(j *apiv1.Job) {
 	}
 	s.GPUHours += t.GetGpuSeconds() / 3600
 	if t.GetMetric() != "" {
-		s.Metric, s.maximize = t.GetMetric(), t.GetMaximize()
+		s.Metric = t.GetMetric()
 	}
 	if t != nil && t.Best != nil && (s.Best == nil || better(t.GetMaximize(), *t.Best, *s.Best)) {
 		no := j.GetArrayTaskId()
