@@ -119,14 +119,7 @@ func isNumber(word string) bool {
 	return true
 }
 
-func hasDigit(word string) bool {
-	for i := range len(word) {
-		if word[i] >= '0' && word[i] <= '9' {
-			return true
-		}
-	}
-	return false
-}
+func hasDigit(word string) bool { return strings.ContainsAny(word, "0123456789") }
 
 // Confidences of predictions, from runs of the same program, for a command that
 // never ran. If the model is described, one run shows what its numbers do not

@@ -55,8 +55,7 @@ func (l *Limiter) Clone() *Limiter {
 	}
 	c := NewLimiter(maps.Clone(l.accounts), maps.Clone(l.quotas), l.spent)
 	for s, t := range l.tallies {
-		was := *t
-		c.tallies[s] = &was
+		c.tallies[s] = new(*t)
 	}
 	return c
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -46,11 +47,7 @@ func genBerth(t *rapid.T) *cluster.Berth {
 
 // recount makes the ledger anew from what is there and what is held.
 func recount(nodes map[cluster.NodeID]*cluster.Node, held []*cluster.Berth) *Ledger {
-	var ns []*cluster.Node
-	for _, n := range nodes {
-		ns = append(ns, n)
-	}
-	l := NewLedger(ns)
+	l := NewLedger(slices.Collect(maps.Values(nodes)))
 	for _, b := range held {
 		for _, g := range b.GPUs {
 			l.Remember(b.Node, g.GPU)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,14 +101,7 @@ func kindOf(folder string) string {
 	return folder
 }
 
-func folders() []string {
-	var out []string
-	for k := range readers() {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
+func folders() []string { return slices.Sorted(maps.Keys(readers())) }
 
 // isDir follows links, since data is often linked from elsewhere.
 func isDir(dir string, e fs.DirEntry) bool {

@@ -2,6 +2,7 @@ package learn
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -119,12 +120,7 @@ func (tr *trainer) groups(train []int, c *core) ([]model.Group, error) {
 			members[key[:end]] = append(members[key[:end]], i)
 		}
 	}
-	keys := make([]string, 0, len(members))
-	for k := range members {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(members)) {
 		rows := members[k]
 		parent := groups[0]
 		size := len(train)

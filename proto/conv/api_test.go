@@ -76,8 +76,7 @@ func genSpec(t *rapid.T) *cluster.Spec {
 		s.Env = nil
 	}
 	if s.Deadline == 0 && s.DeadlineIn == 0 && rapid.Bool().Draw(t, "has array") {
-		a := genArray(t)
-		s.Array = &a
+		s.Array = new(genArray(t))
 	}
 	if s.NodeRange = (cluster.NodeRange{Min: max(1, s.Nodes), Max: s.Nodes + 3}); s.Check() != nil || rapid.Bool().Draw(t, "of as many nodes") {
 		s.NodeRange = cluster.NodeRange{}

@@ -65,8 +65,7 @@ func taskToLog(m *logv1.Job, j *cluster.Job) {
 		m.Fold = append(m.Fold, uint32(s.From), uint32(s.To))
 	}
 	if j.OwnLimit != nil {
-		us := j.OwnLimit.Microseconds()
-		m.OwnLimitUs = &us
+		m.OwnLimitUs = new(j.OwnLimit.Microseconds())
 	}
 }
 

@@ -83,12 +83,10 @@ func historyToAPI(n *cluster.Node) []*apiv1.NodeEvent {
 	for _, e := range n.History {
 		m := &apiv1.NodeEvent{At: apiconv.ToTime(e.At), Gpu: string(e.GPU), Kind: e.Kind, Detail: e.Detail}
 		if g := n.GPU(e.GPU); g != nil {
-			index := uint32(max(0, g.Index))
-			m.Index = &index
+			m.Index = new(uint32(max(0, g.Index)))
 		}
 		if e.Asked {
-			by := uint32(e.By)
-			m.ByUid = &by
+			m.ByUid = new(uint32(e.By))
 		}
 		out = append(out, m)
 	}

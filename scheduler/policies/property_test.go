@@ -232,8 +232,7 @@ func TestLaws(t *testing.T) {
 				for _, p := range set {
 					checkLaws(t, w, s, p, seed)
 				}
-				plan := last.Plan(s)
-				w.Apply(&plan)
+				w.Apply(new(last.Plan(s)))
 				if err := w.Check(); err != nil || len(w.Rejected) > 0 {
 					t.Fatalf("after the plan: %v, rejected %v", err, w.Rejected)
 				}

@@ -41,8 +41,7 @@ func (s *siege) hold(t *testing.T, p policies.Policy, bound time.Duration) time.
 		}
 		j.ID, j.Eligible, j.Submitted = id, w.Clock, w.Clock
 		w.Submit(j)
-		plan := p.Plan(w.Snapshot())
-		w.Apply(&plan)
+		w.Apply(new(p.Plan(w.Snapshot())))
 		if len(w.Rejected) > 0 {
 			t.Fatalf("rejected: %v", w.Rejected)
 		}

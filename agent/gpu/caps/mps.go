@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -164,23 +165,14 @@ func (m *Daemons) Members(uuid string) []string {
 	c := m.card(uuid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := make([]string, 0, len(c.members))
-	for id := range c.members {
-		out = append(out, id)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(c.members))
 }
 
 // Shared returns the GPUs that are shared, sorted.
 func (m *Daemons) Shared() []string {
 	m.mu.Lock()
-	cards := make([]string, 0, len(m.cards))
-	for uuid := range m.cards {
-		cards = append(cards, uuid)
-	}
+	cards := slices.Sorted(maps.Keys(m.cards))
 	m.mu.Unlock()
-	slices.Sort(cards)
 	return slices.DeleteFunc(cards, func(uuid string) bool { return len(m.Members(uuid)) == 0 })
 }
 

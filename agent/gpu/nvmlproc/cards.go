@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -181,12 +182,8 @@ func (c *cards) tell() { wait.Poke(c.changed) }
 func (c *cards) inventory() []gpu.Card {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ins := make([]*cardInfo, 0, len(c.by))
-	for _, in := range c.by {
-		ins = append(ins, in)
-	}
 	silent := func(in *cardInfo) int { return int(min(in.state.State, 1)) }
-	slices.SortFunc(ins, func(a, b *cardInfo) int {
+	ins := slices.SortedFunc(maps.Values(c.by), func(a, b *cardInfo) int {
 		return cmp.Or(silent(a)-silent(b), a.card.Index-b.card.Index, cmp.Compare(a.card.UUID, b.card.UUID))
 	})
 	out := make([]gpu.Card, 0, len(ins))

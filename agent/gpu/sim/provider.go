@@ -11,9 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -280,10 +282,7 @@ func (p *Provider) Close() error {
 	}
 	p.closed = true
 	close(p.done)
-	var open []*conn
-	for c := range p.conns {
-		open = append(open, c)
-	}
+	open := slices.Collect(maps.Keys(p.conns))
 	p.mu.Unlock()
 	err := p.ln.Close()
 	for _, c := range open {

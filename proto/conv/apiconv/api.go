@@ -330,8 +330,7 @@ func exitToAPI(e *cluster.Exit) (code *int32, signal int32) {
 	if e == nil {
 		return nil, 0
 	}
-	c := e.Code
-	return &c, e.Signal
+	return new(e.Code), e.Signal
 }
 
 // EstimateToAPI converts a prediction; the caller adds the parts of the memory

@@ -24,8 +24,7 @@ func taskToAPI(m *apiv1.Job, j *cluster.Job, throttle int) {
 	if !j.InArray() {
 		return
 	}
-	task := j.ArrayTaskID
-	m.ArrayJobId, m.ArrayTaskId, m.ArrayCount = uint64(j.ArrayJobID), &task, uint32(j.Count())
+	m.ArrayJobId, m.ArrayTaskId, m.ArrayCount = uint64(j.ArrayJobID), new(j.ArrayTaskID), uint32(j.Count())
 	if j.Spec != nil && j.Spec.Array != nil {
 		m.ArrayTasks, m.ArrayThrottle = j.TasksText(), uint32(throttle)
 	}

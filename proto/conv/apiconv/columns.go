@@ -163,8 +163,7 @@ func (c Columns) Job(i int) *apiv1.Job {
 		j.ArrayThrottle = Cell(m.GetArrayThrottles(), i)
 		if j.ArrayTasks = c.Text(m.GetArrayTasks(), i); !strings.ContainsAny(j.ArrayTasks, "-,:") {
 			if n, err := strconv.ParseUint(j.ArrayTasks, 10, 32); err == nil {
-				task := uint32(n)
-				j.ArrayTaskId, j.ArrayTasks = &task, ""
+				j.ArrayTaskId, j.ArrayTasks = new(uint32(n)), ""
 			}
 		}
 	}

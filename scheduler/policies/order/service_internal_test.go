@@ -132,17 +132,15 @@ func TestHowLongCardsAreKept(t *testing.T) {
 		got  bool
 		want bool
 	}{
-		{"a round is not over", roundEnded(ts, &waits, ptr(ago(roundTime-time.Microsecond))), false}, {"a round is over", roundEnded(ts, &waits, ptr(ago(roundTime))), true},
-		{"a lease is not over", leaseEnded(ts, &waits, ptr(ago(lease-time.Microsecond))), false}, {"a lease is over", leaseEnded(ts, &waits, ptr(ago(lease))), true},
+		{"a round is not over", roundEnded(ts, &waits, new(ago(roundTime-time.Microsecond))), false}, {"a round is over", roundEnded(ts, &waits, new(ago(roundTime))), true},
+		{"a lease is not over", leaseEnded(ts, &waits, new(ago(lease-time.Microsecond))), false}, {"a lease is over", leaseEnded(ts, &waits, new(ago(lease))), true},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: the other may have its place: %t", c.name, c.got)
 		}
 	}
 	ts.Rounds.Priority[1] = []int64{800}
-	if roundEnded(ts, &waits, ptr(ago(time.Hour))) {
+	if roundEnded(ts, &waits, new(ago(time.Hour))) {
 		t.Error("one no further behind takes its place")
 	}
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -140,8 +140,7 @@ func fgdBench(gpus, jobs int) *dispatch.Snapshot {
 		}
 	}
 	add(1, gpus)
-	plan := scheduler.Schedule(w.Snapshot(), scheduler.Default())
-	w.Apply(&plan)
+	w.Apply(new(scheduler.Schedule(w.Snapshot(), scheduler.Default())))
 	w.Advance(10 * time.Minute)
 	add(gpus+1, jobs)
 	return w.Snapshot()

@@ -12,8 +12,6 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-func pointer(v float64) *float64 { return &v }
-
 func close(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(b)) }
 
 // TestReportByHand: the mean of a variant over its seeds, half of the 95 % interval
@@ -22,9 +20,8 @@ func close(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(b))
 func TestReportByHand(t *testing.T) {
 	t.Parallel()
 	rep := &Report{Columns: []string{"makespan_s", "ooms", "energy_kwh", "rejected", "decision_us"}}
-	two := 2
-	rep.add("a", []*sim.Result{{Makespan: pointer(1), OOMs: 4}, {Makespan: pointer(2), OOMs: 4}, {Makespan: pointer(3), OOMs: 4, EnergyKWh: pointer(7)}})
-	rep.add("b", []*sim.Result{{Makespan: pointer(5), RejectedPods: &two, DecisionsPerS: pointer(4000)}})
+	rep.add("a", []*sim.Result{{Makespan: new(1.0), OOMs: 4}, {Makespan: new(2.0), OOMs: 4}, {Makespan: new(3.0), OOMs: 4, EnergyKWh: new(7.0)}})
+	rep.add("b", []*sim.Result{{Makespan: new(5.0), RejectedPods: new(2), DecisionsPerS: new(4000.0)}})
 	for _, c := range []struct {
 		variant, name string
 		mean, half    float64

@@ -153,24 +153,19 @@ func planner(name string, seed uint64, maxShares int) (sim.Planner, error) {
 
 // figures returns what lines hold, by the names of the JSON.
 func figures(r *sim.Result) map[string]*float64 {
-	count := func(n int) *float64 { v := float64(n); return &v }
-	var rejected, decision *float64
-	if r.RejectedPods != nil {
-		rejected = count(*r.RejectedPods)
-	}
+	var decision *float64
 	if r.DecisionsPerS != nil && *r.DecisionsPerS > 0 {
-		v := 1e6 / *r.DecisionsPerS
-		decision = &v
+		decision = new(1e6 / *r.DecisionsPerS)
 	}
 	return map[string]*float64{
 		"allocation_pct": r.AllocationPct, "gpu_util_pct": r.GPUUtilPct, "mem_util_pct": r.MemUtilPct, "makespan_s": r.Makespan,
 		"wide_p99_jct_s": r.WideP99JCT, "bounded_slowdown": r.BoundedSlowdown, "p99_wait_s": r.P99Wait,
 		"in_time": r.InTime, "mean_jct_s": r.MeanJCT, "median_jct_s": r.MedianJCT, "p99_jct_s": r.P99JCT, "mean_wait_s": r.MeanWait, "mean_slowdown": r.MeanSlowdown,
-		"mean_run_s": r.MeanRun, "fragmentation_pct": r.FragmentationPct, "ooms": count(r.OOMs), "preemptions": count(r.Preemptions),
-		"failed": count(r.Failed), "unplaced": count(r.Unplaced), "lower_bound_makespan_s": r.LowerBoundMakespan,
+		"mean_run_s": r.MeanRun, "fragmentation_pct": r.FragmentationPct, "ooms": counted(&r.OOMs), "preemptions": counted(&r.Preemptions),
+		"failed": counted(&r.Failed), "unplaced": counted(&r.Unplaced), "lower_bound_makespan_s": r.LowerBoundMakespan,
 		"lower_bound_alone_makespan_s": r.LowerBoundAlone, "energy_kwh": r.EnergyKWh,
 		"cuts": counted(r.Cuts), "growths": counted(r.Growths), "harmed": counted(r.Harmed), "reserved_over_used": r.ReservedOverUsed,
-		"rejected": rejected, "decision_us": decision, "decision_p50_us": r.DecisionP50, "decision_p99_us": r.DecisionP99,
+		"rejected": counted(r.RejectedPods), "decision_us": decision, "decision_p50_us": r.DecisionP50, "decision_p99_us": r.DecisionP99,
 		"images_fetched": counted(r.ImagesFetched), "data_elsewhere": counted(r.DataElsewhere), "nodes_off": r.NodesOff, "nodes_busy_pct": r.NodesBusyPct, "wake_ups_per_day": r.WakeUpsPerDay, "wake_calls_per_day": r.WakeCallsPerDay,
 		"jobs_late": counted(r.JobsLate), "mean_late_s": r.MeanLate,
 		"decisions_per_s": r.DecisionsPerS, "lower_bound_alone_mean_jct_s": r.LowerBoundJCT,
@@ -181,8 +176,7 @@ func counted(n *int) *float64 {
 	if n == nil {
 		return nil
 	}
-	v := float64(*n)
-	return &v
+	return new(float64(*n))
 }
 
 // add appends the line of a variant and its results.

@@ -126,9 +126,8 @@ func viewAccounts(resp *apiv1.ListStandingResponse, users bool) []useView {
 		}.with(a.GetUse()))
 		for _, m := range resp.GetMembers() {
 			if users && m.GetAccount() == a.GetName() {
-				uid := m.GetUid()
 				out = append(out, useView{
-					Account: m.GetAccount(), User: m.GetName(), UID: &uid, Shares: m.GetShares(), Default: m.GetDefault(), Coordinator: m.GetCoordinator(),
+					Account: m.GetAccount(), User: m.GetName(), UID: new(m.GetUid()), Shares: m.GetShares(), Default: m.GetDefault(), Coordinator: m.GetCoordinator(),
 				}.with(m.GetUse()))
 			}
 		}

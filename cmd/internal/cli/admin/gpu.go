@@ -216,8 +216,7 @@ func ParseGPU(arg string) (node string, index *uint32, uuid string, err error) {
 	if perr != nil {
 		return "", nil, "", console.Usagef("GPU %.32q: %.32q is not a GPU index; want NODE/INDEX such as n7/2", arg, num)
 	}
-	i := uint32(n)
-	return node, &i, "", nil
+	return node, new(uint32(n)), "", nil
 }
 
 func newGPUDrainCmd(e *console.Env, c *client.Client) *cobra.Command {

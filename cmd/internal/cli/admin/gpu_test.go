@@ -114,13 +114,12 @@ func TestGPUGolden(t *testing.T) {
 
 func TestParseGPU(t *testing.T) {
 	t.Parallel()
-	two := uint32(2)
 	for arg, want := range map[string]struct {
 		node, uuid string
 		index      *uint32
 		bad        bool
 	}{
-		"n7/2":                    {node: "n7", index: &two},
+		"n7/2":                    {node: "n7", index: new(uint32(2))},
 		"GPU-51700000-01-02-03-4": {uuid: "GPU-51700000-01-02-03-4"},
 		"n7":                      {bad: true},
 		"n7/":                     {bad: true},
@@ -151,8 +150,7 @@ func TestJobsOnGPUsByTask(t *testing.T) {
 		for _, silent := range []bool{false, true} {
 			w := clitest.NewWorld(t)
 			f := newSickbay()
-			task := uint32(3)
-			f.Jobs = append(f.Jobs, &apiv1.Job{Id: 905, ArrayJobId: 902, ArrayTaskId: &task, State: "RUNNING"})
+			f.Jobs = append(f.Jobs, &apiv1.Job{Id: 905, ArrayJobId: 902, ArrayTaskId: new(uint32(3)), State: "RUNNING"})
 			f.Nodes[1].Gpus[0].Jobs, f.Nodes[1].Jobs = []uint64{905}, []uint64{905}
 			want := "902_3"
 			if silent {

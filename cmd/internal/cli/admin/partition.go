@@ -325,8 +325,7 @@ func (o *partitionOptions) unused(req *apiv1.SetPartitionRequest, said func(stri
 		if err != nil {
 			return console.Usagef("--%w", err)
 		}
-		text := p.String()
-		req.Idle = &text
+		req.Idle = new(p.String())
 	}
 	if said("resize") {
 		if _, err := cluster.ParseResizeMode(o.resize); err != nil {

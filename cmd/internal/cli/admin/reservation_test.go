@@ -26,9 +26,8 @@ func (reserved) ListReservations(context.Context, *apiv1.ListReservationsRequest
 // lists name it.
 func TestReservationNamesTasks(t *testing.T) {
 	t.Parallel()
-	task := uint32(3)
 	w, f := clitest.NewWorld(t), clitest.NewFake()
-	f.Jobs = []*apiv1.Job{{Id: 12, Spec: &apiv1.JobSpec{}}, {Id: 103, ArrayJobId: 100, ArrayTaskId: &task, Spec: &apiv1.JobSpec{}}}
+	f.Jobs = []*apiv1.Job{{Id: 12, Spec: &apiv1.JobSpec{}}, {Id: 103, ArrayJobId: 100, ArrayTaskId: new(uint32(3)), Spec: &apiv1.JobSpec{}}}
 	w.ServeWith("/a", f, reserved{f})
 	if code := w.Run("reservation", "show", "maint"); code != 0 || !strings.Contains(w.Out.String(), "12, 100_3\n") {
 		t.Errorf("exit code %d, said %q, printed\n%s", code, w.Errs.String(), w.Out.String())

@@ -180,9 +180,8 @@ func (s *Session) resume(why error) error {
 	s.sending.Lock()
 	s.a.Close()
 	s.sending.Unlock()
-	received := s.received
 	open := &apiv1.AttachOpen{Job: s.open.GetJob(), Attempt: s.open.GetAttempt(), Node: s.open.GetNode(), What: &apiv1.AttachOpen_Exec{Exec: &apiv1.AttachExec{
-		Session: s.id, Received: &received, Window: s.window,
+		Session: s.id, Received: new(s.received), Window: s.window,
 	}}}
 	deadline := time.Now().Add(s.patience)
 	for pause := FirstWait; ; pause = min(2*pause, mostWait) {

@@ -246,8 +246,7 @@ func Again(ctx context.Context, c *Client, j *apiv1.Job) (*apiv1.Job, error) {
 	if j.GetArrayJobId() == 0 {
 		return c.GetJob(ctx, j.GetId())
 	}
-	task := j.GetArrayTaskId()
-	return c.GetTask(ctx, j.GetArrayJobId(), &task)
+	return c.GetTask(ctx, j.GetArrayJobId(), new(j.GetArrayTaskId()))
 }
 
 // RefTo returns the reference to a job that was read.

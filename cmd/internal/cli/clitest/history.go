@@ -123,9 +123,8 @@ func PastJobs() []*apiv1.Job {
 		x.Measured.GpuUtilMilli, x.Measured.HostMemMib = int64(20+10*i), int64(500*(i+1))
 		tasks = append(tasks, x)
 	}
-	last := uint32(9)
 	rest := &apiv1.Job{Id: 47, Revision: 190, Name: "sweep", User: "ann", Uid: 1001, State: "CANCELLED", Reason: "CancelledByUser", GpusWanted: 1, Partition: "gpu",
-		Account: "vision", ArrayJobId: 42, ArrayTaskId: &last, ArrayTasks: "6-9", ArrayCount: 2, Submitted: Ago(21 * time.Hour), Ended: Ago(19 * time.Hour)}
+		Account: "vision", ArrayJobId: 42, ArrayTaskId: new(uint32(9)), ArrayTasks: "6-9", ArrayCount: 2, Submitted: Ago(21 * time.Hour), Ended: Ago(19 * time.Hour)}
 	return append(append([]*apiv1.Job{train, failed}, tasks...), rest)
 }
 

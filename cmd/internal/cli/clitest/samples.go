@@ -15,7 +15,6 @@ func Ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(Now.Ad
 // SampleJobs returns jobs in every state that tables show: 12 and 13 run, 14
 // and 15 wait, 16 failed.
 func SampleJobs() []*apiv1.Job {
-	five := int32(5)
 	spec := &apiv1.JobSpec{
 		Name: "train", Command: [][]byte{[]byte("python"), []byte("train.py"), []byte("--note"), []byte("it's")}, Env: [][]byte{[]byte("PATH=/usr/bin")},
 		Dir: []byte("/home/ann/run"), Gpus: 1, GpuMemMib: 12288, TimeLimit: durationpb.New(2 * time.Hour), Expected: durationpb.New(90 * time.Minute),
@@ -46,7 +45,7 @@ func SampleJobs() []*apiv1.Job {
 		},
 		{Id: 15, Name: "prep", User: "cyd", Uid: 1003, State: "PENDING", Reason: "Planning", Submitted: Ago(time.Second)},
 		{
-			Id: 16, Name: "old", User: "ann", Uid: 1001, State: "FAILED", Reason: "NonZeroExitCode", ReasonDetail: "exit code 5", ExitCode: &five, Node: "n1", GpusWanted: 1, Gpus: shares,
+			Id: 16, Name: "old", User: "ann", Uid: 1001, State: "FAILED", Reason: "NonZeroExitCode", ReasonDetail: "exit code 5", ExitCode: new(int32(5)), Node: "n1", GpusWanted: 1, Gpus: shares,
 			Submitted: Ago(5 * time.Hour), Started: Ago(4 * time.Hour), Ended: Ago(3 * time.Hour),
 			Measured: &apiv1.Measured{GpuMemMib: 9000, GpuUtilMilli: 550, Seconds: 3600, HostMemMib: 3000, CpuMilli: 1500, GpuOom: true},
 			Spec:     &apiv1.JobSpec{Name: "old", Command: [][]byte{[]byte("false")}, Dir: []byte("/nowhere"), Gpus: 1, Stdout: []byte("%x-%j.log")},

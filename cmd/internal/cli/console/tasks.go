@@ -41,8 +41,7 @@ func ParseTask(arg string) (id uint64, task *uint32, err error) {
 	if err != nil {
 		return 0, nil, Usagef("task %s: want one task of an array, such as 12_7", ShortQuote(arg))
 	}
-	one := uint32(n)
-	return id, &one, nil
+	return id, new(uint32(n)), nil
 }
 
 // ParseShown is ParseTask, and takes several tasks the way lists show those that
@@ -59,8 +58,7 @@ func ParseShown(arg string) (id uint64, task *uint32, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	first := tasks.Min()
-	return id, &first, nil
+	return id, new(tasks.Min()), nil
 }
 
 // bracketed reads tasks after the bracket that opens, with the number that may run at

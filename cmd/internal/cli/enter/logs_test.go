@@ -31,8 +31,7 @@ func TestOutputPath(t *testing.T) {
 			t.Errorf("%q: got %q, %v, want %q", pattern, got, err, want)
 		}
 	}
-	seven := uint32(7)
-	job.Id, job.ArrayJobId, job.ArrayTaskId = 15, 12, &seven
+	job.Id, job.ArrayJobId, job.ArrayTaskId = 15, 12, new(uint32(7))
 	if got, err := view.OutputPath(job, "%A_%a-%j"); err != nil || got != "/home/ann/12_7-15" {
 		t.Errorf("a task: %q, %v", got, err)
 	}

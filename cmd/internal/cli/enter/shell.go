@@ -147,8 +147,7 @@ func listSessions(ctx context.Context, e *console.Env, c *client.Client, o *shel
 		views[i] = sessionView{ID: s.GetId(), Job: s.GetJob(), Node: s.GetNode(), Command: s.GetCommand(), Terminal: s.GetTerminal(),
 			Started: s.GetStarted().AsTime(), Attached: s.GetAttached()}
 		if s.GetEnds() != nil {
-			at := s.GetEnds().AsTime()
-			views[i].Ends = &at
+			views[i].Ends = new(s.GetEnds().AsTime())
 		}
 	}
 	if done, err := console.PrintList(e, console.Format(o.output), views); done {

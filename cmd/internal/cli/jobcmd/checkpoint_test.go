@@ -26,7 +26,6 @@ func TestShowPreempted(t *testing.T) {
 		CheckpointSignal: "USR1", CheckpointGrace: durationpb.New(90 * time.Second),
 	}
 	const why = "for job 31: it has ~6 h left, and that one ~10 min and has waited for ~2 min"
-	zero := int32(0)
 	saving := &apiv1.Job{
 		Id: 30, Name: "train", User: "ada", Uid: 1000, State: "RUNNING", Reason: "Preempted", ReasonDetail: why, Node: "n1", GpusWanted: 1,
 		Submitted: at(0), Started: at(1), Spec: spec,
@@ -35,7 +34,7 @@ func TestShowPreempted(t *testing.T) {
 	waits := &apiv1.Job{
 		Id: 32, Name: "train", User: "ada", Uid: 1000, State: "PENDING", Reason: "Requeued", ReasonDetail: "Preempted: " + why, GpusWanted: 1,
 		Submitted: at(0), Spec: spec,
-		Attempts: []*apiv1.Attempt{{No: 1, State: "PREEMPTED", Reason: "Preempted", ReasonDetail: why, Node: "n1", Placed: at(1), Started: at(1), Ended: at(40), ExitCode: &zero}},
+		Attempts: []*apiv1.Attempt{{No: 1, State: "PREEMPTED", Reason: "Preempted", ReasonDetail: why, Node: "n1", Placed: at(1), Started: at(1), Ended: at(40), ExitCode: new(int32(0))}},
 	}
 	w := clitest.NewWorld(t)
 	f := clitest.NewFake()

@@ -65,8 +65,7 @@ func TestWaitAny(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			wait.Sleep(t.Context(), time.Minute)
-			code := int32(7)
-			f.Change(func() { f.Jobs[2] = &apiv1.Job{Id: 14, State: "FAILED", ExitCode: &code} })
+			f.Change(func() { f.Jobs[2] = &apiv1.Job{Id: 14, State: "FAILED", ExitCode: new(int32(7))} })
 		})
 		if code := w.Run("wait", "--any", "12", "14"); code != 7 || w.Out.String() != "14\n" {
 			t.Errorf("exit code %d, printed %q: %s", code, w.Out.String(), w.Errs.String())

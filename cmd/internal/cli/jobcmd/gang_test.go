@@ -21,7 +21,6 @@ func TestShowsAllNodes(t *testing.T) {
 	whole := func(uuid string, index uint32) []*apiv1.GPUShare {
 		return []*apiv1.GPUShare{{Uuid: uuid, Type: "T4", Index: index, Share: &apiv1.Share{MemMib: 15000, Milli: 1000, Exclusive: true}}}
 	}
-	code := int32(7)
 	at := timestamppb.New(clitest.Now)
 	spec := &apiv1.JobSpec{Name: "train", Command: [][]byte{[]byte("python"), []byte("train.py")}, Gpus: 1, CpuMilli: 4000, MemMib: 8192, Nodes: 3, TasksPerNode: 2, Stdout: []byte("%j-%t.out")}
 	w, f := clitest.NewWorld(t), clitest.NewFake()
@@ -32,7 +31,7 @@ func TestShowsAllNodes(t *testing.T) {
 			No: 1, State: "COMPLETING", Node: "n1", Gpus: whole("GPU-1a", 0), Placed: at, Started: at, Why: "3 nodes with 1 GPU T4 free on each", Port: 20017,
 			Parts: []*apiv1.Part{
 				{Node: "n1", State: "RUNNING", Gpus: whole("GPU-1a", 0), Ready: true},
-				{Node: "n2", State: "FAILED", Reason: "NonZeroExitCode", ReasonDetail: "exit code 7", Gpus: whole("GPU-2a", 1), ExitCode: &code, Ready: true},
+				{Node: "n2", State: "FAILED", Reason: "NonZeroExitCode", ReasonDetail: "exit code 7", Gpus: whole("GPU-2a", 1), ExitCode: new(int32(7)), Ready: true},
 				{Node: "n3", State: "STARTING", Gpus: whole("GPU-3a", 0), Ready: true},
 			},
 		}},

@@ -18,13 +18,11 @@ import (
 func runningArray(n int) []*apiv1.Job {
 	var jobs []*apiv1.Job
 	for i := range n {
-		task := uint32(i)
-		jobs = append(jobs, &apiv1.Job{Id: uint64(100 + i), ArrayJobId: 100, ArrayTaskId: &task, Name: "train", User: "ann", State: "RUNNING", GpusWanted: 1,
+		jobs = append(jobs, &apiv1.Job{Id: uint64(100 + i), ArrayJobId: 100, ArrayTaskId: new(uint32(i)), Name: "train", User: "ann", State: "RUNNING", GpusWanted: 1,
 			Node: fmt.Sprintf("n%d", 1+i/4), Started: timestamppb.New(clitest.Now.Add(-time.Duration(n-i) * time.Minute)),
 			Gpus: []*apiv1.GPUShare{{Uuid: fmt.Sprintf("GPU-%d", i), Type: "T4", Index: uint32(i % 4)}}})
 	}
-	last := uint32(n)
-	return append(jobs, &apiv1.Job{Id: uint64(100 + n), ArrayJobId: 100, ArrayTaskId: &last, Name: "train", User: "ann", State: "QUEUED", Reason: "WholeGPUBusy", GpusWanted: 1})
+	return append(jobs, &apiv1.Job{Id: uint64(100 + n), ArrayJobId: 100, ArrayTaskId: new(uint32(n)), Name: "train", User: "ann", State: "QUEUED", Reason: "WholeGPUBusy", GpusWanted: 1})
 }
 
 // TestRunningArrayOnScreen: on a terminal the tasks of an array that run are one line,

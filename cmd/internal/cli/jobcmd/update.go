@@ -178,15 +178,13 @@ func setUpdateRetry(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
 	if err != nil || n > cluster.MaxRetries {
 		return console.Usagef("%s: want a whole number from 0 to %d", console.ShortQuote(v), cluster.MaxRetries)
 	}
-	times := uint32(n)
-	r.Retries = &times
+	r.Retries = new(uint32(n))
 	return nil
 }
 
 func setUpdateGPUs(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
 	n, err := units.ParseGPUs(v)
-	gpus := uint32(n)
-	r.Gpus = &gpus
+	r.Gpus = new(uint32(n))
 	return err
 }
 
@@ -195,8 +193,7 @@ func setUpdateNodes(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
 	if err != nil || n < 1 || n > cluster.MaxNodes {
 		return console.Usagef("%s: want a whole number from 1 to %d", console.ShortQuote(v), cluster.MaxNodes)
 	}
-	nodes := uint32(n)
-	r.Nodes = &nodes
+	r.Nodes = new(uint32(n))
 	return nil
 }
 
@@ -205,8 +202,7 @@ func setUpdateNice(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
 	if err != nil || n > cluster.MaxNice || n < -cluster.MaxNice {
 		return console.Usagef("%s: want a whole number from -%d to %d", console.ShortQuote(v), cluster.MaxNice, cluster.MaxNice)
 	}
-	nice := int32(n)
-	r.Nice = &nice
+	r.Nice = new(int32(n))
 	return nil
 }
 

@@ -20,13 +20,12 @@ func TestShowUsed(t *testing.T) {
 	at := func(minute int) *timestamppb.Timestamp {
 		return timestamppb.New(time.Date(2026, 3, 14, 12, minute, 0, 0, time.UTC))
 	}
-	zero := int32(0)
 	share := func(uuid string, index uint32) *apiv1.GPUShare {
 		return &apiv1.GPUShare{Uuid: uuid, Type: "A100-SXM4-80GB", Index: index, Share: &apiv1.Share{MemMib: 6144, Milli: 400}}
 	}
 	job := func(id uint64, m *apiv1.Measured, gpus ...*apiv1.GPUShare) *apiv1.Job {
 		return &apiv1.Job{
-			Id: id, Name: "train", User: "ada", Uid: 1000, State: "COMPLETED", Node: "n1", GpusWanted: uint32(len(gpus)), Gpus: gpus, ExitCode: &zero,
+			Id: id, Name: "train", User: "ada", Uid: 1000, State: "COMPLETED", Node: "n1", GpusWanted: uint32(len(gpus)), Gpus: gpus, ExitCode: new(int32(0)),
 			Submitted: at(0), Started: at(1), Ended: at(51), Measured: m,
 			Spec: &apiv1.JobSpec{Name: "train", Command: [][]byte{[]byte("python"), []byte("train.py")}, Gpus: uint32(len(gpus)), CpuMilli: 2000, MemMib: 8192},
 		}

@@ -161,8 +161,7 @@ func (s *shown) add(j *apiv1.Job) {
 		running: p.GetState() != "",
 	}
 	if t := p.GetSince(); t != nil {
-		at := t.AsTime()
-		row.Since = &at
+		row.Since = new(t.AsTime())
 	}
 	if row.State == "" {
 		row.State = strings.ToLower(j.GetState())

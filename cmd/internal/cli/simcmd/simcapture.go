@@ -174,8 +174,7 @@ func moment(t *timestamppb.Timestamp) *time.Time {
 	if t == nil || t.GetSeconds() == 0 && t.GetNanos() == 0 {
 		return nil
 	}
-	at := t.AsTime()
-	return &at
+	return new(t.AsTime())
 }
 
 // fromCapture reads a capture, all of it or the last days before it was taken.

@@ -59,8 +59,7 @@ func TestBegin(t *testing.T) {
 func TestExitCodeOfASignal(t *testing.T) {
 	t.Parallel()
 	w, f := clitest.NewWorld(t), clitest.NewFake()
-	code := int32(143)
-	f.Jobs = append(f.Jobs, &apiv1.Job{Id: 77, Name: "ended", User: "ann", State: "CANCELLED", ExitCode: &code, Signal: 15, Started: timestamppb.New(clitest.Now), Ended: timestamppb.New(clitest.Now)})
+	f.Jobs = append(f.Jobs, &apiv1.Job{Id: 77, Name: "ended", User: "ann", State: "CANCELLED", ExitCode: new(int32(143)), Signal: 15, Started: timestamppb.New(clitest.Now), Ended: timestamppb.New(clitest.Now)})
 	w.Serve("/a", f)
 	if w.Run("scontrol", "-d", "show", "job", "77"); !strings.Contains(w.Out.String(), " ExitCode=0:15\n") || !strings.Contains(w.Out.String(), "DerivedExitCode=0:15") {
 		t.Errorf("%s%s", w.Out.String(), w.Errs.String())

@@ -266,8 +266,7 @@ func (s *stepRun) patterns(set settings) patterns {
 		n.Array = cluster.JobID(array)
 	}
 	if task, err := strconv.ParseUint(get("SLURM_ARRAY_TASK_ID"), 10, 32); err == nil {
-		t := uint32(task)
-		n.Task = &t
+		n.Task = new(uint32(task))
 	}
 	return patterns{names: n, nodeOf: at, openTruncate: !set.appends}
 }

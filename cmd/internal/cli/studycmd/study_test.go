@@ -65,8 +65,7 @@ func studied() []*apiv1.Job {
 func failing() []*apiv1.Job {
 	jobs := studied()[:3]
 	for i, detail := range []string{"exit code 3", "exit code 3", "exit code 3", ""} {
-		task := uint32(11 + i)
-		j := &apiv1.Job{Id: 51 + uint64(i), ArrayJobId: 40, ArrayTaskId: &task, Name: "sweep", User: "ann", State: "FAILED", Reason: "NonZeroExitCode", ReasonDetail: detail, Trial: &apiv1.Trial{Metric: "loss"}}
+		j := &apiv1.Job{Id: 51 + uint64(i), ArrayJobId: 40, ArrayTaskId: new(uint32(11 + i)), Name: "sweep", User: "ann", State: "FAILED", Reason: "NonZeroExitCode", ReasonDetail: detail, Trial: &apiv1.Trial{Metric: "loss"}}
 		if detail == "" {
 			j.State, j.Reason = "TIMEOUT", "TimeLimit"
 		}

@@ -57,8 +57,7 @@ func (s *summary) add(j *apiv1.Job) {
 		s.Metric = t.GetMetric()
 	}
 	if t != nil && t.Best != nil && (s.Best == nil || better(t.GetMaximize(), *t.Best, *s.Best)) {
-		no := j.GetArrayTaskId()
-		s.Best, s.BestOf = t.Best, &no
+		s.Best, s.BestOf = t.Best, new(j.GetArrayTaskId())
 	}
 }
 

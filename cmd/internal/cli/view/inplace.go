@@ -25,8 +25,7 @@ func viewChanges(in []*apiv1.SizeChange) (out []sizeChangeView) {
 	for _, c := range in {
 		v := sizeChangeView{At: Stamp(c.GetAt()), From: c.GetFrom(), To: c.GetTo(), Why: c.GetWhy()}
 		if c.GetTook() != nil {
-			s := c.GetTook().AsDuration().Seconds()
-			v.CostSeconds = &s
+			v.CostSeconds = new(c.GetTook().AsDuration().Seconds())
 		}
 		out = append(out, v)
 	}

@@ -274,8 +274,7 @@ func slackSeconds(j *apiv1.Job) *float64 {
 	if j.GetSlack() == nil {
 		return nil
 	}
-	s := j.GetSlack().AsDuration().Seconds()
-	return &s
+	return new(j.GetSlack().AsDuration().Seconds())
 }
 
 // Job returns the view of j.
@@ -433,8 +432,7 @@ func Stamp(t *timestamppb.Timestamp) *time.Time {
 	if t == nil {
 		return nil
 	}
-	u := t.AsTime()
-	return &u
+	return new(t.AsTime())
 }
 
 func list(in []uint64) []uint64 {

@@ -193,8 +193,7 @@ func (out *Job) arrayed(j *slurm.Job) {
 
 // onNodes sets what it has of its nodes.
 func (out *Job) onNodes(j *slurm.Job) {
-	billed := float64(j.CPUs)
-	out.TRESAllocStr, out.BillableTRES = j.TRES(), &billed
+	out.TRESAllocStr, out.BillableTRES = j.TRES(), new(float64(j.CPUs))
 	names, err := slurm.Unfold(j.NodeList)
 	if err != nil {
 		return

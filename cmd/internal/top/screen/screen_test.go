@@ -36,10 +36,9 @@ func sampleJobs() []*apiv1.Job {
 			Started: clitest.Ago(10 * time.Minute), Submitted: clitest.Ago(11 * time.Minute),
 		})
 	}
-	last := uint32(99)
 	return append(jobs,
 		&apiv1.Job{
-			Id: 129, ArrayJobId: 30, ArrayTaskId: &last, ArrayTasks: "3-99", ArrayCount: 97, Name: "sweep", User: "ann", Uid: 1001, State: "PENDING", GpusWanted: 1,
+			Id: 129, ArrayJobId: 30, ArrayTaskId: new(uint32(99)), ArrayTasks: "3-99", ArrayCount: 97, Name: "sweep", User: "ann", Uid: 1001, State: "PENDING", GpusWanted: 1,
 			Reason: "ArrayTaskLimit", Submitted: clitest.Ago(11 * time.Minute), EstimatedStart: timestamppb.New(clitest.Now.Add(40 * time.Minute)),
 		},
 		&apiv1.Job{Id: 17, Name: strings.Repeat("ü界", 1024), User: "bob\xff", Uid: 1009, State: "PENDING", Reason: "Priority", Submitted: clitest.Ago(time.Minute)})

@@ -140,8 +140,7 @@ func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *rec
 	for _, j := range got {
 		if len(tasks) == 1 && len(ids) == 0 && j.GetArrayCount() > 1 {
 			if n, err := strconv.ParseUint(tasks[0].Tasks, 10, 32); err == nil { // its files are named after it
-				one := uint32(n)
-				s := terms.Job(v, &apiv1.Job{Id: j.GetId(), ArrayJobId: j.GetArrayJobId(), ArrayTaskId: &one, Spec: j.GetSpec(), Name: j.GetName(), User: j.GetUser()})
+				s := terms.Job(v, &apiv1.Job{Id: j.GetId(), ArrayJobId: j.GetArrayJobId(), ArrayTaskId: new(uint32(n)), Spec: j.GetSpec(), Name: j.GetName(), User: j.GetUser()})
 				whole := terms.Job(v, j)
 				whole.Stdin, whole.Stdout, whole.Stderr = s.Stdin, s.Stdout, s.Stderr
 				jobs = append(jobs, whole)

@@ -119,8 +119,7 @@ var jobSettings = map[string]func(e *console.Env, r *apiv1.UpdateJobRequest, v s
 	"dependency":      jobcmd.SetUpdateDepends,
 	"nice": func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
 		n, err := strconv.ParseInt(v, 10, 32)
-		nice := int32(n)
-		r.Nice = &nice
+		r.Nice = new(int32(n))
 		return err
 	},
 	"timelimit": func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
@@ -133,8 +132,7 @@ var jobSettings = map[string]func(e *console.Env, r *apiv1.UpdateJobRequest, v s
 	},
 	"numnodes": func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
 		n, err := strconv.ParseUint(v, 10, 16)
-		nodes := uint32(n)
-		r.Nodes = &nodes
+		r.Nodes = new(uint32(n))
 		return err
 	},
 }
@@ -300,11 +298,10 @@ func reserve(e *console.Env, req *apiv1.SetReservationRequest, key, v string) er
 }
 
 func reserveFlags(req *apiv1.SetReservationRequest, v string) error {
-	yes := true
 	for _, f := range option.List(strings.ToLower(v)) {
 		switch f {
 		case "maint":
-			req.Maint = &yes
+			req.Maint = new(true)
 		case "ignore_jobs":
 			req.IgnoreJobs = true
 		case "overlap":
