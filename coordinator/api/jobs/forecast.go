@@ -13,6 +13,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/explain"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
@@ -132,4 +133,15 @@ func (c *Jobs) forecastNew(who authorize.Caller, spec *apiv1.JobSpec, resp *apiv
 	if f := resp.Forecast; f != nil && len(words) > 0 {
 		f.Missing = words[0]
 	}
+}
+
+func forecastToAPI(f *explain.Forecast) *apiv1.Forecast {
+	m := &apiv1.Forecast{
+		Node: string(f.Node), Missing: f.Missing,
+		StartP50: timestamppb.New(f.P50.Std()), StartP90: timestamppb.New(f.P90.Std()), Ahead: uint32(max(0, f.Ahead)),
+	}
+	if f.GPU != nil {
+		m.Gpu, m.GpuType = string(f.GPU.ID), f.GPU.Type
+	}
+	return m
 }

@@ -453,17 +453,6 @@ func (c *Jobs) explainBefore(resp *apiv1.ExplainJobResponse, snap *dispatch.Snap
 	return false
 }
 
-func forecastToAPI(f *explain.Forecast) *apiv1.Forecast {
-	m := &apiv1.Forecast{
-		Node: string(f.Node), Missing: f.Missing,
-		StartP50: timestamppb.New(f.P50.Std()), StartP90: timestamppb.New(f.P90.Std()), Ahead: uint32(max(0, f.Ahead)),
-	}
-	if f.GPU != nil {
-		m.Gpu, m.GpuType = string(f.GPU.ID), f.GPU.Type
-	}
-	return m
-}
-
 // Predict returns what a job would need on each GPU type of the cluster.
 func (s *jobServer) Predict(ctx context.Context, req *apiv1.PredictRequest) (*apiv1.PredictResponse, error) {
 	turn, err := s.c.calls.Turn(ctx)
