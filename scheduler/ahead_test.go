@@ -111,6 +111,22 @@ func TestWhyBehindAGang(t *testing.T) {
 	if f, ok := scheduler.ForecastStart(s, sc.waits[0], pol); !ok || f.P50.Sub(s.Now) <= 10*m || f.Ahead != 1 {
 		t.Errorf("with one that passes the gang is expected in %s, %d ahead", f.P50.Sub(s.Now), f.Ahead)
 	}
+	// The nodes are kept until the gang's turn, the last, though another has the only reservation then.
+	pol.ShortPart, pol.LongPart = 0, 0
+	long = Job(2, Exclusive, Lasts(19*m), Type(a100), Waited(13*m), queued("n1-00", 0))
+	sc.nodes, sc.runs = append(sc.nodes, Node("n3", 1, t4)), append(sc.runs, held(1, "n3-00", 10*m))
+	sc.waits = []*cluster.Job{Job(1, GPUs(2), Exclusive, onNodes(2), Lasts(20*m), Waited(12*m)), long, Job(3, Exclusive, Type(t4), Lasts(5*m), Waited(14*m), queued("n3-00", 10*m))}
+	s = sc.world(t).Snapshot()
+	if p := scheduler.Schedule(s, pol); len(p.Starts) > 0 {
+		t.Fatalf("started: %v", show(&p))
+	}
+	said = nil
+	for _, e := range scheduler.Explain(s, long, pol) {
+		said = append(said, fmt.Sprintf("%d × %s", e.Count, e.Reason))
+	}
+	if want := "3 × Priority: GPU 0 of n1 (A100-SXM4-80GB) has room, but is kept for waiting job 1"; !slices.Contains(said, want) {
+		t.Errorf("it is said %q, want %q", said, want)
+	}
 }
 
 // TestAGangWithoutCoresKeepsNoCards: where jobs without GPUs have the cores of a node for

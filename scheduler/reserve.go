@@ -60,6 +60,9 @@ type keeper struct {
 	// for which.
 	looked   bool
 	lookedAt int8
+
+	asks  cluster.JobID // of which job to note, at its turn, what is kept from it
+	noted map[cluster.GPUID]cluster.JobID
 }
 
 // cardsAKeep is how many GPUs of the fleet there must be for each job that is not
@@ -70,6 +73,9 @@ const cardsAKeep = 64
 // first in the pass that do not fit, as EASY backfill does (Lifka, JSSPP 1995). The
 // latter are few: what is reserved for one, others go without.
 func (kp *keeper) reserve(it *item) {
+	if it.job.ID == kp.asks {
+		kp.noted = kp.note()
+	}
 	switch {
 	case it.kept && !it.old: // by a promise
 	case it.old:
@@ -80,6 +86,17 @@ func (kp *keeper) reserve(it *item) {
 		it.kept = true
 		kp.reserved++
 	}
+}
+
+// note returns for which job each GPU is kept now.
+func (kp *keeper) note() map[cluster.GPUID]cluster.JobID {
+	kept := map[cluster.GPUID]cluster.JobID{}
+	for id, at := range kp.f.CardAt {
+		if c := &kp.f.Cards[at]; c.Until != rules.Forever {
+			kept[id] = kp.f.Hosts[c.Host].KeptFor
+		}
+	}
+	return kept
 }
 
 // isVacated reports whether other jobs are saving their state to make room for a

@@ -90,13 +90,17 @@ func ForecastStart(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) (f exp
 }
 
 // schedule runs a pass, and returns it with its plan.
-func schedule(snap *dispatch.Snapshot, pol Policy) *pass {
+func schedule(snap *dispatch.Snapshot, pol Policy) *pass { return scheduleFor(snap, pol, 0) }
+
+// scheduleFor is a pass that notes what is kept from one job at its turn, 0 for none.
+func scheduleFor(snap *dispatch.Snapshot, pol Policy, asks cluster.JobID) *pass {
 	p := newPass(&scene{
 		pol: pol, now: int64(snap.Now), nodes: snap.Nodes, running: snap.Running, more: snap.More, near: dispatch.NewNear(snap), plan: dispatch.Plan{BaseIndex: snap.Index},
 		realms: fleet.NewRealms(snap), reservations: snap.Reservations, standing: snap.Standing, limits: snap.Limits.Clone(),
 	})
 	p.f = fleet.New(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol, p.realms)
 	p.crowd = newCrowd(snap.Interference, p.f, snap.Running)
+	p.keeper.asks = asks
 	p.regret(snap.Terms)
 	p.gather(snap.Waiting)
 	p.f.Asks(p.mostAsked())

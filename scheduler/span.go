@@ -347,20 +347,15 @@ func spanBefore(snap *dispatch.Snapshot, job *cluster.Job, alone *dispatch.Plan,
 	return before, false
 }
 
-// keptFrom runs a pass and returns for which job each GPU is kept from the given
-// one, 0 for none or where the job starts.
+// keptFrom runs a pass and returns for which job each GPU is kept from the given one at
+// its turn, 0 for none or where the job starts.
 func keptFrom(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) func(cluster.GPUID) cluster.JobID {
-	p := schedule(snap, pol)
-	if slices.ContainsFunc(p.plan.Starts, func(st dispatch.Start) bool { return st.Job == job.ID }) {
-		return func(cluster.GPUID) cluster.JobID { return 0 }
+	p := scheduleFor(snap, pol, job.ID)
+	kept := p.keeper.noted
+	if kept == nil && !slices.ContainsFunc(p.plan.Starts, func(st dispatch.Start) bool { return st.Job == job.ID }) {
+		kept = p.keeper.note() // it had no turn
 	}
-	return func(id cluster.GPUID) cluster.JobID {
-		at, ok := p.f.CardAt[id]
-		if !ok || p.f.Cards[at].Until == rules.Forever {
-			return 0
-		}
-		return p.f.Hosts[p.f.Cards[at].Host].KeptFor
-	}
+	return func(id cluster.GPUID) cluster.JobID { return kept[id] }
 }
 
 // tellSpan writes a job's reason into the state when it changed: the job is in no
