@@ -18,7 +18,7 @@ export function accounts(root, _, say) {
     }
     const used = (report.lines ?? []).map((l) => [clean(l.key), Number(l.jobs || 0), ((l.allocatedGpuSeconds || 0) / 3600).toFixed(1), ((l.usedGpuSeconds || 0) / 3600).toFixed(1), ((l.chargedGpuSeconds || 0) / 3600).toFixed(1), ((l.coreSeconds || 0) / 3600).toFixed(1)]);
     redraw(body, rows.length ? table('Accounts and their users: use in hours, and fair share', [{name: 'Account'}, {name: 'GPU-hours', n: true}, {name: 'Core-hours', n: true}, {name: 'Of shares', n: true}, {name: 'Of use', n: true}, {name: 'Place', n: true}, {name: 'Running', n: true}, {name: 'Waiting', n: true}], rows) : h('p', {}, 'There are no accounts here.'),
-      h('h2', {}, 'The last 30 days'), used.length ? table('Finished jobs by user, in hours of cards', [{name: 'User', t: true}, {name: 'Jobs', n: true}, {name: 'Held', n: true}, {name: 'Computing', n: true}, {name: 'Charged', n: true}, {name: 'Core-hours', n: true}], used) : h('p', {}, 'No job has ended in the last 30 days.'));
+      h('h2', {}, 'The last 30 days'), used.length ? table('Finished jobs by user, in GPU hours', [{name: 'User', t: true}, {name: 'Jobs', n: true}, {name: 'Held', n: true}, {name: 'Computing', n: true}, {name: 'Charged', n: true}, {name: 'Core-hours', n: true}], used) : h('p', {}, 'No job has ended in the last 30 days.'));
   }
   const p = poll(30000, () => Promise.all([call('AccountService/ListStanding', {usage: true}), call('HistoryService/GetReport', {by: 'user', filter: {endedFrom: new Date(Date.now() - 30 * 86400e3).toISOString()}})]), draw, say);
   return {leave: p.leave};

@@ -26,11 +26,11 @@ export function admin(root, _, say) {
     redraw(body, 
       table('Coordinators', [{name: 'Name'}, {name: 'Role', t: true}, {name: 'Version'}, {name: 'Applied', n: true}, {name: 'Disk free', n: true}, {name: 'Ended jobs kept', n: true}], (status.members ?? []).map((m) => [clean(m.id),
         h('span', {class: m.reachable ? null : 'bad'}, [m.leader ? 'leads' : m.reachable ? 'follows' : 'does not answer', clean(m.diskProblem), clean(m.historyProblem)].filter(Boolean).join(', ')), clean(m.version), m.appliedIndex ?? 0, gib(m.diskFree), m.historyJobs ?? 0])),
-      h('h2', {}, 'Faults'), wrong.length ? table('Nodes and cards with faults', [{name: 'Node'}, {name: 'Card', n: true}, {name: 'What', t: true}], wrong) : h('p', {}, 'All nodes and cards are healthy.'),
+      h('h2', {}, 'Faults'), wrong.length ? table('Nodes and GPUs with faults', [{name: 'Node'}, {name: 'GPU', n: true}, {name: 'What', t: true}], wrong) : h('p', {}, 'All nodes and GPUs are healthy.'),
       h('h2', {}, 'Versions of agents'), table('Agents', [{name: 'Version'}, {name: 'Nodes', n: true}], [...versions].map(([v, n]) => [clean(v), n])),
       h('h2', {}, 'Predictions'), a?.runs ? table('Errors of the predictions for the newest runs', [{name: 'Of'}, {name: 'Runs', n: true}, {name: 'Median error', n: true}, {name: 'Note', t: true}], [
         ['GPU memory', a.runs, pct(a.medianError || 0), `${pct(a.withinP95 || 0)} of the runs stayed within the upper estimate; ${a.outOfMemory ?? 0} ran out of memory`], ['utilization', a.utilRuns ?? 0, pct(a.utilMedianError || 0), ''], ['time', a.timeRuns ?? 0, pct(a.timeMedianError || 0), '']]) : h('p', {}, 'No run has been predicted and measured yet.'),
-      h('h2', {}, 'What happened last'), events.length ? table('Events of nodes and cards', [{name: 'When'}, {name: 'Node'}, {name: 'Card', n: true}, {name: 'What'}, {name: 'Detail', t: true}], events.map(([n, e]) => [when(time(e.at)), clean(n.id), e.index ?? '', words(e.kind), clean(e.detail)])) : h('p', {}, 'Nothing.'));
+      h('h2', {}, 'What happened last'), events.length ? table('Events of nodes and GPUs', [{name: 'When'}, {name: 'Node'}, {name: 'GPU', n: true}, {name: 'What'}, {name: 'Detail', t: true}], events.map(([n, e]) => [when(time(e.at)), clean(n.id), e.index ?? '', words(e.kind), clean(e.detail)])) : h('p', {}, 'Nothing.'));
   }
   // The weights in use are the newest version that is in use; without any, the built-in one.
   async function get() {

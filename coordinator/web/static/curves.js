@@ -64,7 +64,7 @@ export function curves(root, id, ended, held) {
         curve('Memory in use', at, g.usedMib.map(Number), Number(g.memMib), (v) => mib(Math.round(v)), step, held(g)), curve('Busy', at, g.utilMilli, 1000, (v) => pct(v / 1000), step),
         curve('Power', at, watts, Math.max(...watts, 1), (v) => `${Math.round(v)} W`, step)];
     });
-    redraw(root, ...[metric(got)].filter(Boolean), ...(parts.length ? [h('section', {'aria-label': 'GPU measurements'}, h('h2', {}, 'GPU measurements'), h('p', {class: 'dim'}, 'Of the whole card, including other jobs, for at most a week: every 10 seconds in the last hour, every 5 minutes before.'), parts.flat())] : []));
+    redraw(root, ...[metric(got)].filter(Boolean), ...(parts.length ? [h('section', {'aria-label': 'GPU measurements'}, h('h2', {}, 'GPU measurements'), h('p', {class: 'dim'}, 'Of the whole GPU, including other jobs, for at most a week: every 10 seconds in the last hour, every 5 minutes before.'), parts.flat())] : []));
   };
   return poll(10000, async () => ((ended() && root.firstChild) || Date.now() < next ? null : call('SeriesService/GetSeries', {id})), (got) => { if (got) draw(got); }, () => {});
 }

@@ -55,10 +55,10 @@ function progress(j) {
 
 function what(j) {
   const s = j.spec ?? {}, exit = j.exitCode === undefined ? '' : j.signal ? `signal ${j.signal}` : `exit code ${j.exitCode}`;
-  const asked = [s.gpus && `${s.gpus} card${s.gpus > 1 ? 's' : ''}`, s.exclusive && 'exclusive', s.gpuType && `type ${clean(s.gpuType)}`, Number(s.gpuMemMib) && `${mib(s.gpuMemMib)} of each`,
+  const asked = [s.gpus && `${s.gpus} GPU${s.gpus > 1 ? 's' : ''}`, s.exclusive && 'exclusive', s.gpuType && `type ${clean(s.gpuType)}`, Number(s.gpuMemMib) && `${mib(s.gpuMemMib)} of each`,
     Number(s.cpuMilli) && `${cores(s.cpuMilli)} cores`, Number(s.memMib) && `memory ${mib(s.memMib)}`, s.timeLimit && `at most ${span(seconds(s.timeLimit))}`, s.nodes > 1 && `${s.nodes} nodes`];
   return facts('User', clean(j.user), 'State', words(j.state) + (j.cancelRequested && !over(j.state) ? ' (its end was asked for)' : ''), 'Reason', [words(j.reason), j.reasonDetail && clean(j.reasonDetail)].filter(Boolean).join(': '),
-    'Exit', exit, 'Node', clean(j.nodeList || j.node), 'Cards', (j.gpus ?? []).map(share).join(', '), 'Partition', clean(j.partition), 'Account', clean(j.account),
+    'Exit', exit, 'Node', clean(j.nodeList || j.node), 'GPUs', (j.gpus ?? []).map(share).join(', '), 'Partition', clean(j.partition), 'Account', clean(j.account),
     'Beside', (j.neighbours ?? []).length ? j.neighbours.map((id) => [jobLink(id), ' ']) : '', 'Slowed down', j.predictedSlowdown ? `${j.predictedSlowdown.toFixed(2)} times by its neighbours, as predicted` : '',
     'Submitted', when(time(j.submitted)), 'Started', when(time(j.started)), 'Ended', when(time(j.ended)),
     'Ran', j.started && !waits(j.state) ? span(((time(j.ended) || Date.now()) - time(j.started)) / 1000) : '', 'Progress', progress(j), j.trial?.params ? 'Trial' : 'Metric', trial(j), 'Waits for', clean(j.dependency),
@@ -73,11 +73,11 @@ const called = (j) => (j.arrayJobId && !j.array ? `${j.arrayJobId}_${j.arrayTask
 function predicted(p) {
   if (!p) return '';
   const time = p.seconds ? span(p.seconds) : 'time unknown', cpu = p.gpuType === 'cpu';
-  if ((!p.source || p.source === 'none') && p.timeConfidence && !cpu) return `what it needs of cards is not known: whole ones until a run was measured; ${time}`;
-  if (!p.source || p.source === 'none') return `nothing is known about it${cpu ? '' : ': whole cards until a run was measured'}, ${time}`;
+  if ((!p.source || p.source === 'none') && p.timeConfidence && !cpu) return `what it needs of GPUs is not known: whole ones until a run was measured; ${time}`;
+  if (!p.source || p.source === 'none') return `nothing is known about it${cpu ? '' : ': whole GPUs until a run was measured'}, ${time}`;
   const sure = `; confidence ${pct(p.confidence || 0)}, from ${clean(p.source)}`;
   if (cpu) return `memory ${mib(p.hostMemMib)}, ${cores(p.cpuMilli)} cores, ${time}${sure}`;
-  return `${mib(p.gpuMemMib)} of a card, ${milli(p.gpuUtilMilli)} busy, ${time} on ${clean(p.gpuType)}${sure}`;
+  return `${mib(p.gpuMemMib)} of a GPU, ${milli(p.gpuUtilMilli)} busy, ${time} on ${clean(p.gpuType)}${sure}`;
 }
 
 function why(r) {

@@ -7,7 +7,7 @@ const perPage = 100;
 const rank = (r) => (r.over ? 2 : r.waits ? 1 : 0);
 const sorts = {
   Job: (a, b) => a.id - b.id, Name: (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0), User: (a, b) => (a.user < b.user ? -1 : a.user > b.user ? 1 : 0),
-  State: (a, b) => rank(a) - rank(b) || b.started - a.started || a.id - b.id, Cards: (a, b) => b.gpus - a.gpus, Time: (a, b) => b.started - a.started,
+  State: (a, b) => rank(a) - rank(b) || b.started - a.started || a.id - b.id, GPUs: (a, b) => b.gpus - a.gpus, Time: (a, b) => b.started - a.started,
 };
 const kept = {whose: 'mine', find: '', which: 'live', sort: 'State', down: false, page: 0, open: new Set()};
 
@@ -86,7 +86,7 @@ export function jobs(root, _, say) {
   function update() {
     const rows = rowsNow(), folded = fold(rows), pages = Math.max(1, Math.ceil(folded.length / perPage));
     kept.page = Math.min(kept.page, pages - 1);
-    const cols = [['Job'], ['Name', true], ['User'], ['State'], ['Cards'], ['Where or why', true], ['Time']].map(([name, t]) => ({name, t, n: name === 'Cards' || name === 'Time', sorted: kept.sort === name && sorts[name] ? (kept.down ? 'descending' : 'ascending') : null, head: sorts[name] && h('button', {
+    const cols = [['Job'], ['Name', true], ['User'], ['State'], ['GPUs'], ['Where or why', true], ['Time']].map(([name, t]) => ({name, t, n: name === 'GPUs' || name === 'Time', sorted: kept.sort === name && sorts[name] ? (kept.down ? 'descending' : 'ascending') : null, head: sorts[name] && h('button', {
       type: 'button', 'aria-label': `Sort by ${name}`, onclick: () => { kept.down = kept.sort === name && !kept.down; kept.sort = name; update(); },
     }, name, kept.sort === name ? (kept.down ? ' ▲' : ' ▼') : '')}));
     const out = [];

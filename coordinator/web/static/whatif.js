@@ -36,7 +36,7 @@ export function whatif(root, _, say) {
     const option = (value, words) => h('option', {value}, words);
     policy = h('select', {id: 'policy'}, option('', `as it is: ${clean(c.inForce)}`), c.policies.map((p) => option(p, p)));
     order = h('select', {id: 'order'}, option('', 'that of the policy'), c.orders.map((o) => option(o, o)));
-    shares = h('select', {id: 'shares'}, option('0', `as it is: ${c.shares || 'by card'}`), Array.from({length: c.mostShares}, (_, i) => option(String(i + 1), String(i + 1))));
+    shares = h('select', {id: 'shares'}, option('0', `as it is: ${c.shares || 'by GPU'}`), Array.from({length: c.mostShares}, (_, i) => option(String(i + 1), String(i + 1))));
     const most = Math.max(1, c.days), out = h('output', {for: 'days'});
     back = h('input', {id: 'days', type: 'range', min: '1', max: String(most), step: '1', oninput: () => shown()});
     back.value = String(Math.min(most, 7));
@@ -46,7 +46,7 @@ export function whatif(root, _, say) {
     order.addEventListener('change', () => { if (order.value && !policy.value) policy.value = c.inForce.split('+')[0]; });
     policy.addEventListener('change', () => { if (!policy.value) order.value = ''; });
     button = h('button', {type: 'submit', disabled: !c.ready}, 'Compare');
-    form.replaceChildren(h('label', {for: 'policy'}, 'Policy', policy), h('label', {for: 'order'}, 'Order of the queue', order), h('label', {for: 'shares'}, 'Jobs on a card', shares),
+    form.replaceChildren(h('label', {for: 'policy'}, 'Policy', policy), h('label', {for: 'order'}, 'Order of the queue', order), h('label', {for: 'shares'}, 'Jobs on a GPU', shares),
       h('label', {for: 'days'}, h('span', {}, 'The last ', out), back), button);
     if (!c.ready) body.replaceChildren(h('p', {}, 'This coordinator runs no simulator.'));
   }
@@ -56,7 +56,7 @@ export function whatif(root, _, say) {
       body.replaceChildren(h('p', {}, c.jobs ? `None of the ${c.jobs} jobs that ended in the last ${days(c.days)} had run.` : `No job ended in the last ${days(c.days)}.`));
       return;
     }
-    const name = `${clean(c.chosen.policy)}${c.shares ? `, ${c.shares} on a card` : ''}`;
+    const name = `${clean(c.chosen.policy)}${c.shares ? `, ${c.shares} on a GPU` : ''}`;
     const same = c.chosen.policy === c.inForce.policy && !c.shares;
     const all = [['As it happened', c.actual], [`${clean(c.inForce.policy)}, in force`, c.inForce], ...(same ? [] : [[name, c.chosen]])];
     const read = (f) => (f === c.actual ? String(f.jobs) : `${f.completed} of ${f.jobs}`);

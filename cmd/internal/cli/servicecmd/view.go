@@ -332,7 +332,7 @@ func (s *shown) state() string {
 	case s.Want == 0 && s.newest().Alive > 0:
 		return "asleep"
 	case s.newest().Alive < int(s.Want):
-		return fmt.Sprintf("retries used up: %d replicas can still run", s.newest().Alive)
+		return fmt.Sprintf("retries used up: %d of %d replicas can still run", s.newest().Alive, s.Want)
 	case s.Ready >= int(s.Want):
 		return "ready"
 	case s.Ready == 0:
