@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
@@ -94,10 +95,10 @@ func TestAGPUIsCutForAJob(t *testing.T) {
 	within(t, "the drain is over", func() bool { return !gpuOf(t, cc, "n1", "MIG-whole").Drain })
 }
 
-// TestAJobDoesNotWaitForACutForEver: an agent that does not cut costs a small job seconds.
-func TestAJobDoesNotWaitForACutForEver(t *testing.T) {
-	t.Parallel()
-	var ahead atomic.Int64
+// oneWholeInstance is a cluster whose only GPU is one instance that may be cut, and whose
+// clock is so far ahead.
+func oneWholeInstance(t *testing.T, ahead *atomic.Int64) (*grpc.ClientConn, *coordtest.Agent) {
+	t.Helper()
 	c := coordtest.Start(t, coordtest.Options{N: 1, Clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
 	cc := c.Dial(0, "gate", "g")
 	card, whole := migCard(&nodev1.MIGInstance{Uuid: "MIG-whole", Profile: "7g.80gb", Size: 8})
@@ -105,6 +106,14 @@ func TestAJobDoesNotWaitForACutForEver(t *testing.T) {
 	a.CanCut(card)
 	a.Hello("n1", "b1", whole)
 	within(t, "the GPU is offered", func() bool { return len(nodeOf(t, cc, "n1").Gpus) == 1 })
+	return cc, a
+}
+
+// TestAJobDoesNotWaitForACutForEver: an agent that does not cut costs a small job seconds.
+func TestAJobDoesNotWaitForACutForEver(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	cc, a := oneWholeInstance(t, &ahead)
 	id := submitted(t, cc, alice, reqID(1), spec(8000))[0]
 	nextCut(t, a)
 	ahead.Store(int64(2 * time.Minute)) // less than a lease
@@ -118,13 +127,7 @@ func TestAJobDoesNotWaitForACutForEver(t *testing.T) {
 func TestAGPUIsNotCutBeforeAJobsTime(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64
-	c := coordtest.Start(t, coordtest.Options{N: 1, Clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
-	cc := c.Dial(0, "gate", "g")
-	card, whole := migCard(&nodev1.MIGInstance{Uuid: "MIG-whole", Profile: "7g.80gb", Size: 8})
-	a := c.Agent(0, "n1", "b1")
-	a.CanCut(card)
-	a.Hello("n1", "b1", whole)
-	within(t, "the GPU is offered", func() bool { return len(nodeOf(t, cc, "n1").Gpus) == 1 })
+	cc, a := oneWholeInstance(t, &ahead)
 	later := spec(8000)
 	later.Begin = timestamppb.New(time.Now().Add(10 * time.Hour))
 	submitted(t, cc, alice, reqID(1), later)

@@ -123,6 +123,6 @@ func tellReplicas(ctx context.Context, e *console.Env, c *client.Client, n *apiv
 		}
 	}
 	if len(names) > 0 {
-		e.Warnf("%s there of services: they run until somebody ends them; berth requeue %s starts them on other nodes, once those have room", console.Plural(len(names), "replica", "replicas"), strings.Join(names, " "))
+		e.Warnf("%s of services there: they run until somebody ends them; berth requeue %s starts them on other nodes, once those have room", console.Plural(len(names), "replica", "replicas"), strings.Join(names, " "))
 	}
 }

@@ -78,7 +78,7 @@ func TestDrainNamesReplicas(t *testing.T) {
 		{Id: 13, State: "RUNNING", Node: "n1"},
 	}
 	w.Serve("/a", f)
-	if got := w.Transcript("node", "drain", "n1", "--reason", "new fans"); !strings.Contains(got, "1 replica there of services: they run until somebody ends them; berth requeue 10_2 starts them on other nodes") {
+	if got := w.Transcript("node", "drain", "n1", "--reason", "new fans"); !strings.Contains(got, "1 replica of services there: they run until somebody ends them; berth requeue 10_2 starts them on other nodes") {
 		t.Errorf("it says\n%s", got)
 	}
 }
