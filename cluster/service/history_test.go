@@ -302,7 +302,7 @@ func TestToldInWords(t *testing.T) {
 	f := service.Forecast{Load: 1, Ahead: time.Minute}
 	for want, v := range map[string]service.Told{
 		"":                                       {N: 3},
-		"nobody has asked for a long time":       {Asleep: true},
+		"until a request comes":                  {Asleep: true},
 		"its load asks for 0; it has 1 at least": {Known: true, N: 1, Least: 1, Most: 4},
 		"a request waits":                        {Asleep: true, N: 1},
 		"its load asks for 2":                    {Known: true, Asked: 2, N: 2, Least: 1, Most: 4},

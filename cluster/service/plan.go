@@ -139,12 +139,18 @@ func Plan(s *Service, want int, revisions []Revision, now time.Duration) []Actio
 		if newest.Want != want {
 			p.do = append(p.do, Action{Kind: SetWant, Revision: newest.ID, Want: want})
 		}
-		p.surplus(revisions, newest.staying()-newest.Want, false)
+		p.surplus(revisions, newest.staying()-newest.Want, Restart, tooMany)
 		return p.do
 	}
 	p.roll(newest, old, want)
 	return p.do
 }
+
+// Why replicas end.
+const (
+	tooMany  = "one replica more than wanted"
+	replaced = "a newer revision takes its place"
+)
 
 type plan struct {
 	s   *Service
@@ -191,7 +197,7 @@ func (p *plan) look(r *Revision, l *Replica, isOld bool) {
 
 // surplus ends n replicas of some revisions: first those that get no requests, then
 // those with the highest numbers.
-func (p *plan) surplus(of []Revision, n int, isOld bool) {
+func (p *plan) surplus(of []Revision, n int, end Kind, why string) {
 	type one struct {
 		r *Revision
 		l *Replica
@@ -214,13 +220,10 @@ func (p *plan) surplus(of []Revision, n int, isOld bool) {
 		return cmp.Or(cmp.Compare(serves(a), serves(b)), cmp.Compare(b.l.Task, a.l.Task))
 	})
 	for _, o := range stay[:max(0, min(n, len(stay)))] {
-		switch {
-		case serves(o) == 1:
-			p.add(o.r, o.l, Note, Draining, "one replica more than wanted")
-		case isOld:
-			p.add(o.r, o.l, End, 0, "a newer revision takes its place")
-		default:
-			p.add(o.r, o.l, Restart, 0, "one replica more than wanted")
+		if serves(o) == 1 {
+			p.add(o.r, o.l, Note, Draining, why)
+		} else {
+			p.add(o.r, o.l, end, 0, why)
 		}
 	}
 }
@@ -242,7 +245,7 @@ func (p *plan) roll(newest *Revision, old []Revision, want int) {
 	stay := 0
 	for i := range old {
 		if old[i].Waiting {
-			p.do = append(p.do, Action{Kind: EndWaiting, Revision: old[i].ID, Why: "a newer revision takes its place"})
+			p.do = append(p.do, Action{Kind: EndWaiting, Revision: old[i].ID, Why: replaced})
 		}
 		stay += old[i].staying()
 	}
@@ -253,5 +256,9 @@ func (p *plan) roll(newest *Revision, old []Revision, want int) {
 	if surplus <= 0 && stay+newest.ready() > 1 && newest.Waiting && len(newest.Live) < newest.Want && p.now-lastNews(newest, old) >= patience {
 		surplus = 1 // there is no room for one more
 	}
-	p.surplus(old, surplus, true)
+	why := tooMany
+	if stay <= want {
+		why = replaced
+	}
+	p.surplus(old, surplus, End, why)
 }

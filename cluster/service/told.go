@@ -24,7 +24,7 @@ func (t *Told) String() string {
 	need := max(t.Asked, t.Ahead)
 	switch {
 	case t.Asleep && t.N == 0:
-		return "nobody has asked for a long time"
+		return "until a request comes"
 	case t.Asleep && t.Ahead > 0 && t.Asked == 0:
 		return fmt.Sprintf("nobody asks yet, the forecast is for %d", t.Ahead)
 	case t.Asleep:

@@ -140,7 +140,7 @@ func TestThereBeforeTheMorning(t *testing.T) {
 		d.lead()
 		d.until(7*time.Hour + 50*time.Minute)
 		d.want()
-		if v := d.l.Served(1000, "web"); v.Told.String() != "nobody has asked for a long time" || v.Told.Forecast.Ahead == 0 {
+		if v := d.l.Served(1000, "web"); v.Told.String() != "until a request comes" || v.Told.Forecast.Ahead == 0 {
 			t.Errorf("ten minutes before the rise: %+v", v.Told)
 		}
 		d.until(8 * time.Hour)
