@@ -22,6 +22,9 @@ type Served struct {
 	// LoadKnown for how long its load is known.
 	Told      service.Told
 	LoadKnown time.Duration
+	// Unready is why attempts that have accepted no request yet do not, by their
+	// last probe.
+	Unready map[cluster.AttemptID]string
 }
 
 // demand is what proxies report of services' requests. It is soft state: the next
@@ -93,6 +96,25 @@ func (d *demand) measure(n serviceName, rs []fsm.Revision, now time.Duration) (o
 	defer d.mu.Unlock()
 	if m := d.meters[n]; m != nil {
 		out.Measured = m.Measure(now)
+	}
+	return out
+}
+
+// unready returns what Served.Unready is, of the running jobs of a service's
+// revisions.
+func unready(rs []service.Revision, jobs map[uint64]map[uint32]*cluster.Job) map[cluster.AttemptID]string {
+	var out map[cluster.AttemptID]string
+	for i := range rs {
+		for k := range rs[i].Live {
+			l := &rs[i].Live[k]
+			if l.Serving.State != service.Starting || l.Probe == nil || l.Probe.OK || l.Probe.Fails == 0 {
+				continue
+			}
+			if out == nil {
+				out = map[cluster.AttemptID]string{}
+			}
+			out[attemptOf(jobs[rs[i].ID][l.Task])] = service.ClipWhy(l.Probe.Why)
+		}
 	}
 	return out
 }

@@ -111,6 +111,7 @@ func (l *servants) serve(ctx context.Context, kept *served, rs []fsm.Revision) (
 		l.carryOut(ctx, &a, rs, ids[a.Revision][a.Task])
 	}
 	known := l.demand.measure(named(newest), rs, now)
+	known.Unready = unready(revisions, ids)
 	defer func() { l.demand.tell(named(newest), known) }()
 	seen := service.Seen{Measured: known.Measured, History: newest.Load, ColdStart: known.ColdStart}
 	if len(rs) > 1 {

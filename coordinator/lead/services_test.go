@@ -144,7 +144,14 @@ func TestServices(t *testing.T) {
 		l := newTown(t)
 		l.loop(l.l.services)
 		id := l.serve(2, 4, 2, nil)
+		l.sick[id+1] = "GET /healthz: 500"
 		l.live(4)
+		l.want("1_0")
+		if v := l.l.Served(1000, "web").Unready; len(v) != 1 || v[cluster.AttemptID{Job: id + 1, No: 1}] != "GET /healthz: 500" {
+			t.Errorf("why a replica is not ready: %v", v)
+		}
+		delete(l.sick, id+1)
+		l.live(1)
 		l.want("1_0", "1_1")
 		l.sick[id] = "GET /healthz: 503"
 		l.live(5)

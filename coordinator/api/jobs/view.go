@@ -66,7 +66,7 @@ func (c *Jobs) shared(j *cluster.Job) *cluster.Job {
 // served returns the measurements of a service.
 func (c *Jobs) served(owner cluster.UID, name string) apiconv.Served {
 	v := c.lead.Served(owner, name)
-	return apiconv.Served{Measured: v.Measured, ColdStart: v.ColdStart, Starts: v.Starts, Told: v.Told, LoadKnown: v.LoadKnown}
+	return apiconv.Served{Measured: v.Measured, ColdStart: v.ColdStart, Starts: v.Starts, Told: v.Told, LoadKnown: v.LoadKnown, Unready: v.Unready}
 }
 
 // hostOf returns where the processes of a node are reached.

@@ -65,14 +65,17 @@ func replicaToAPI(j *cluster.Job, d JobDetail) *apiv1.Replica {
 	m := &apiv1.Replica{
 		Service: s.Name, PortName: s.Port, Want: uint32(max(0, d.Throttle)), Least: uint32(max(0, s.Min)), Most: uint32(max(0, s.Max)), ScaleOn: s.Scale.String(), Slo: s.SLO.String(),
 	}
+	var known Served
 	if d.Served != nil && !d.Redact {
-		servedToAPI(m, s, d.Served(j.Owner.UID, s.Name))
+		known = d.Served(j.Owner.UID, s.Name)
+		servedToAPI(m, s, &known)
 	}
 	a := j.Live()
 	if a == nil || a.Started == 0 || j.State != cluster.JobRunning {
 		return m
 	}
 	m.Port, m.State, m.Since = uint32(a.Port), service.Starting.String(), ToTime(a.Started)
+	m.Why = known.Unready[cluster.AttemptID{Job: j.ID, No: a.No}]
 	if d.Host != nil {
 		m.Address = d.Host(a.Berth.Node)
 	}
@@ -98,9 +101,11 @@ type Served struct {
 	// load is known.
 	Told      service.Told
 	LoadKnown time.Duration
+	// Unready is why attempts that have accepted no request yet do not.
+	Unready map[cluster.AttemptID]string
 }
 
-func servedToAPI(m *apiv1.Replica, s *service.Service, v Served) {
+func servedToAPI(m *apiv1.Replica, s *service.Service, v *Served) {
 	if v.Known {
 		m.Rate, m.InFlight = &v.Rate, proto.Uint32(uint32(max(0, v.InFlight)))
 	}

@@ -289,7 +289,7 @@ func newLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
 		if r == nil {
 			return cluster.Errorf(cluster.CodeNotFound, "service %s has no such replica that ran; see: berth service show %s", s.Name, s.Name)
 		}
-		return run(cmd, []string{strconv.FormatUint(r.Job, 10)})
+		return run(cmd, []string{r.id()}) // the number of an array's first task is also that of the array
 	}
 	return addUser(cmd, &user)
 }

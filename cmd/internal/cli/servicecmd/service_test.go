@@ -33,10 +33,12 @@ func running() []*apiv1.Job {
 	standby.ArrayTasks, standby.ArrayCount, standby.Reason = "2-3", 2, string(cluster.ReasonStandby)
 	sick := job(10, 1, "ann", "chat", "RUNNING", "unhealthy")
 	sick.Replica.Why = "GET /healthz: 503 Service Unavailable"
+	held := job(40, 0, "ann", "held", "PENDING", "")
+	held.ArrayTasks, held.ArrayCount, held.Reason, held.ReasonDetail = "0-3", 4, string(cluster.ReasonHeldUser), "held by ann"
 	embed := job(30, 0, "bob", "embed", "RUNNING", "ready")
 	embed.Replica.ScaleOn, embed.Replica.Want = "gpu=70%", 1
 	return []*apiv1.Job{
-		job(10, 0, "ann", "chat", "RUNNING", "ready"), sick, job(10, 2, "ann", "chat", "CANCELLED", ""), job(20, 0, "ann", "chat", "RUNNING", "starting"), waits, standby, embed,
+		job(10, 0, "ann", "chat", "RUNNING", "ready"), sick, job(10, 2, "ann", "chat", "CANCELLED", ""), job(20, 0, "ann", "chat", "RUNNING", "starting"), waits, standby, embed, held,
 	}
 }
 
@@ -44,10 +46,10 @@ func running() []*apiv1.Job {
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]string{
-		"list": "list", "list-all": "list --all", "list-json": "list -o json", "list-name": "list -o name", "show": "show chat", "show-other": "show embed", "show-none": "show none",
+		"list": "list", "list-all": "list --all", "list-json": "list -o json", "list-name": "list -o name", "show": "show chat", "show-other": "show embed", "show-none": "show none", "show-held": "show held",
 		"scale-updating": "scale chat 2", "scale": "scale embed 3", "scale-far": "scale embed 9", "delete": "delete chat", "endpoints": "endpoints chat",
 		"endpoints-haproxy": "endpoints chat -o haproxy", "endpoints-nginx": "endpoints chat -o nginx", "endpoints-prometheus": "endpoints chat -o prometheus", "endpoints-json": "endpoints embed --user bob -o json", "endpoints-others": "endpoints embed -o nginx", "endpoints-none": "endpoints chat --user bob",
-		"create-there": "create chat -- x", "update-none": "update none -- x", "logs-none": "logs chat --replica 7",
+		"create-there": "create chat -- x", "update-none": "update none -- x", "logs-none": "logs chat --replica 7", "logs": "logs chat",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +71,7 @@ func TestNamesake(t *testing.T) {
 	t.Parallel()
 	jobs := running()
 	for i, user := range []string{"bob", "cyd"} {
-		j := proto.CloneOf(jobs[len(jobs)-1])
+		j := proto.CloneOf(jobs[6])
 		j.Id, j.ArrayJobId, j.User, j.Uid, j.Replica.Service = uint64(40+i), uint64(40+i), user, uint32(1002+i), "chat"
 		jobs = append(jobs, j)
 	}
@@ -120,7 +122,7 @@ func TestForecastShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, f := clitest.NewWorld(t), clitest.NewFake()
-			f.Jobs = running()[6:]
+			f.Jobs = running()[6:7]
 			r := f.Jobs[0].Replica
 			r.ScaleOn, r.Want, r.LoadKnown = "rps=10", 4, durationpb.New(31*time.Hour)
 			change(r)

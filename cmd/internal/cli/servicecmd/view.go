@@ -34,6 +34,9 @@ type replica struct {
 	running bool
 }
 
+// id names the replica as a task of its revision.
+func (r *replica) id() string { return fmt.Sprintf("%d_%d", r.Revision, r.Replica) }
+
 // revision is one array of a service.
 type revision struct {
 	ID    uint64 `json:"id"`
@@ -153,7 +156,7 @@ func (s *shown) add(j *apiv1.Job) {
 		return
 	}
 	r.Alive += max(1, int(j.GetArrayCount()))
-	if j.GetReason() == string(cluster.ReasonStandby) && console.Waiting(j.GetState()) || j.GetArrayCount() > 1 {
+	if j.GetReason() == string(cluster.ReasonStandby) && console.Waiting(j.GetState()) {
 		return
 	}
 	row := &replica{
@@ -402,7 +405,7 @@ func (s *shown) print(e *console.Env, f console.Format) error {
 		if p.Port != 0 {
 			addr = fmt.Sprintf("%s:%d", p.Address, p.Port)
 		}
-		t.Add(fmt.Sprintf("%d_%d", p.Revision, p.Replica), strconv.FormatUint(p.Job, 10), p.State, since, console.OrDash(p.Node), addr, p.Why)
+		t.Add(p.id(), strconv.FormatUint(p.Job, 10), p.State, since, console.OrDash(p.Node), addr, p.Why)
 	}
 	t.Print(e)
 	return nil
