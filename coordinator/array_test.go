@@ -1,11 +1,14 @@
 package coordinator_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -182,5 +185,37 @@ func TestHeldTasksAreCalledByTheirTask(t *testing.T) {
 	why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: id + 1})
 	if err != nil || len(why.Explanations) != 1 || !strings.Contains(why.Explanations[0].Detail, "berth release 1_5 lets it start") {
 		t.Errorf("why it is held: %v, %v", why, err)
+	}
+}
+
+// TestTasksThatWaitAreCounted: a partition and a reservation tell how many tasks wait,
+// held ones too, but no replicas that stand by.
+func TestTasksThatWaitAreCounted(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	c.Agent(0, "n2", "b2", coordtest.T4("GPU-2"))
+	site := apirpc.NewClusterServiceClient(cc)
+	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "batch", Nodes: ptr("n1,n2"), Default: ptr(true)})
+	if _, err := site.SetReservation(as(t, admin), &apiv1.SetReservationRequest{Name: "course", OnlyNew: true, Nodes: ptr("n2"),
+		Start: timestamppb.New(time.Now().Add(time.Hour)), Duration: durationpb.New(time.Hour), SetUsers: true, Users: []string{strconv.Itoa(alice)}}); err != nil {
+		t.Fatal(err)
+	}
+	s := spec(2000)
+	s.Where, s.Hold = &apiv1.Where{Reservation: "course"}, true
+	array(t, cc, alice, reqID(1), "0-9", s)
+	s = spec(2000)
+	s.Service = &apiv1.Service{Name: "web", Replicas: 1, Most: 5}
+	web := array(t, cc, alice, reqID(2), "0-4%1", s)
+	a.Report(next(t, a), running, 0)
+	await(t, cc, web, "RUNNING")
+	p, err := site.ListPartitions(as(t, alice), &apiv1.ListPartitionsRequest{})
+	if err != nil || p.Partitions[0].JobsWaiting != 10 || p.Partitions[0].JobsRunning != 1 {
+		t.Errorf("ten tasks wait and a replica runs: %v, %v", p, err)
+	}
+	r, err := site.ListReservations(as(t, admin), &apiv1.ListReservationsRequest{})
+	if err != nil || r.Reservations[0].JobsWaiting != 10 {
+		t.Errorf("ten tasks wait: %v, %v", r, err)
 	}
 }

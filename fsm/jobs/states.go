@@ -53,12 +53,13 @@ func inSets(sets ...*Set) []*cluster.Job {
 	return out
 }
 
-// ByPartition counts the waiting and running jobs of each partition.
+// ByPartition counts the waiting and running jobs of each partition, each task of an
+// array as one.
 func (s *States) ByPartition() (waiting, live map[string]int) {
 	waiting, live = map[string]int{}, map[string]int{}
 	for _, j := range s.Unended() {
 		if j.State.Waiting() {
-			waiting[j.Spec.Partition]++
+			waiting[j.Spec.Partition] += j.Count()
 		} else {
 			live[j.Spec.Partition]++
 		}

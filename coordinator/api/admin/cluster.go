@@ -41,7 +41,9 @@ func (s *clusterServer) GetStatus(ctx context.Context, req *apiv1.GetStatusReque
 	}
 	for st, n := range s.c.fsm.Counts() {
 		if st == cluster.JobPending {
-			n -= s.c.standby() // these are not being waited for
+			for _, idle := range s.c.standby() {
+				n -= idle // these are not being waited for
+			}
 		}
 		if n > 0 {
 			resp.Jobs = append(resp.Jobs, &apiv1.JobCount{State: st.String(), Count: uint32(n)})
@@ -53,18 +55,18 @@ func (s *clusterServer) GetStatus(ctx context.Context, req *apiv1.GetStatusReque
 	return resp, nil
 }
 
-// standby returns how many replicas stand by, of services that have as many as they
-// should.
-func (c *Admin) standby() (n int) {
-	now := cluster.TimeOf(c.clock())
+// standby returns how many replicas stand by in each partition, of services that have
+// as many as they should.
+func (c *Admin) standby() map[string]int {
+	out, now := map[string]int{}, cluster.TimeOf(c.clock())
 	for _, r := range c.fsm.Services() {
 		for _, j := range r.Jobs {
 			if j.State == cluster.JobPending && c.fsm.Barred(j, now).Code == cluster.ReasonStandby {
-				n += j.Count()
+				out[j.Spec.Partition] += j.Count()
 			}
 		}
 	}
-	return n
+	return out
 }
 
 // askMembers asks all coordinators at once for their status.

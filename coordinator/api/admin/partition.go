@@ -29,13 +29,23 @@ func (s *clusterServer) ListPartitions(ctx context.Context, req *apiv1.ListParti
 			return nil, noSuchPartition(name)
 		}
 	}
-	waiting, live := s.c.fsm.PartitionJobs()
+	waiting, live := s.c.partitionJobs()
 	for _, p := range parts {
 		if len(req.Names) == 0 || slices.Contains(req.Names, p.Name) {
 			resp.Partitions = append(resp.Partitions, s.c.partitionView(p, waiting[p.Name], live[p.Name]))
 		}
 	}
 	return resp, nil
+}
+
+// partitionJobs counts the jobs of each partition that wait for room, and those that
+// run.
+func (c *Admin) partitionJobs() (waiting, live map[string]int) {
+	waiting, live = c.fsm.PartitionJobs()
+	for name, n := range c.standby() {
+		waiting[name] -= n
+	}
+	return waiting, live
 }
 
 func noSuchPartition(name string) error {
@@ -88,7 +98,7 @@ func (s *clusterServer) SetPartition(ctx context.Context, req *apiv1.SetPartitio
 		return nil, err
 	}
 	s.c.log.InfoContext(ctx, "partition set", "partition", p.Name, "nodes", p.Nodes.String(), "default", p.Default, "down", p.Down, "uid", who.UID)
-	waiting, live := s.c.fsm.PartitionJobs()
+	waiting, live := s.c.partitionJobs()
 	return &apiv1.SetPartitionResponse{
 		Partition: s.c.partitionView(p, waiting[p.Name], live[p.Name]), Warnings: s.c.doubts(p),
 	}, nil

@@ -70,10 +70,9 @@ func (c *Admin) reservationView(r *dispatch.Reservation, now cluster.Time) *apiv
 			}
 		}
 	}
-	for _, j := range snap.Waiting {
-		if j.Spec.Where.InReservation() == r.Name {
-			m.JobsWaiting++
-		}
+	waiting, _ := c.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}, Keep: func(j *cluster.Job) bool { return j.Spec.Where.InReservation() == r.Name }})
+	for _, j := range waiting {
+		m.JobsWaiting += uint32(j.Count())
 	}
 	for _, j := range snap.Running {
 		if j.Spec.Where.InReservation() == r.Name {
