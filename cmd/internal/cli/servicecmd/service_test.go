@@ -33,7 +33,7 @@ func running() []*apiv1.Job {
 	standby.ArrayTasks, standby.ArrayCount, standby.Reason = "2-3", 2, string(cluster.ReasonStandby)
 	sick := job(10, 1, "ann", "chat", "RUNNING", "unhealthy")
 	sick.Replica.Why = "GET /healthz: 503 Service Unavailable"
-	held := job(40, 0, "ann", "held", "PENDING", "")
+	held := job(40, 3, "ann", "held", "PENDING", "")
 	held.ArrayTasks, held.ArrayCount, held.Reason, held.ReasonDetail = "0-3", 4, string(cluster.ReasonHeldUser), "held by ann"
 	embed := job(30, 0, "bob", "embed", "RUNNING", "ready")
 	embed.Replica.ScaleOn, embed.Replica.Want = "gpu=70%", 1

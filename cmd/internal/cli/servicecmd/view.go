@@ -163,6 +163,10 @@ func (s *shown) add(j *apiv1.Job) {
 		Replica: j.GetArrayTaskId(), Job: j.GetId(), Revision: j.GetArrayJobId(), State: p.GetState(), Node: j.GetNode(), Address: p.GetAddress(), Port: p.GetPort(), Why: p.GetWhy(),
 		running: p.GetState() != "",
 	}
+	if tasks, err := cluster.ParseTasks(j.GetArrayTasks()); err == nil && j.GetArrayCount() > 1 { // its id is that of the last, and the first is next
+		row.Replica = tasks.Min()
+		row.Job = row.Revision + uint64(row.Replica)
+	}
 	if t := p.GetSince(); t != nil {
 		row.Since = new(t.AsTime())
 	}
