@@ -25,9 +25,6 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// Var is the variable that names a job's file.
-const Var = "BERTH_PROGRESS"
-
 const (
 	// lineBytes is the maximum length of a line, and largeBytes the size from which the file is
 	// truncated.

@@ -92,7 +92,6 @@ type Rejection struct {
 
 // Result is what the state machine did with a plan.
 type Result struct {
-	Index    uint64
 	Started  []cluster.AttemptID
 	Moved    int
 	Rejected []Rejection

@@ -15,7 +15,7 @@ import (
 // applyPlan commits each start and each move that is still valid, and rejects the
 // others entirely.
 func (s *starter) applyPlan(p *dispatch.Plan) *dispatch.Result {
-	res := &dispatch.Result{Index: s.at.Index}
+	res := &dispatch.Result{}
 	for i := range p.Starts {
 		st := &p.Starts[i]
 		if r := s.conflict(st); r.Code != "" {

@@ -163,7 +163,7 @@ func TestFixedBatchIsScaled(t *testing.T) {
 	}
 	want := Summary{
 		Params: 32, ParamBytes: 128, FLOPs: 640, MovedBytes: 128 + 320 + 160, ActBytes: 160, MatrixBytes: 160, SavedBytes: 320, InputBytes: 320, OutputBytes: 160,
-		LiveBytes: 480, LargestBytes: 320, Linears: 1, FixedBatch: 1,
+		LiveBytes: 480, LargestBytes: 320, Linears: 1,
 		Unknown: nil,
 	}
 	s.Unknown = nil

@@ -38,9 +38,6 @@ type Summary struct {
 	Partial bool
 	// Unknown lists those operators, most frequent first, at most 16.
 	Unknown []string
-	// FixedBatch is the batch size written into the file if it is not symbolic;
-	// figures are then scaled from it. 0 otherwise.
-	FixedBatch int64
 }
 
 // Summarize computes the cost of g for the run that opt describes. The only errors
@@ -50,7 +47,7 @@ func Summarize(g *Graph, opt Options) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	s := Summary{FixedBatch: p.fixed}
+	s := Summary{}
 	p.sumTensors(&s)
 	seen := make(map[int32]struct{})
 	for i := range p.steps {

@@ -15,11 +15,10 @@ const (
 // Event is one action of a training or inference process on the GPU.
 type Event struct {
 	Kind   Kind
-	Op     string // operator, or "weights", "gradients", "optimizer", "loss", "workspace"
-	Tensor int32  // the block of Alloc and Free
-	Bytes  int64  // size of the block
-	FLOPs  int64  // of Compute
-	Moved  int64  // bytes that Compute reads and writes
+	Tensor int32 // the block of Alloc and Free
+	Bytes  int64 // size of the block
+	FLOPs  int64 // of Compute
+	Moved  int64 // bytes that Compute reads and writes
 }
 
 // tracer plays one step. It models PyTorch's behaviour (what autograd keeps, when
@@ -63,24 +62,24 @@ func Trace(g *Graph, opt Options) ([]Event, error) {
 	return t.ev, nil
 }
 
-func (t *tracer) alloc(op string, bytes int64) int32 {
+func (t *tracer) alloc(bytes int64) int32 {
 	t.next++
 	t.live[t.next] = bytes
-	t.ev = append(t.ev, Event{Kind: Alloc, Op: op, Tensor: t.next, Bytes: bytes})
+	t.ev = append(t.ev, Event{Kind: Alloc, Tensor: t.next, Bytes: bytes})
 	return t.next
 }
 
-func (t *tracer) free(op string, block int32) {
+func (t *tracer) free(block int32) {
 	bytes, ok := t.live[block]
 	if !ok {
 		return
 	}
 	delete(t.live, block)
-	t.ev = append(t.ev, Event{Kind: Free, Op: op, Tensor: block, Bytes: bytes})
+	t.ev = append(t.ev, Event{Kind: Free, Tensor: block, Bytes: bytes})
 }
 
-func (t *tracer) compute(op string, flops, moved int64) {
-	t.ev = append(t.ev, Event{Kind: Compute, Op: op, FLOPs: flops, Moved: moved})
+func (t *tracer) compute(flops, moved int64) {
+	t.ev = append(t.ev, Event{Kind: Compute, FLOPs: flops, Moved: moved})
 }
 
 // setup allocates what lives as long as the process, parameter by parameter.
@@ -90,7 +89,7 @@ func (t *tracer) setup() {
 			w := &t.p.tensors[i]
 			if w.bytes > 0 && (w.role == roleWeight || (w.role == roleBuffer && op == "weights")) {
 				for range times {
-					t.alloc(op, w.bytes)
+					t.alloc(w.bytes)
 				}
 			}
 		}
@@ -103,13 +102,13 @@ func (t *tracer) setup() {
 	if t.p.opt.Precision == AMP { // autocast keeps a two-byte copy of each weight
 		for i := range t.p.tensors {
 			if w := &t.p.tensors[i]; w.role == roleWeight {
-				t.alloc("autocast", w.bytes/2)
+				t.alloc(w.bytes / 2)
 			}
 		}
 	}
 	for i := range t.p.tensors {
 		if x := &t.p.tensors[i]; x.role == roleInput {
-			t.block[int32(i)] = t.alloc("input", x.bytes)
+			t.block[int32(i)] = t.alloc(x.bytes)
 		}
 	}
 }
@@ -132,17 +131,17 @@ func (t *tracer) forward() {
 		s := &p.steps[i]
 		for _, id := range s.out {
 			if p.tensors[id].root == id && p.act(id) {
-				t.block[id] = t.alloc(s.node.Op, p.tensors[id].bytes)
+				t.block[id] = t.alloc(p.tensors[id].bytes)
 			}
 		}
 		if p.opt.Training && s.mask > 0 {
-			t.masks[i] = t.alloc(s.node.Op, s.mask)
+			t.masks[i] = t.alloc(s.mask)
 		}
 		t.run(s, 1)
 		slices.Sort(dying[i]) // map order must not show
 		for _, id := range dying[i] {
 			if t.saved[id] == 0 && p.tensors[id].role != roleInput {
-				t.free(s.node.Op, t.block[id])
+				t.free(t.block[id])
 			}
 		}
 	}
@@ -157,15 +156,15 @@ func (t *tracer) run(s *step, times int64) {
 	ws := t.scratch(s)
 	var block int32
 	if ws > 0 {
-		block = t.alloc("workspace", ws)
+		block = t.alloc(ws)
 	}
 	if s.rule.class == ClassLinear && !t.cublas {
 		t.cublas = true
-		t.alloc("cublas", cublasWorkspace)
+		t.alloc(cublasWorkspace)
 	}
-	t.compute(s.node.Op, satMul(s.flops, times), satMul(t.p.moved(s), times))
+	t.compute(satMul(s.flops, times), satMul(t.p.moved(s), times))
 	if ws > 0 {
-		t.free("workspace", block)
+		t.free(block)
 	}
 }
 
@@ -204,12 +203,12 @@ func (t *tracer) loss() {
 			continue
 		}
 		bytes := t.p.tensors[r].bytes
-		kept := t.alloc("loss", bytes)
-		t.compute("loss", t.p.tensors[r].elems(), satMul(2, bytes))
+		kept := t.alloc(bytes)
+		t.compute(t.p.tensors[r].elems(), satMul(2, bytes))
 		if _, ok := t.grad[r]; !ok {
-			t.grad[r] = t.alloc("loss", bytes)
+			t.grad[r] = t.alloc(bytes)
 		}
-		t.free("loss", kept)
+		t.free(kept)
 	}
 }
 
@@ -225,21 +224,21 @@ func (t *tracer) backward() {
 				continue
 			}
 			if _, ok := t.grad[r]; !ok {
-				t.grad[r] = t.alloc(s.node.Op, p.tensors[r].bytes)
+				t.grad[r] = t.alloc(p.tensors[r].bytes)
 			}
 		}
 		t.run(s, 2)
 		if m, ok := t.masks[i]; ok {
-			t.free(s.node.Op, m)
+			t.free(m)
 		}
 		for _, id := range s.out {
 			if g, ok := t.grad[id]; ok && p.tensors[id].root == id {
-				t.free(s.node.Op, g)
+				t.free(g)
 			}
 		}
 		for _, r := range s.saved {
 			if t.saved[r]--; t.saved[r] == 0 && p.tensors[r].role != roleInput {
-				t.free(s.node.Op, t.block[r])
+				t.free(t.block[r])
 			}
 		}
 	}
@@ -258,8 +257,8 @@ func (t *tracer) update() {
 	if largest == 0 {
 		return
 	}
-	tmp := t.alloc("optimizer", largest)
+	tmp := t.alloc(largest)
 	states := t.p.opt.Optimizer.States()
-	t.compute("optimizer", satMul(all/4, 2+4*states), satMul(all, 3+2*states))
-	t.free("optimizer", tmp)
+	t.compute(satMul(all/4, 2+4*states), satMul(all, 3+2*states))
+	t.free(tmp)
 }

@@ -47,7 +47,7 @@ func TestModels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if one.Partial || one.FixedBatch != 0 {
+			if one.Partial {
 				t.Errorf("not fully understood: %+v", one)
 			}
 			if m.Params > 0 && math.Abs(float64(one.Params)/float64(m.Params)-1) > 0.02 {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/sdnotify"
 	"github.com/berth-scheduler/berth/coordinator/lead"
 )
 
@@ -31,6 +32,8 @@ type reloader struct {
 	use   scheduled
 	log   *slog.Logger
 	clock func() time.Time
+	// notify tells systemd when a reload begins and ends, which systemctl status then shows.
+	notify sdnotify.Notifier
 
 	reloads *prometheus.CounterVec
 	last    prometheus.Gauge // 1 if the last reload was applied
@@ -90,6 +93,8 @@ func (r *reloader) run(ctx context.Context) error {
 
 // reload rereads the configuration once.
 func (r *reloader) reload(ctx context.Context) {
+	r.tell(ctx, sdnotify.Reloading)
+	defer r.tell(ctx, sdnotify.Ready)
 	again, err := r.cfg.Again()
 	var s *lead.Scheduling
 	if err == nil {
@@ -112,6 +117,12 @@ func (r *reloader) reload(ctx context.Context) {
 	r.log.InfoContext(ctx, "configuration read again", "taken", strings.Join(taken, " "), "count", len(taken))
 	for _, key := range restart {
 		r.log.WarnContext(ctx, "configuration: needs a restart to take effect", "key", key)
+	}
+}
+
+func (r *reloader) tell(ctx context.Context, state string) {
+	if err := r.notify.Send(state); err != nil {
+		r.log.WarnContext(ctx, "systemd does not know of a reload", "state", state, "err", err)
 	}
 }
 

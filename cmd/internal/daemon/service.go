@@ -44,7 +44,7 @@ func newService(log *slog.Logger) (*service, error) {
 }
 
 // run serves metrics at addr, if any, and feeds systemd's watchdog until
-// ctx ends. healthy says why the daemon cannot serve now, or nil.
+// ctx ends, and then tells systemd that it stops. healthy says why the daemon cannot serve now, or nil.
 func (s *service) run(ctx context.Context, g *errgroup.Group, addr string, healthy func() error) error {
 	if addr != "" {
 		ln, err := net.Listen("tcp", addr)
@@ -67,6 +67,12 @@ func (s *service) run(ctx context.Context, g *errgroup.Group, addr string, healt
 			return srv.Close()
 		})
 	}
-	g.Go(func() error { return s.notify.RunWatchdog(ctx, func() bool { return true }) })
+	g.Go(func() error {
+		err := s.notify.RunWatchdog(ctx, func() bool { return true })
+		if err := s.notify.Send(sdnotify.Stopping); err != nil {
+			s.log.Warn("systemd does not know that this daemon stops", "err", err)
+		}
+		return err
+	})
 	return s.notify.Send(sdnotify.Ready)
 }

@@ -13,13 +13,12 @@ import (
 
 // The programs, by file name.
 const (
-	Users  = "berth"        // for users and administrators; Slurm's look-alikes
-	Daemon = "berthd"       // coordinator and agent, and commands that need their files
-	Job    = "berth-job"    // runs next to jobs
-	Lab    = "berth-lab"    // development cluster, simulator, evaluation
-	Top    = "berth-top"    // the live screen
-	JQ     = "berth-jq"     // filters JSON for --jq
-	Sbatch = "berth-sbatch" // sbatch with a faster start
+	Users  = "berth"     // for users and administrators; Slurm's look-alikes
+	Daemon = "berthd"    // coordinator and agent, and commands that need their files
+	Job    = "berth-job" // runs next to jobs
+	Lab    = "berth-lab" // development cluster, simulator, evaluation
+	Top    = "berth-top" // the live screen
+	JQ     = "berth-jq"  // filters JSON for --jq
 )
 
 // Path returns where a program is: in the folder of the running one, with
