@@ -1,11 +1,20 @@
 package recut
 
 import (
+	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/fsm"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/scheduler/mig"
 )
 
@@ -42,4 +51,51 @@ func TestReason(t *testing.T) {
 			t.Errorf("%s: another job waits: %q", name, got)
 		}
 	}
+}
+
+// TestLooksWhenAJobsTimeComes: while nothing changes, the GPUs that could be cut are looked at
+// once, and again when a job's begin time has come.
+func TestLooksWhenAJobsTimeComes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now().Add(time.Hour)
+		r, looks := New(Needs{
+			FSM: oneWaits(t, cluster.TimeOf(begin)), Clock: time.Now, Log: slog.New(slog.DiscardHandler),
+			Cards: func() []mig.Card {
+				return []mig.Card{{Node: "n1", UUID: "GPU-1", Type: "A100", Profiles: []mig.Profile{{Name: "1g.10gb", MemMiB: 10_000, Compute: 1, Size: 1, Starts: []int{0}}}}}
+			},
+		}), []time.Time(nil)
+		r.Plan = func(*dispatch.Snapshot) dispatch.Plan { looks = append(looks, time.Now()); return dispatch.Plan{} }
+		first := time.Now().Add(every)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+		defer cancel()
+		if err := r.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if want := []time.Time{first, begin}; !slices.EqualFunc(looks, want, time.Time.Equal) {
+			t.Errorf("looked at %v, want %v", looks, want)
+		}
+	})
+}
+
+// oneWaits is a machine with a node and a job that waits until its begin time.
+func oneWaits(t *testing.T, begin cluster.Time) *fsm.FSM {
+	t.Helper()
+	f := fsm.New(fsm.Options{})
+	for i, cmd := range []*logv1.Command{
+		{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: &logv1.Node{Id: "n1", State: 1, BootId: "b", CpuMilli: 1000, MemMib: 1000}}}},
+		{Kind: &logv1.Command_SubmitJob{SubmitJob: &logv1.SubmitJob{
+			FirstJob: 1, RequestId: "request-0000000001", BodyHash: make([]byte, 32), Owner: &logv1.Owner{Uid: 1000},
+			Jobs: []*logv1.NewJob{{Spec: &logv1.Spec{Name: "j", Command: [][]byte{[]byte("true")}, Gpus: 1, BeginUs: int64(begin)}}},
+		}}},
+	} {
+		data, err := fsm.EncodeEntry(fsm.EntryVersion, 1, cluster.TimeOf(time.Now()), []*logv1.Command{cmd})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := f.Apply(&raft.Log{Index: uint64(i + 1), Term: 1, Data: data}).([]fsm.Result)[0]; r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	return f
 }
