@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -283,5 +284,34 @@ func TestForgottenTasksAreFinished(t *testing.T) {
 		if r.Tasks.Done != want.Done || r.Tasks.Finished != want.Finished || r.Tasks.Refused != 0 {
 			t.Errorf("tasks %q: %+v, want %+v", tasks, r.Tasks, want)
 		}
+	}
+}
+
+// TestTasksBeyondTheThrottle wait for their array although fewer of it run than may: those
+// before them wait for something else.
+func TestTasksBeyondTheThrottle(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.must(registerCmd(node("n1", "b1", 3)))
+	s := spec(1)
+	s.Array, _ = cluster.ParseArray("0-5%3")
+	id := m.submit(s)
+	barred := func(j cluster.JobID) cluster.ReasonCode { return m.f.Barred(m.job(j), m.f.Now()).Code }
+	if got := barred(id + 5); got != "" {
+		t.Errorf("all are one job, some of which may start: %q", got)
+	}
+	m.start(id, share1("n1-g0", 8000, 300))
+	waits := func(j cluster.JobID) dispatch.QueueMove {
+		return dispatch.QueueMove{Job: j, Reason: cluster.ReasonTenantCells}
+	}
+	m.must(planCmd(dispatch.Plan{Moves: []dispatch.QueueMove{waits(id + 1), waits(id + 2)}}))
+	if next, last := barred(id+2), barred(id+3); next != "" || last != cluster.ReasonArrayLimit {
+		t.Errorf("the next task: %q, want none; the one after it: %q, want JobArrayTaskLimit", next, last)
+	}
+	m.must(holdCmd(id+1, 1, false))
+	m.must(holdCmd(id+3, 1, false))
+	m.must(holdCmd(id+3, 1, true))
+	if next, last := barred(id+3), barred(id+4); next != "" || last != cluster.ReasonArrayLimit {
+		t.Errorf("when another is held, the next task: %q, want none; the one after it: %q, want JobArrayTaskLimit", next, last)
 	}
 }

@@ -457,11 +457,10 @@ func (f JobsReader) ArrayStates(id cluster.JobID) map[cluster.JobState]int {
 // the zero Reason means that it may.
 func (f JobsReader) Barred(j *cluster.Job, now cluster.Time) cluster.Reason {
 	return read(f.held, func(s *State) cluster.Reason {
-		why := s.roll.BarredBy(j, now)
-		if why.Code == "" && s.roll.Beyond(j, now) {
-			why.Code = cluster.ReasonStandby
+		if why := s.roll.BarredBy(j, now); why.Code != "" {
+			return why
 		}
-		return why
+		return s.roll.Beyond(j, now)
 	})
 }
 

@@ -256,25 +256,37 @@ func (r *Roll) BarredBy(j *cluster.Job, now cluster.Time) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// Beyond reports whether j is a replica that never ran and, as things are at now,
-// is not among the next ones of its service: enough others by a smaller id are to
-// run before it, whatever those wait for.
-func (r *Roll) Beyond(j *cluster.Job, now cluster.Time) bool {
+// Beyond returns why j is no part of plans, as things are at now, although fewer tasks of
+// its array run than may: enough others by a smaller id are to run before it, whatever
+// those wait for. Of a service that is so for replicas that never ran, of another array
+// for tasks that no plan considered.
+func (r *Roll) Beyond(j *cluster.Job, now cluster.Time) (why cluster.Reason) {
 	a := r.Arrays[j.ArrayJobID]
-	if a == nil || a.Spec.Service == nil || j.State != cluster.JobPending || len(j.Attempts) > 0 {
-		return false
+	if a == nil || !a.limited() || j.State != cluster.JobPending {
+		return why
 	}
-	before, room := 0, min(a.Room(), a.Throttle-a.Begun)
+	before, room, replica := 0, a.Room(), a.Spec.Service != nil
+	switch {
+	case replica && len(j.Attempts) == 0:
+		why.Code, room = cluster.ReasonStandby, min(room, a.Throttle-a.Begun)
+	case !replica && j.Reason.Code == cluster.ReasonUnconfirmed:
+		why.Code = cluster.ReasonArrayLimit
+	default:
+		return why
+	}
 	Merge([]*Set{&r.Barred}, a.ID-1, func(o *cluster.Job) bool {
 		if o.ID >= j.ID || before >= room {
 			return false
 		}
-		if o.ArrayJobID == a.ID && len(o.Attempts) == 0 && o.Barred(now).Code == "" {
+		if o.ArrayJobID == a.ID && (!replica || len(o.Attempts) == 0) && o.Barred(now).Code == "" {
 			before += o.Count()
 		}
 		return true
 	})
-	return before >= room
+	if before < room {
+		return cluster.Reason{}
+	}
+	return why
 }
 
 // Announce queues a notice of an event of j for everyone who wants it.

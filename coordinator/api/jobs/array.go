@@ -99,11 +99,15 @@ func clip(s string) string {
 	return s
 }
 
-// throttleDetail says how many tasks of the array of j run and may run.
+// throttleDetail says how many tasks of the array of j run and may run, or that others of
+// it are before j.
 func (c *Jobs) throttleDetail(j *cluster.Job) string {
 	a, ok := c.fsm.Array(j.ArrayJobID)
 	if !ok {
 		return ""
+	}
+	if a.Live+a.Queued < a.Throttle {
+		return fmt.Sprintf("at most %d tasks of array %d may run at once (%%%d), and those before this one wait; berth why %d says for what", a.Throttle, a.ID, a.Throttle, a.ID)
 	}
 	return fmt.Sprintf("%d tasks of array %d run or are about to, and at most %d may at once (%%%d); berth update %d --throttle N changes that",
 		a.Live+a.Queued, a.ID, a.Throttle, a.Throttle, a.ID)
