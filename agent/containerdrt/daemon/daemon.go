@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-scheduler/berth/agent/containerdrt/shimproc"
 )
@@ -143,6 +146,41 @@ func (d *Daemon) Stop() error {
 		<-d.done
 	}
 	return errors.Join(d.killShims(), d.unmount())
+}
+
+// End ends what Start began with the directory dir in a process that was killed, and unmounts
+// what is left of it.
+func End(dir string) error {
+	d := &Daemon{dir: dir}
+	if c, err := net.Dial("unix", d.Socket()); err == nil {
+		defer c.Close()
+		if err := endPeer(c.(*net.UnixConn)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(d.killShims(), d.unmount())
+}
+
+// endPeer kills the process at the other end of c, and waits until it has closed it.
+func endPeer(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	if ctl := raw.Control(func(fd uintptr) {
+		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) // #nosec G115 -- a file's number
+	}); ctl != nil || err != nil {
+		return errors.Join(ctl, err)
+	}
+	if err := syscall.Kill(int(peer.Pid), syscall.SIGKILL); err != nil {
+		return fmt.Errorf("end containerd: %w", err)
+	}
+	_, err = io.Copy(io.Discard, c)
+	if errors.Is(err, syscall.ECONNRESET) {
+		return nil
+	}
+	return err
 }
 
 // killShims ends the shims of this containerd, and with them their containers.

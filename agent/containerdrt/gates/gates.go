@@ -77,6 +77,15 @@ func (g Gates) Remove(name string) error {
 	return nil
 }
 
+// Clear removes the gates of all containers of the namespace, which have ended.
+func (g Gates) Clear() error {
+	names, err := filepath.Glob(g.file("*"))
+	for _, name := range names {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
+}
+
 // Of reports whether the first process of a container went through.
 func (g Gates) Of(name string) Gate {
 	switch st, err := os.Lstat(g.file(name)); {

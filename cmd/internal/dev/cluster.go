@@ -88,6 +88,7 @@ type Cluster struct {
 	agents     []*process
 	containerd *daemon.Daemon
 	streams    atomic.Int64 // spreads Stream over the coordinators
+	inUse      *os.File     // see occupy
 }
 
 const (
@@ -106,7 +107,12 @@ func Start(ctx context.Context, o Options) (c *Cluster, err error) {
 	if err := o.makeDir(); err != nil {
 		return nil, err
 	}
-	c = &Cluster{opts: o, spawn: newSpawner()}
+	inUse, err := occupy(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	o.clearDead()
+	c = &Cluster{opts: o, spawn: newSpawner(), inUse: inUse}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Stop())
@@ -161,7 +167,7 @@ func (c *Cluster) importBusybox(ctx context.Context) error {
 // is secret in it is 0700.
 func (o *Options) makeDir() error {
 	if o.Dir == "" {
-		dir, err := os.MkdirTemp("", "berth-dev-")
+		dir, err := os.MkdirTemp("", temporary)
 		if err != nil {
 			return err
 		}
@@ -302,8 +308,7 @@ func (c *Cluster) Stop() error {
 	if c.containerd != nil {
 		errs = append(errs, c.containerd.Stop())
 		for _, d := range c.files.agents {
-			// What runc keeps of containers that ended with their shims.
-			errs = append(errs, os.RemoveAll(filepath.Join("/run/containerd/runc", c.opts.namespace(d.name))))
+			errs = append(errs, c.opts.leaveNamespace(d.name))
 		}
 	}
 	errs = append(errs, c.opts.removeGroups(), c.leaveRooms())
@@ -313,6 +318,9 @@ func (c *Cluster) Stop() error {
 	}
 	if c.opts.temporary {
 		errs = append(errs, os.RemoveAll(c.opts.Dir))
+	}
+	if c.inUse != nil {
+		errs = append(errs, c.inUse.Close())
 	}
 	return errors.Join(errs...)
 }
