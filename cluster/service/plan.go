@@ -58,6 +58,8 @@ type Replica struct {
 	// told to end.
 	Started time.Duration
 	Ending  bool
+	// Leaves reports whether its node drains, so that it is to run on another one.
+	Leaves  bool
 	Serving Serving
 	// Probe is nil before the first result.
 	Probe *Probe
@@ -136,9 +138,7 @@ func Plan(s *Service, want int, revisions []Revision, now time.Duration) []Actio
 		}
 	}
 	if len(old) == 0 {
-		if newest.Want != want {
-			p.do = append(p.do, Action{Kind: SetWant, Revision: newest.ID, Want: want})
-		}
+		p.move(newest, want)
 		p.surplus(revisions, newest.staying()-newest.Want, Restart, tooMany)
 		return p.do
 	}
@@ -195,8 +195,50 @@ func (p *plan) look(r *Revision, l *Replica, isOld bool) {
 	}
 }
 
+// move sets how many replicas a revision may have, and has those whose nodes drain start on
+// other nodes, one at a time: one more than wanted becomes ready first. Where the service
+// cannot have one more, the others must be ready, and the only replica of a service stays.
+func (p *plan) move(r *Revision, want int) {
+	var first *Replica
+	going, n := false, want
+	for i := range r.Live {
+		switch l := &r.Live[i]; {
+		case l.Ending || l.Serving.State == Draining:
+			going = true
+		case l.Leaves && (first == nil || first.Serving.State == Ready):
+			first = l
+		}
+	}
+	if first != nil && want > 0 {
+		n = min(want+1, p.s.Max)
+	}
+	if r.Want != n {
+		p.do = append(p.do, Action{Kind: SetWant, Revision: r.ID, Want: n})
+		return
+	}
+	if first == nil || going {
+		return
+	}
+	others := r.ready()
+	if first.Serving.State == Ready {
+		others--
+	}
+	if others >= max(1, n-1) {
+		p.stop(r, first, Restart, "its node drains")
+	}
+}
+
+// stop ends a replica, after a while without requests if it gets any.
+func (p *plan) stop(r *Revision, l *Replica, how Kind, why string) {
+	if l.Serving.State == Ready {
+		p.add(r, l, Note, Draining, why)
+	} else {
+		p.add(r, l, how, 0, why)
+	}
+}
+
 // surplus ends n replicas of some revisions: first those that get no requests, then
-// those with the highest numbers.
+// those whose nodes drain, then those with the highest numbers.
 func (p *plan) surplus(of []Revision, n int, end Kind, why string) {
 	type one struct {
 		r *Revision
@@ -216,15 +258,17 @@ func (p *plan) surplus(of []Revision, n int, end Kind, why string) {
 		}
 		return 0
 	}
+	stays := func(o one) int {
+		if o.l.Leaves {
+			return 0
+		}
+		return 1
+	}
 	slices.SortStableFunc(stay, func(a, b one) int {
-		return cmp.Or(cmp.Compare(serves(a), serves(b)), cmp.Compare(b.l.Task, a.l.Task))
+		return cmp.Or(cmp.Compare(serves(a), serves(b)), cmp.Compare(stays(a), stays(b)), cmp.Compare(b.l.Task, a.l.Task))
 	})
 	for _, o := range stay[:max(0, min(n, len(stay)))] {
-		if serves(o) == 1 {
-			p.add(o.r, o.l, Note, Draining, why)
-		} else {
-			p.add(o.r, o.l, end, 0, why)
-		}
+		p.stop(o.r, o.l, end, why)
 	}
 }
 

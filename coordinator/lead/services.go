@@ -54,7 +54,8 @@ type serviceName struct {
 }
 
 // services records which replicas of services are healthy, ends unhealthy and
-// surplus ones, replaces old revisions with new ones, and scales, until ctx ends.
+// surplus ones, replaces old revisions with new ones and those on drained nodes, and scales, until
+// ctx ends.
 // Everything but loads is in the state, so that a new leader continues where the
 // last one was.
 func (l *Leader) services(ctx context.Context) error { return (&servants{Leader: l}).run(ctx) }
@@ -171,7 +172,7 @@ func (l *servants) revision(r *fsm.Revision) (service.Revision, map[uint32]*clus
 			continue
 		}
 		jobs[j.ArrayTaskID] = j
-		rep := service.Replica{Task: j.ArrayTaskID, Started: time.Duration(a.Started) * time.Microsecond, Ending: a.Preempt != nil || j.Cancel != nil || j.State == cluster.JobCompleting}
+		rep := service.Replica{Task: j.ArrayTaskID, Started: time.Duration(a.Started) * time.Microsecond, Ending: a.Preempt != nil || j.Cancel != nil || j.State == cluster.JobCompleting, Leaves: l.leaves(a)}
 		if v := a.Serving; v != nil {
 			rep.Serving = service.Serving{State: v.State, Since: time.Duration(v.Since) * time.Microsecond, Why: v.Why}
 		}
@@ -182,6 +183,16 @@ func (l *servants) revision(r *fsm.Revision) (service.Revision, map[uint32]*clus
 		out.Live = append(out.Live, rep)
 	}
 	return out, jobs
+}
+
+// leaves reports whether a node of an attempt is drained.
+func (l *servants) leaves(a *cluster.Attempt) bool {
+	for _, b := range a.Berths() {
+		if n, ok := l.fsm.Node(b.Node); ok && n.Drain {
+			return true
+		}
+	}
+	return false
 }
 
 // carryOut does what was planned, except for notes.

@@ -20,11 +20,12 @@ type town struct {
 	*lab
 	sick map[cluster.JobID]string // tells why
 	load float64
+	at   cluster.NodeID // where replicas start
 	room int
 }
 
 func newTown(t *testing.T) *town {
-	l := &town{lab: newLab(t, Config{}, planBy(nil)), sick: map[cluster.JobID]string{}, room: 8}
+	l := &town{lab: newLab(t, Config{}, planBy(nil)), sick: map[cluster.JobID]string{}, at: "n1", room: 8}
 	l.machine("n1", 8, nil)
 	return l
 }
@@ -62,7 +63,7 @@ func (l *town) startable() ([]*cluster.Job, cluster.Time) {
 // live lets a second pass in which nodes do what they are told.
 func (l *town) live(seconds int) {
 	for range seconds {
-		used := map[int]bool{}
+		used := map[cluster.GPUID]bool{}
 		var starts []*cluster.Job
 		for _, r := range l.f.Services() {
 			for _, j := range r.Jobs {
@@ -70,8 +71,6 @@ func (l *town) live(seconds int) {
 				if a == nil {
 					continue
 				}
-				var card int
-				_, _ = fmt.Sscanf(string(a.Berth.GPUs[0].GPU), "n1-g%d", &card)
 				if a.Preempt != nil || j.Cancel != nil {
 					state := cluster.JobCancelled
 					if a.Preempt != nil {
@@ -80,7 +79,7 @@ func (l *town) live(seconds int) {
 					l.say(j.ID, state, nil)
 					continue
 				}
-				used[card] = true
+				used[a.Berth.GPUs[0].GPU] = true
 				why := l.sick[j.ID]
 				u := nodes.Use{Probe: &service.Probe{OK: why == "", Why: why}, KnownMs: time.Now().UnixMilli(), BusyMs: int64(l.load * float64(a.GPUMilli) * float64(time.Now().UnixMilli()))}
 				if why != "" {
@@ -102,9 +101,9 @@ func (l *town) live(seconds int) {
 		starts = append(starts, ready...)
 		for _, j := range starts {
 			for card := range l.room {
-				if !used[card] {
-					used[card] = true
-					l.start(j.ID, berth("n1", card))
+				if b := berth(l.at, card); !used[b.GPUs[0].GPU] {
+					used[b.GPUs[0].GPU] = true
+					l.start(j.ID, b)
 					l.say(j.ID, cluster.JobRunning, nil)
 					break
 				}

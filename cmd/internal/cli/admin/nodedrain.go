@@ -22,8 +22,8 @@ func newNodeDrainCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o drainOptions
 	cmd := &cobra.Command{
 		Use: "drain NODE --reason TEXT", Short: "Drain a node: start no more jobs, let running ones finish",
-		Long: "Drain a node: start no more jobs there and let running ones finish. With --until it returns to service\n" +
-			"by itself. With --from the drain begins later: until then, only jobs whose time limit ends before it\n" +
+		Long: "Drain a node: start no more jobs there and let running ones finish. Replicas of services move to other\n" +
+			"nodes, one healthy there before one here ends. With --until the node returns to service by itself. With --from the drain begins later: until then, only jobs whose time limit ends before it\n" +
 			"start there, and it is kept as a maintenance reservation named drain-NODE. berth node resume ends either.",
 		Example: "  berth node drain n7 --reason 'GPU 2 reports ECC errors'\n" +
 			"  berth node drain n7 --reason 'new driver' --until now+2hours\n" +
@@ -106,8 +106,8 @@ func runNodeDrain(ctx context.Context, e *console.Env, c *client.Client, id stri
 	return nil
 }
 
-// tellReplicas names the replicas of services on a node that is to be empty: they do
-// not end by themselves.
+// tellReplicas names the replicas of services on a node that is to be empty: those that move
+// by themselves, and those that are the only one of their service and stay.
 func tellReplicas(ctx context.Context, e *console.Env, c *client.Client, n *apiv1.Node) {
 	if len(n.GetJobs()) == 0 {
 		return
@@ -116,13 +116,20 @@ func tellReplicas(ctx context.Context, e *console.Env, c *client.Client, n *apiv
 	if err != nil {
 		return // the node drains anyway
 	}
-	var names []string
+	var move, stay []string
 	for _, j := range all {
-		if j.GetReplica() != nil && slices.Contains(n.GetJobs(), j.GetId()) {
-			names = append(names, client.JobLabel(j))
+		switch r := j.GetReplica(); {
+		case r == nil || !slices.Contains(n.GetJobs(), j.GetId()):
+		case r.GetWant() == 1 && r.GetMost() == 1:
+			stay = append(stay, client.JobLabel(j))
+		default:
+			move = append(move, client.JobLabel(j))
 		}
 	}
-	if len(names) > 0 {
-		e.Warnf("%s of services there: they run until somebody ends them; berth requeue %s starts them on other nodes, once those have room", console.Plural(len(names), "replica", "replicas"), strings.Join(names, " "))
+	if len(move) > 0 && n.GetDrain() {
+		e.Warnf("%s of services there start on other nodes one by one, once those have room: %s", console.Plural(len(move), "replica", "replicas"), strings.Join(move, " "))
+	}
+	if len(stay) > 0 {
+		e.Warnf("%s there are all that their services may have, and run until somebody ends them; berth requeue %s starts them on other nodes, once those have room", console.Plural(len(stay), "replica", "replicas"), strings.Join(stay, " "))
 	}
 }

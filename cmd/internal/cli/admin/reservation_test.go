@@ -74,11 +74,15 @@ func TestDrainNamesReplicas(t *testing.T) {
 	task := uint32(2)
 	w, f := clitest.NewWorld(t), clitest.NewFake()
 	f.Jobs = []*apiv1.Job{
-		{Id: 12, ArrayJobId: 10, ArrayTaskId: &task, State: "RUNNING", Node: "n1", Replica: &apiv1.Replica{Service: "chat"}},
+		{Id: 12, ArrayJobId: 10, ArrayTaskId: &task, State: "RUNNING", Node: "n1", Replica: &apiv1.Replica{Service: "chat", Want: 1, Most: 1}},
+		{Id: 21, ArrayJobId: 20, ArrayTaskId: new(uint32(1)), State: "RUNNING", Node: "n1", Replica: &apiv1.Replica{Service: "embed", Want: 1, Most: 2}},
 		{Id: 13, State: "RUNNING", Node: "n1"},
 	}
 	w.Serve("/a", f)
-	if got := w.Transcript("node", "drain", "n1", "--reason", "new fans"); !strings.Contains(got, "1 replica of services there: they run until somebody ends them; berth requeue 10_2 starts them on other nodes") {
-		t.Errorf("it says\n%s", got)
+	got := w.Transcript("node", "drain", "n1", "--reason", "new fans")
+	for _, want := range []string{"1 replica of services there start on other nodes one by one, once those have room: 20_1\n", "run until somebody ends them; berth requeue 10_2 starts them on other nodes"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("it does not say %q:\n%s", want, got)
+		}
 	}
 }

@@ -82,7 +82,7 @@ func (f *Fake) DrainNode(ctx context.Context, r *apiv1.DrainNodeRequest) (*apiv1
 	if err := f.Enter(ctx, "DrainNode"); err != nil {
 		return nil, err
 	}
-	resp := &apiv1.DrainNodeResponse{Node: &apiv1.Node{Id: r.GetId(), State: "ready", Drain: r.GetFrom() == nil, DrainReason: r.GetReason(), Jobs: []uint64{12}}}
+	resp := &apiv1.DrainNodeResponse{Node: &apiv1.Node{Id: r.GetId(), State: "ready", Drain: r.GetFrom() == nil, DrainReason: r.GetReason(), Jobs: []uint64{12, 21}}}
 	if r.GetFrom() != nil {
 		resp.Reservation, resp.Warnings = "drain-"+r.GetId(), []string{"1 jobs run there and may continue into it: 12"}
 	}
