@@ -23,8 +23,9 @@ func newNodeDrainCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "drain NODE --reason TEXT", Short: "Drain a node: start no more jobs, let running ones finish",
 		Long: "Drain a node: start no more jobs there and let running ones finish. Replicas of services move to other\n" +
-			"nodes, one healthy there before one here ends. With --until the node returns to service by itself. With --from the drain begins later: until then, only jobs whose time limit ends before it\n" +
-			"start there, and it is kept as a maintenance reservation named drain-NODE. berth node resume ends either.",
+			"nodes, one healthy there before one here ends. With --until the node returns to service by itself. With\n" +
+			"--from the drain begins later: until then, only jobs whose time limit ends before it start there, and it\n" +
+			"is kept as a maintenance reservation named drain-NODE. berth node resume ends either.",
 		Example: "  berth node drain n7 --reason 'GPU 2 reports ECC errors'\n" +
 			"  berth node drain n7 --reason 'new driver' --until now+2hours\n" +
 			"  berth node drain n7 --reason 'new driver' --from 2026-03-14T18:00 --until 2026-03-14T22:00",
