@@ -88,8 +88,7 @@ func RunCoordinator(ctx context.Context, conf *Configured, version string, log *
 	g.Go(func() error { return c.Run(gctx) })
 	g.Go(func() error { return renewCoordinator(gctx, src, cfg) })
 	reload := newReloader(conf, c, svc.reg, log)
-	reload.notify = svc.notify
-	g.Go(func() error { return reload.run(gctx) })
+	g.Go(func() error { return reload.run(gctx, svc.notify) })
 	svc.pages = map[string]http.Handler{"GET /services": c.Endpoints(), "GET /services/{name}": c.Endpoints()}
 	if err := svc.run(gctx, g, cfg.Listen.Metrics, c.Healthy); err != nil {
 		fail(err)

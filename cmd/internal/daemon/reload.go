@@ -79,8 +79,9 @@ func (r *reloader) taken() {
 	r.at.Set(float64(r.clock().UnixMicro()) / 1e6)
 }
 
-// run rereads the configuration on request, until ctx ends.
-func (r *reloader) run(ctx context.Context) error {
+// run rereads the configuration on request, until ctx ends, and tells systemd through notify.
+func (r *reloader) run(ctx context.Context, notify sdnotify.Notifier) error {
+	r.notify = notify
 	for {
 		select {
 		case <-ctx.Done():
