@@ -311,3 +311,37 @@ func TestOtherPoliciesAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestLongPassesAtRest: while nothing changes, passes take a hundredth of the time at
+// most, and a short one comes each minute; a change is planned for within five times as
+// long as a pass took.
+func TestLongPassesAtRest(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]int{0: 10, 2 * time.Second: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLab(t, Config{}, planBy(nil))
+			passes := 0
+			l.l.plan.holders = func([]*cluster.Job) map[string][]cluster.NodeID {
+				passes++
+				time.Sleep(took)
+				return nil
+			}
+			l.machine("n1", 1, nil)
+			l.submit(job(2, nil)) // there is no such node
+			l.follow()
+			l.loop(l.l.plan.run)
+			time.Sleep(time.Minute)
+			passes = 0
+			time.Sleep(10*time.Minute - 30*time.Second)
+			if passes != want {
+				t.Errorf("%d passes of %s in most of ten minutes without a change, want %d", passes, took, want)
+			}
+			passes = 0
+			l.partition(&cluster.Partition{Name: "p"})
+			time.Sleep(5*took + 2*time.Second)
+			if passes == 0 {
+				t.Errorf("no pass of %s after a change", took)
+			}
+		})
+	}
+}

@@ -32,8 +32,12 @@ const (
 	// soonShare is how many times as long as the last full pass took the planner
 	// waits before the next, if something ended and the fast path may have left a
 	// job to it: on small clusters a GPU is idle for milliseconds.
-	soonShare   = 20
-	soonest     = 10 * time.Millisecond
+	soonShare = 20
+	soonest   = 10 * time.Millisecond
+	// restShare is how many times as long as the last full pass took the planner waits
+	// at least before another over a state that has not changed: such passes look for
+	// what depends on the time alone, such as preemptions.
+	restShare   = 100
 	maxStarts   = 1000 // per command
 	maxMoves    = 5000 // per command
 	planTimeout = 30 * time.Second
@@ -152,7 +156,7 @@ func (p *planner) run(ctx context.Context) error {
 		}
 		due := time.Since(lastFull) >= interval
 		// Other policies may depend on the time alone, and so do preemptions.
-		full = full || due && (p.others(p.sched()) || p.less || p.fsm.Index() != seen || time.Since(lastFull) >= p.sched().preemptEvery())
+		full = full || due && (p.others(p.sched()) || p.less || p.fsm.Index() != seen || time.Since(lastFull) >= max(p.sched().preemptEvery(), restShare*lastTook))
 		if err := p.fast(ctx, released); err != nil {
 			return err
 		}
