@@ -22,14 +22,15 @@ const (
 	batchBytes   = 1 << 20
 )
 
-// appendFrame appends a message, after its length.
-func appendFrame(buf []byte, m proto.Message) ([]byte, error) {
+// appendFrame appends a message, after its length. The end of its encoding is given.
+func appendFrame(buf []byte, m proto.Message, end []byte) ([]byte, error) {
 	opt := proto.MarshalOptions{Deterministic: true, UseCachedSize: true}
-	size := opt.Size(m)
+	size := opt.Size(m) + len(end)
 	if size > maxRecordBytes {
 		return buf, fmt.Errorf("record of %d bytes, at most %d can be read back", size, maxRecordBytes)
 	}
-	return opt.MarshalAppend(binary.AppendUvarint(buf, uint64(size)), m)
+	buf, err := opt.MarshalAppend(binary.AppendUvarint(buf, uint64(size)), m)
+	return append(buf, end...), err
 }
 
 // framer writes messages, each prefixed with its length.
@@ -37,25 +38,37 @@ type framer struct {
 	w        *bufio.Writer
 	together table.Together
 	bufs     [table.Lanes][]byte
+	shared   [table.Lanes][]byte // the last shared part
 }
 
 func (f *framer) put(m proto.Message) (err error) {
-	if f.bufs[0], err = appendFrame(f.bufs[0][:0], m); err != nil {
+	if f.bufs[0], err = appendFrame(f.bufs[0][:0], m, nil); err != nil {
 		return err
 	}
 	_, err = f.w.Write(f.bufs[0])
 	return err
 }
 
-// many writes n records in order, which are encoded several at a time.
-func (f *framer) many(n int, record func(int) *logv1.Record) error {
+// many writes records in order, which are encoded several at a time. What one shares
+// with the one before is not encoded again; the bytes are the same.
+func (f *framer) many(rs *table.Records) error {
 	var errs [table.Lanes]error
-	f.together.Split(n, func(lane, from, to int) {
-		buf := f.bufs[lane][:0]
+	opt := proto.MarshalOptions{Deterministic: true}
+	f.together.Split(rs.N, func(lane, from, to int) {
+		buf, end := f.bufs[lane][:0], f.shared[lane][:0]
 		for i := from; i < to && errs[lane] == nil; i++ {
-			buf, errs[lane] = appendFrame(buf, record(i))
+			if rs.Shared == nil {
+				buf, errs[lane] = appendFrame(buf, rs.Whole(i), nil)
+				continue
+			}
+			if i == from || !rs.Same(i-1, i) {
+				end, errs[lane] = opt.MarshalAppend(end[:0], rs.Shared(i))
+			}
+			if errs[lane] == nil {
+				buf, errs[lane] = appendFrame(buf, rs.Own(i), end)
+			}
 		}
-		f.bufs[lane] = buf
+		f.bufs[lane], f.shared[lane] = buf, end
 	})
 	for lane, buf := range f.bufs {
 		if errs[lane] != nil {

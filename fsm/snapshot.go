@@ -57,9 +57,9 @@ func (s *snapshot) write(w io.Writer) error {
 		return err
 	}
 	n := uint64(0)
-	err := s.view.each(table.InParts(func(k int, record func(int) *logv1.Record) error {
-		n += uint64(k)
-		return out.many(k, record)
+	err := s.view.each(table.InParts(func(rs *table.Records) error {
+		n += uint64(rs.N)
+		return out.many(rs)
 	}))
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/service"
+	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -322,6 +324,56 @@ func TestLongQueuesAreWrittenInParts(t *testing.T) {
 	f := restored(t, snapshotOf(t, m.f))
 	if d := cmp.Diff(m.f.Queue("n1-g0"), f.Queue("n1-g0")); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestAlikeJobsAreWrittenTogether: what jobs share that stand one behind the other is
+// encoded once in each of the parts that are written at once; all of them are restored
+// as they were, and the bytes are those of a state in which nothing is shared.
+func TestAlikeJobsAreWrittenTogether(t *testing.T) {
+	t.Parallel()
+	m := lab(t)
+	other := spec(1)
+	other.Command = []string{"other"}
+	m.must(submitCmd(1, "r1", 1000, spec(1), spec(1), spec(1), other, spec(1), spec(1), spec(1), spec(1), spec(1)))
+	m.must(estimateCmd(estimated([]cluster.Estimate{{GPUType: "T4", GPUMemMiB: 700}}, 7)))
+	s := spec(1)
+	s.Array, _ = cluster.ParseArray("0-2")
+	array := m.submit(s)
+	m.must(holdCmd(array+1, 1000, false)) // one by itself
+	shared := map[int]int{}
+	err := m.f.st.each(table.InParts(func(rs *table.Records) error {
+		out := &framer{w: bufio.NewWriter(io.Discard)}
+		if one := rs.Shared; one != nil {
+			rs.Shared = func(i int) *logv1.Record {
+				shared[i]++
+				return one(i)
+			}
+		}
+		return out.many(rs)
+	}))
+	// Jobs 1 to 5, of which 4 differs, and in the other lane 6 to 9, of which 7 has other
+	// estimates, with the array's two. An array is no job: its record has one part.
+	if want := map[int]int{0: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 1, 9: 1}; err != nil || !maps.Equal(shared, want) {
+		t.Errorf("shared parts were encoded of the records %v, want %v; %v", shared, want, err)
+	}
+	together := snapshotOf(t, m.f)
+	for id := range cluster.JobID(9) {
+		j := m.job(id + 1).Clone()
+		j.Spec = new(*j.Spec)
+		m.f.st.roll.Jobs.Put(j)
+	}
+	if !bytes.Equal(snapshotOf(t, m.f), together) {
+		t.Error("the snapshot depends on what is shared in memory")
+	}
+	for _, together := range []table.Together{nil, atOnce} {
+		m.f.opts.Together = together
+		f := restored(t, snapshotOf(t, m.f))
+		for id := cluster.JobID(1); id < m.f.NextJobID(); id++ {
+			if d := cmp.Diff(m.job(id), (&machine{t: t, f: f}).job(id), alike); d != "" {
+				t.Errorf("job %d: %s", id, d)
+			}
+		}
 	}
 }
 

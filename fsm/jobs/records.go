@@ -22,9 +22,7 @@ func (r *Roll) Each(w *table.Writer) {
 		w.Send(&logv1.Record{Kind: &logv1.Record_Array{Array: arrayRecord(r.At.Format, r.Arrays[id])}})
 	}
 	for part := range slices.Chunk(r.Jobs.List(), jobsAtOnce) {
-		w.Many(len(part), func(i int) *logv1.Record {
-			return &logv1.Record{Kind: &logv1.Record_Job{Job: jobRecord(r.At.Format, part[i])}}
-		})
+		w.Many(jobRecords(r.At.Format, part))
 	}
 	r.Queues.Each(w)
 }
@@ -177,6 +175,20 @@ func jobRecord(format uint32, j *cluster.Job) *logv1.Job {
 		return conv.JobToLog(j)
 	}
 	return conv.JobNaming(j)
+}
+
+// jobRecords returns the records of jobs. Those that were submitted alike share what
+// takes the most room.
+func jobRecords(format uint32, js []*cluster.Job) *table.Records {
+	record := func(job func(*cluster.Job) *logv1.Job) func(int) *logv1.Record {
+		return func(i int) *logv1.Record { return &logv1.Record{Kind: &logv1.Record_Job{Job: job(js[i])}} }
+	}
+	rs := &table.Records{N: len(js), Whole: record(func(j *cluster.Job) *logv1.Job { return jobRecord(format, j) })}
+	if format >= command.BulkVersion {
+		rs.Own, rs.Shared = record(conv.JobAlone), record(conv.JobShared)
+		rs.Same = func(i, k int) bool { return conv.ShareStored(js[i], js[k]) }
+	}
+	return rs
 }
 
 func arrayRecord(format uint32, a *Array) *logv1.ArrayRecord {

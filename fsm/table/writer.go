@@ -7,17 +7,29 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
+// Records are N records of one kind.
+type Records struct {
+	N int
+	// Whole returns a record.
+	Whole func(i int) *logv1.Record
+	// Own and Shared return it in two parts, the second of which others have as well:
+	// encoded one behind the other they are the record. They are nil if there are none.
+	Own, Shared func(i int) *logv1.Record
+	// Same reports whether Shared of two records is the same.
+	Same func(i, k int) bool
+}
+
 // Writer sends records until the first error.
 type Writer struct {
-	put func(n int, record func(int) *logv1.Record) error
+	put func(*Records) error
 	err error
 }
 
 // NewWriter returns a writer that sends with put.
 func NewWriter(put func(*logv1.Record) error) *Writer {
-	return InParts(func(n int, record func(int) *logv1.Record) error {
-		for i := range n {
-			if err := put(record(i)); err != nil {
+	return InParts(func(rs *Records) error {
+		for i := range rs.N {
+			if err := put(rs.Whole(i)); err != nil {
 				return err
 			}
 		}
@@ -25,19 +37,19 @@ func NewWriter(put func(*logv1.Record) error) *Writer {
 	})
 }
 
-// InParts returns a writer that sends with put, which gets the number of the next
-// records and a function that returns each, also of several at once.
-func InParts(put func(n int, record func(int) *logv1.Record) error) *Writer {
-	return &Writer{put: put}
-}
+// InParts returns a writer that sends with put, which may ask for several records at
+// once.
+func InParts(put func(*Records) error) *Writer { return &Writer{put: put} }
 
 // Send sends one record.
-func (w *Writer) Send(r *logv1.Record) { w.Many(1, func(int) *logv1.Record { return r }) }
+func (w *Writer) Send(r *logv1.Record) {
+	w.Many(&Records{N: 1, Whole: func(int) *logv1.Record { return r }})
+}
 
-// Many sends n records in order.
-func (w *Writer) Many(n int, record func(int) *logv1.Record) {
+// Many sends records in order.
+func (w *Writer) Many(rs *Records) {
 	if w.err == nil {
-		w.err = w.put(n, record)
+		w.err = w.put(rs)
 	}
 }
 

@@ -51,14 +51,19 @@ func arrayFromLog(m *logv1.Array) (*cluster.Array, error) {
 	return &cluster.Array{Tasks: t, Throttle: int(m.GetThrottle())}, nil
 }
 
-// taskToLog sets what makes j a task of an array. Spec and estimates are its
-// array's, unless estimates were recomputed.
+// jobEstimates returns the estimates of a job; those of a task are its array's, unless
+// they were recomputed.
+func jobEstimates(j *cluster.Job) []*logv1.Estimate {
+	if j.InArray() && j.Estimated == 0 {
+		return nil
+	}
+	return EstimatesToLog(j.Estimates)
+}
+
+// taskToLog sets what makes j a task of an array.
 func taskToLog(m *logv1.Job, j *cluster.Job) {
 	if !j.InArray() {
 		return
-	}
-	if m.Spec = nil; j.Estimated == 0 {
-		m.Estimates = nil
 	}
 	m.ArrayJob, m.ArrayTask = uint64(j.ArrayJobID), j.ArrayTaskID
 	for _, s := range j.Fold {

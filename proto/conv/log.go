@@ -282,9 +282,20 @@ func JobToLog(j *cluster.Job) *logv1.Job { return jobToLog(j, SpecToLog) }
 func JobNaming(j *cluster.Job) *logv1.Job { return jobToLog(j, SpecNaming) }
 
 func jobToLog(j *cluster.Job, spec func(*cluster.Spec) *logv1.Spec) *logv1.Job {
+	m := JobAlone(j)
+	if !j.InArray() {
+		m.Spec = spec(j.Spec)
+	}
+	m.Estimates = jobEstimates(j)
+	return m
+}
+
+// JobAlone is JobToLog without spec and estimates, and JobShared is JobNaming with
+// nothing else. Many jobs may have those in common: see ShareStored.
+func JobAlone(j *cluster.Job) *logv1.Job {
 	m := &logv1.Job{
-		Id: uint64(j.ID), Revision: j.Revision, Owner: OwnerToLog(j.Owner), Spec: spec(j.Spec), State: uint32(j.State),
-		Reason: reasonToLog(j.Reason), Estimates: EstimatesToLog(j.Estimates), MinGpuMemMib: j.MinGPUMemMiB, NeedWhole: j.NeedWhole,
+		Id: uint64(j.ID), Revision: j.Revision, Owner: OwnerToLog(j.Owner), State: uint32(j.State),
+		Reason: reasonToLog(j.Reason), MinGpuMemMib: j.MinGPUMemMiB, NeedWhole: j.NeedWhole,
 		SubmittedUs: int64(j.Submitted), EligibleUs: int64(j.Eligible), StartedUs: int64(j.Started), EndedUs: int64(j.Ended),
 		Queue: string(j.Queue), EstStartUs: int64(j.EstStart), EstimatedUs: int64(j.Estimated), MinHostMemMib: j.MinHostMemMiB,
 	}
@@ -297,6 +308,22 @@ func jobToLog(j *cluster.Job, spec func(*cluster.Spec) *logv1.Spec) *logv1.Job {
 		m.Attempts = append(m.Attempts, attemptToLog(&j.Attempts[i]))
 	}
 	return m
+}
+
+// JobShared returns the spec, as SpecNaming does, and the estimates of a job; see
+// JobAlone.
+func JobShared(j *cluster.Job) *logv1.Job {
+	m := &logv1.Job{Estimates: jobEstimates(j)}
+	if !j.InArray() {
+		m.Spec = SpecNaming(j.Spec)
+	}
+	return m
+}
+
+// ShareStored reports whether JobShared of two jobs is known to be the same.
+func ShareStored(a, b *cluster.Job) bool {
+	return a.Spec == b.Spec && a.InArray() == b.InArray() && (a.Estimated == 0) == (b.Estimated == 0) &&
+		len(a.Estimates) == len(b.Estimates) && (len(a.Estimates) == 0 || &a.Estimates[0] == &b.Estimates[0])
 }
 
 func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
