@@ -308,7 +308,7 @@ func (s *Spec) checkNodeRange() error {
 		bad  bool
 		name string
 	}{
-		{s.Array != nil, "array"}, {s.OrCPU, "or_cpu"}, {s.Deadline > 0 || s.DeadlineIn > 0, "deadline"}, {s.WholeNodes(), "exclusive"},
+		{s.Array != nil, "array"}, {s.OrCPU, "or_cpu"}, {s.WholeNodes(), "exclusive"},
 		{s.Node != "", "node"}, {s.MaxPowerW > 0, "max_power"}, {s.MaxCostMilli > 0, "max_cost"},
 	} {
 		if no.bad {
@@ -405,8 +405,8 @@ func (s *Spec) checkGang() error {
 		return Errorf(CodeInvalid, "nodes and node: %d nodes cannot all be node %s; drop --node or --nodes", s.Nodes, s.Node)
 	case several && s.OrCPU:
 		return Errorf(CodeInvalid, "nodes and or_cpu: only a job on one node can run on cores instead of GPUs; drop --or-cpu or --nodes")
-	case several && (s.Deadline > 0 || s.DeadlineIn > 0):
-		return Errorf(CodeInvalid, "nodes and deadline: deadlines are promised only to jobs on one node; drop --deadline or --nodes")
+	case s.Where != nil && s.Where.Switches.Most > 0 && (s.Deadline > 0 || s.DeadlineIn > 0):
+		return Errorf(CodeInvalid, "switches and deadline: a deadline is promised on the nodes that are free first, on whatever switches they are; drop --deadline or --switches")
 	case s.TaskCount() > 1 && s.Image != "" && (hasTaskPattern(s.Stdout) || hasTaskPattern(s.Stderr)):
 		return Errorf(CodeInvalid, "stdout and image: processes inside an image write into one file for each node; use %%n in place of %%t")
 	}

@@ -16,6 +16,9 @@ const (
 // NodeCount returns how many nodes the job runs on, at least 1.
 func (s *Spec) NodeCount() int { return max(1, s.Nodes) }
 
+// Spans reports whether the job takes several nodes, or may, or all of one.
+func (s *Spec) Spans() bool { return s.NodeCount() > 1 || s.NodeRange.elastic() || s.WholeNodes() }
+
 // TaskCount returns how many processes the job has on each node, at least 1.
 func (s *Spec) TaskCount() int { return max(1, s.Tasks) }
 

@@ -208,6 +208,10 @@ type Job struct {
 	// when the planner expects it to start there.
 	Queue    GPUID
 	EstStart Time
+	// Promised holds the nodes that a waiting job, which is in no queue since it
+	// needs several or all of one, was last planned on to keep its deadline, from
+	// EstStart on. Values are immutable.
+	Promised []NodeID
 	// Cancel is the request to end the job, or nil.
 	Cancel *CancelRequest
 	// Hold is set while the job is held, and Depends holds the state of each of the

@@ -2,8 +2,10 @@ package fsm
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -305,6 +307,37 @@ func TestGangStartsWholeOrNot(t *testing.T) {
 	r = m.must(planCmd(dispatch.Plan{Moves: []dispatch.QueueMove{{Job: id, GPU: "n1-g0"}}}))
 	if len(r.Plan.Rejected) != 1 {
 		t.Error("a gang waits in a queue")
+	}
+}
+
+// TestGangIsPlannedOnNodes: where a gang is to keep its deadline is kept until it
+// starts there or elsewhere; nodes that it may not have, too few of them, and those
+// for a gang without a deadline are refused.
+func TestGangIsPlannedOnNodes(t *testing.T) {
+	t.Parallel()
+	m := trio(t)
+	s := spec(1)
+	s.Nodes = 2
+	plain := m.submit(s)
+	due := *s
+	due.Deadline = t0.Add(100 * time.Hour)
+	id := m.submit(&due)
+	move := func(id cluster.JobID, on ...cluster.NodeID) int {
+		r := m.must(planCmd(dispatch.Plan{Moves: []dispatch.QueueMove{{Job: id, EstStart: t0.Add(time.Hour), Reason: cluster.ReasonNodes, Nodes: on}}}))
+		return len(r.Plan.Rejected)
+	}
+	if move(plain, "n1", "n2") != 1 || move(id, "n1") != 1 || move(id, "n1", "n1") != 1 || move(id, "n1", "n9") != 1 {
+		t.Error("a plan that cannot be was stored")
+	}
+	if j := m.job(id); move(id, "n1", "n3") != 0 || j.Promised != nil {
+		t.Errorf("planned on %v before", j.Promised)
+	}
+	if j := m.job(id); j.State != cluster.JobPending || !slices.Equal(j.Promised, []cluster.NodeID{"n1", "n3"}) || j.EstStart != t0.Add(time.Hour) {
+		t.Errorf("%s, planned on %v from %d", j.State, j.Promised, j.EstStart)
+	}
+	m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.gangStart(id, "n1-g0", "n2-g0")}}))
+	if j := m.job(id); j.Live() == nil || j.Promised != nil || j.EstStart != 0 {
+		t.Errorf("%s, still planned on %v", j.State, j.Promised)
 	}
 }
 

@@ -195,8 +195,9 @@ func TestDeadlinesMakeRoom(t *testing.T) {
 	if _, err := deadline.Admit(withTerms(held(true, 1)), []*cluster.Job{tight}, pol); err == nil {
 		t.Error("a deadline that leaves no time for the grace was admitted")
 	}
-	for _, c := range []struct{ gangs, asks, ends int }{{1, 1, 1}, {1, 2, 2}, {2, 1, 1}, {2, 2, 1}, {4, 1, 1}} {
+	for _, c := range []struct{ gangs, asks, nodes, ends int }{{1, 1, 1, 1}, {1, 2, 1, 2}, {2, 1, 1, 1}, {2, 2, 1, 1}, {4, 1, 1, 1}, {1, 2, 2, 4}, {4, 1, 3, 3}} {
 		w, j := held(true, c.gangs), asks(c.asks)
+		j.Spec.Nodes = c.nodes
 		if _, err := deadline.Admit(withTerms(w), []*cluster.Job{j}, pol); err != nil {
 			t.Errorf("%+v: refused: %s", c, err.Msg)
 			continue
@@ -217,9 +218,100 @@ func TestDeadlinesMakeRoom(t *testing.T) {
 	}
 }
 
+// TestGangsAreAdmittedWhereTheyFit: on as many nodes as they ask for, whose GPUs are
+// alike, among the part that deadlines may claim, once those are free together.
+func TestGangsAreAdmittedWhereTheyFit(t *testing.T) {
+	t.Parallel()
+	h := time.Hour
+	where := func(c cluster.Where) JobOption { return func(j *cluster.Job) { j.Spec.Where = &c } }
+	named, err := cluster.ParseHostList("n3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gang := func(nodes, gpus int, due time.Duration, opts ...JobOption) *cluster.Job {
+		return Job(9, append([]JobOption{Exclusive, Limit(h), Nodes(nodes), GPUs(gpus), dueIn(due)}, opts...)...)
+	}
+	for name, c := range map[string]struct {
+		job     *cluster.Job
+		share   int64
+		on      string // and from when on
+		refused string
+	}{
+		"two that are free":        {gang(2, 2, h), 1000, "n[1-2] 0s", ""},
+		"behind one that runs":     {gang(3, 2, 2*h), 1000, "n[1-3] 1h0m0s", ""},
+		"too late behind it":       {gang(3, 2, 2*h-time.Second), 1000, "", "it takes up to ~60 min on 3 nodes of A100-SXM4-80GB and would end at 2023-11-15 00:13:20 UTC, behind no jobs"},
+		"one that it asks for":     {gang(2, 2, 2*h, where(cluster.Where{Nodes: named})), 1000, "n[1,3] 1h0m0s", ""},
+		"more than of one type":    {gang(4, 2, 9*h), 1000, "", "no 4 nodes have 2 GPUs each, of one type and alike, among the 100 %"},
+		"more than may be claimed": {gang(2, 4, 9*h), 500, "", "no 2 nodes have 4 GPUs each"},
+		"a few of each":            {gang(3, 2, 2*h), 500, "n[1-3] 1h0m0s", ""},
+		"whole nodes":              {gang(2, 1, h, where(cluster.Where{Whole: true})), 1000, "n[1-2] 0s", ""},
+		"whole, too few":           {gang(2, 1, h, where(cluster.Where{Whole: true}), Type(a100)), 500, "", "no 2 nodes have all of their GPUs"},
+		"GPUs that sell less":      {gang(4, 1, 9*h, Type("T4")), 1000, "", "no 4 nodes have 1 GPU each, of one type and alike,"},
+	} {
+		less := Node("n7", 2, "T4")
+		for i := range less.GPUs {
+			less.GPUs[i].SellableMiB -= 1000
+		}
+		w := NewWorld([]*cluster.Node{Node("n1", 4, a100), Node("n2", 4, a100), Node("n3", 4, a100),
+			Node("n4", 1, "T4"), Node("n5", 1, "T4"), Node("n6", 1, "T4"), less})
+		for i := range 4 {
+			running(w, Job(cluster.JobID(50+i), Limit(h)), GPU("n3", i), whole(80000))
+		}
+		pol := scheduler.Default()
+		pol.DeadlineShareMilli = c.share
+		laid, err := deadline.Admit(w.Snapshot(), []*cluster.Job{c.job}, pol)
+		if (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Msg, c.refused) {
+			t.Errorf("%s: %v, want %q", name, err, c.refused)
+		}
+		if got := laid[c.job]; c.on != "" && got.Place()+" "+cluster.Time(got.Start).Sub(Now).String() != c.on {
+			t.Errorf("%s: on %s from %s, want %s", name, got.Place(), cluster.Time(got.Start).Sub(Now), c.on)
+		}
+	}
+}
+
+// TestAGangKeepsItsNodes: n1 is free, n2 in an hour and n3 in half of one. A gang that
+// was planned on n1 and n2 stays there as long as that is in time, one that was
+// planned nowhere has n1 and n3; until then n1 is left only to what ends before.
+func TestAGangKeepsItsNodes(t *testing.T) {
+	t.Parallel()
+	const half, h = 30 * time.Minute, time.Hour
+	pol := scheduler.Default()
+	pol.DeadlineShareMilli = 1000
+	for _, c := range []struct {
+		was    []cluster.NodeID
+		due    time.Duration
+		on     []cluster.NodeID
+		starts time.Duration
+	}{
+		{nil, 3 * h, []cluster.NodeID{"n1", "n3"}, half},
+		{[]cluster.NodeID{"n1", "n2"}, 3 * h, []cluster.NodeID{"n1", "n2"}, h},
+		{[]cluster.NodeID{"n1", "n2"}, 2*h - time.Second, []cluster.NodeID{"n1", "n3"}, half},
+		{[]cluster.NodeID{"n1", "gone"}, 3 * h, []cluster.NodeID{"n1", "n3"}, half},
+	} {
+		w := NewWorld([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, a100), Node("n3", 1, a100)})
+		running(w, Job(50, Limit(h)), "n2-00", whole(80000))
+		running(w, Job(51, Limit(half)), "n3-00", whole(80000))
+		gang := Job(1, Exclusive, Limit(h), Nodes(2), dueIn(c.due))
+		gang.Promised = c.was
+		w.Submit(gang)
+		w.Submit(Job(2, Exclusive, Limit(c.starts+time.Second)))
+		w.Submit(Job(3, Exclusive, Limit(c.starts)))
+		p := scheduler.Schedule(w.Snapshot(), pol)
+		w.Apply(&p)
+		laid := deadline.NewDemand(w.Snapshot(), &pol, 0).Plan([]*cluster.Job{w.Jobs[1]})[w.Jobs[1]]
+		if j := w.Jobs[1]; !slices.Equal(j.Promised, c.on) || laid.Start != int64(Now.Add(c.starts)) {
+			t.Errorf("%+v: planned on %v, from %s", c, j.Promised, cluster.Time(laid.Start).Sub(Now))
+		}
+		if !w.Jobs[2].State.Waiting() || w.Jobs[3].State.Waiting() {
+			t.Errorf("%+v: the longer one is %s, the shorter one %s", c, w.Jobs[2].State, w.Jobs[3].State)
+		}
+	}
+}
+
 // TestAdmittedDeadlinesAreMet: whatever else is submitted, who was admitted
-// ends in time when runs take no longer than promised and have GPUs alone, gangs
-// too; also where the fast path gives away what no deadline waits for.
+// ends in time when runs take no longer than promised and have GPUs alone, also on
+// several nodes or on whole ones, and where runs end early; and where the fast path
+// gives away what no deadline waits for.
 func TestAdmittedDeadlinesAreMet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -227,7 +319,13 @@ func TestAdmittedDeadlinesAreMet(t *testing.T) {
 		pol := scheduler.Default()
 		pol.DeadlineShareMilli = rapid.SampledFrom([]int64{250, 500, 1000}).Draw(t, "share")
 		w := NewWorld([]*cluster.Node{Node("n1", 2, a100), Node("n2", 2, a100), Node("n3", 3, a100)})
-		w.Runs = func(j *cluster.Job) time.Duration { return j.Spec.TimeLimit }
+		early := rapid.SampledFrom([]int{0, 3}).Draw(t, "early")
+		w.Runs = func(j *cluster.Job) time.Duration { // some end early
+			if early > 0 && int(j.ID)%early == 0 {
+				return max(tick, (j.Spec.TimeLimit / 2).Truncate(tick))
+			}
+			return j.Spec.TimeLimit
+		}
 		promised, fast := map[cluster.JobID]cluster.Time{}, rapid.Bool().Draw(t, "fast path")
 		var gpus []cluster.GPUID
 		for _, n := range w.Nodes {
@@ -242,13 +340,19 @@ func TestAdmittedDeadlinesAreMet(t *testing.T) {
 				l := time.Duration(rapid.IntRange(1, 12).Draw(t, "limit")) * tick
 				j := Job(id, Exclusive, Limit(l), GPUs(rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "gpus")))
 				j.Eligible = w.Clock
+				switch rapid.IntRange(0, 7).Draw(t, "span") {
+				case 0, 1, 2:
+					j.Spec.Nodes = rapid.IntRange(2, 3).Draw(t, "nodes")
+				case 3:
+					j.Spec.Where = &cluster.Where{Whole: true}
+				}
 				if rapid.Bool().Draw(t, "due") {
 					j.Spec.Deadline = w.Clock.Add(l + time.Duration(rapid.IntRange(0, 24).Draw(t, "slack"))*tick)
 					if _, err := deadline.Admit(withTerms(w), []*cluster.Job{j}, pol); err != nil {
 						continue
 					}
 					promised[id] = j.Spec.Deadline
-				} else if rapid.Bool().Draw(t, "shares") {
+				} else if !j.Spec.Spans() && rapid.Bool().Draw(t, "shares") {
 					j.Spec.Exclusive, j.Spec.GPUMemMiB, j.Spec.GPUMilli = false, 10_000, 300
 				}
 				if j.Spec.Deadline == 0 && rapid.Bool().Draw(t, "makes room") {
@@ -268,7 +372,7 @@ func TestAdmittedDeadlinesAreMet(t *testing.T) {
 		}
 		for id, by := range promised {
 			j := w.Jobs[id]
-			if s := j.Started; j.State.Waiting() || s.Add(j.Spec.TimeLimit) > by {
+			if s := j.Started; j.State.Waiting() || s.Add(w.Runs(j)) > by {
 				t.Fatalf("job %d started %s and ends after its deadline %s, %v", id, s.Sub(Now), by.Sub(Now), j.State)
 			}
 		}

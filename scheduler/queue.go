@@ -24,6 +24,8 @@ type lines struct {
 	teller *teller
 	loaded bool
 	moves  int
+	// spanned is where jobs on several nodes, or on whole ones, keep their deadlines.
+	spanned map[cluster.JobID]dispatch.QueueMove
 	// residents holds the jobs on each GPU and their ends, built on first use;
 	// started holds those that this pass placed there.
 	residents [][]resident

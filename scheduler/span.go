@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
@@ -358,18 +359,29 @@ func keptFrom(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) func(cluste
 	return func(id cluster.GPUID) cluster.JobID { return kept[id] }
 }
 
-// tellSpan writes a job's reason into the state when it changed: the job is in no
-// queue, and the reasons of other jobs come with their moves. Why an attempt of it
-// was given up is of more use to its owner.
+// tellAgain is by how much the planned start of a promise changes until it is written
+// again.
+const tellAgain = time.Minute
+
+// tellSpan writes a job's reason into the state when it changed, and where its
+// deadline is kept: the job is in no queue, and the reasons of other jobs come with
+// their moves. Why an attempt of it was given up is of more use to its owner.
 func (ls *lines) tellSpan(it *item) {
-	now := it.job.Reason.Code
-	if ls.moves >= ls.pol.MaxMoves || now == cluster.ReasonRequeued {
+	if ls.moves >= ls.pol.MaxMoves {
 		return
 	}
-	if code := ls.teller.reason(it).Code; code != now {
+	m, ok := ls.spanned[it.job.ID]
+	if !ok {
+		m.Nodes, m.EstStart = it.job.Promised, it.job.EstStart
+	}
+	m.Job, m.Reason = it.job.ID, it.job.Reason.Code
+	if m.Reason != cluster.ReasonRequeued {
+		m.Reason = ls.teller.reason(it).Code
+	}
+	if m.Reason != it.job.Reason.Code || !slices.Equal(m.Nodes, it.job.Promised) || m.EstStart.Sub(it.job.EstStart).Abs() >= tellAgain {
 		ls.moves++
 		it.moved = true
-		ls.plan.Moves = append(ls.plan.Moves, dispatch.QueueMove{Job: it.job.ID, Reason: code})
+		ls.plan.Moves = append(ls.plan.Moves, m)
 	}
 }
 

@@ -76,6 +76,8 @@ type QueueMove struct {
 	Rank     int64
 	EstStart cluster.Time
 	Reason   cluster.ReasonCode
+	// Nodes are those of cluster.Job.Promised, for a job in no queue.
+	Nodes []cluster.NodeID
 }
 
 // Unplaced is a job that the plan leaves waiting, with the reason in numbers.

@@ -159,10 +159,13 @@ func (s *starter) immovable(m *dispatch.QueueMove) cluster.Reason {
 	if r := s.roll.BarredBy(j, s.at.Now); r.Code != "" {
 		return nodes.Stale("job %d may not be planned: %s", m.Job, r)
 	}
-	if m.GPU == "" {
-		return cluster.Reason{}
+	switch {
+	case m.GPU != "":
+		return s.fleet.Immovable(j, m)
+	case len(m.Nodes) > 0:
+		return s.fleet.Unpromised(j, m.Nodes)
 	}
-	return s.fleet.Immovable(j, m)
+	return cluster.Reason{}
 }
 
 func (s *starter) move(m *dispatch.QueueMove, es jobs.Edits) {
@@ -173,11 +176,14 @@ func (s *starter) move(m *dispatch.QueueMove, es jobs.Edits) {
 	}
 	intern.Share(s.texts, &m.GPU)
 	intern.Share(s.texts, &m.Reason)
-	j.State, j.Queue, j.EstStart = cluster.JobPending, "", 0
+	j.State, j.Queue, j.EstStart, j.Promised = cluster.JobPending, "", 0, nil
 	j.Reason = cluster.Reason{Code: m.Reason}
-	if m.GPU != "" {
+	switch {
+	case m.GPU != "":
 		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
 		es.Add(m.GPU, dispatch.Waiter{Job: j.ID, Rank: m.Rank})
+	case len(m.Nodes) > 0:
+		j.Promised, j.EstStart = m.Nodes, m.EstStart
 	}
 	s.roll.Change(old, j, command.Change{})
 }

@@ -76,6 +76,7 @@ var table = []row{
 	{"Start", 12, "secret"},
 	{"Start", 15, "loan"},
 	{"QueueMove", 1, "job gpu rank est_start_us reason"},
+	{"QueueMove", 15, "nodes"},
 	{"Berth", 1, "node gpus cpu_milli mem_mib"},
 	{"GPUShare", 1, "gpu mem_mib milli exclusive"},
 

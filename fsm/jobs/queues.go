@@ -50,6 +50,9 @@ func (q *Queues) Set(gpu cluster.GPUID, waiters []dispatch.Waiter) {
 // Leave removes j, which waits, from its queue; the caller stores j.
 func (q *Queues) Leave(j *cluster.Job) {
 	if j.Queue == "" {
+		if j.Promised != nil {
+			j.EstStart, j.Promised = 0, nil
+		}
 		return
 	}
 	all := q.byGPU.Get(j.Queue)

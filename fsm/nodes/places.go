@@ -224,6 +224,23 @@ func (f *Fleet) unlikeGang(j *cluster.Job, st *dispatch.Start) cluster.Reason {
 	return cluster.Reason{}
 }
 
+// Unpromised returns why j may not wait for nodes on which its deadline is kept,
+// the zero Reason if it may.
+func (f *Fleet) Unpromised(j *cluster.Job, on []cluster.NodeID) cluster.Reason {
+	switch {
+	case j.Spec.Deadline == 0 || !j.Spec.Spans():
+		return Stale("job %d has no deadline that several nodes could keep", j.ID)
+	case !j.Spec.TakesNodes(len(on)):
+		return Stale("%d nodes were planned for job %d, which needs %d", len(on), j.ID, j.Spec.NodeCount())
+	}
+	for i, id := range on {
+		if n := f.nodes.Get(id); n == nil || !j.Spec.Allows(n) || slices.Contains(on[:i], id) {
+			return Stale("node %s is none that job %d may have", id, j.ID)
+		}
+	}
+	return cluster.Reason{}
+}
+
 // Immovable returns why j may not wait for a GPU, the zero Reason if it may.
 func (f *Fleet) Immovable(j *cluster.Job, m *dispatch.QueueMove) cluster.Reason {
 	n := f.nodes.Get(f.gpuNode[m.GPU])

@@ -221,7 +221,7 @@ func PlanToLog(p *dispatch.Plan) *logv1.ApplyPlan {
 	}
 	for _, v := range p.Moves {
 		m.Moves = append(m.Moves, &logv1.QueueMove{
-			Job: uint64(v.Job), Gpu: string(v.GPU), Rank: v.Rank, EstStartUs: int64(v.EstStart), Reason: string(v.Reason),
+			Job: uint64(v.Job), Gpu: string(v.GPU), Rank: v.Rank, EstStartUs: int64(v.EstStart), Reason: string(v.Reason), Nodes: apiconv.Texts[string](v.Nodes),
 		})
 	}
 	return m
@@ -238,7 +238,7 @@ func PlanFromLog(m *logv1.ApplyPlan) dispatch.Plan {
 	}
 	for _, v := range m.GetMoves() {
 		p.Moves = append(p.Moves, dispatch.QueueMove{
-			Job: cluster.JobID(v.Job), GPU: cluster.GPUID(v.Gpu), Rank: v.Rank, EstStart: cluster.Time(v.EstStartUs), Reason: cluster.ReasonCode(v.Reason),
+			Job: cluster.JobID(v.Job), GPU: cluster.GPUID(v.Gpu), Rank: v.Rank, EstStart: cluster.Time(v.EstStartUs), Reason: cluster.ReasonCode(v.Reason), Nodes: apiconv.Texts[cluster.NodeID](v.Nodes),
 		})
 	}
 	return p
@@ -297,7 +297,7 @@ func JobAlone(j *cluster.Job) *logv1.Job {
 		Id: uint64(j.ID), Revision: j.Revision, Owner: OwnerToLog(j.Owner), State: uint32(j.State),
 		Reason: reasonToLog(j.Reason), MinGpuMemMib: j.MinGPUMemMiB, NeedWhole: j.NeedWhole,
 		SubmittedUs: int64(j.Submitted), EligibleUs: int64(j.Eligible), StartedUs: int64(j.Started), EndedUs: int64(j.Ended),
-		Queue: string(j.Queue), EstStartUs: int64(j.EstStart), EstimatedUs: int64(j.Estimated), MinHostMemMib: j.MinHostMemMiB,
+		Queue: string(j.Queue), EstStartUs: int64(j.EstStart), EstimatedUs: int64(j.Estimated), MinHostMemMib: j.MinHostMemMiB, Promised: apiconv.Texts[string](j.Promised),
 	}
 	if c := j.Cancel; c != nil {
 		m.Cancel = &logv1.CancelRequest{AtUs: int64(c.At), By: uint32(c.By), Admin: c.Admin, Why: c.Why}
@@ -367,7 +367,7 @@ func jobFromLog(m *logv1.Job, spec *cluster.Spec, estimates []cluster.Estimate) 
 		State: state(m.GetState()), Reason: ReasonFromLog(m.GetReason()), Estimates: estimates,
 		MinGPUMemMiB: m.GetMinGpuMemMib(), NeedWhole: m.GetNeedWhole(), Submitted: cluster.Time(m.GetSubmittedUs()),
 		Eligible: cluster.Time(m.GetEligibleUs()), Started: cluster.Time(m.GetStartedUs()), Ended: cluster.Time(m.GetEndedUs()),
-		Queue: cluster.GPUID(m.GetQueue()), EstStart: cluster.Time(m.GetEstStartUs()), Estimated: cluster.Time(m.GetEstimatedUs()), MinHostMemMiB: m.GetMinHostMemMib(),
+		Queue: cluster.GPUID(m.GetQueue()), EstStart: cluster.Time(m.GetEstStartUs()), Estimated: cluster.Time(m.GetEstimatedUs()), MinHostMemMiB: m.GetMinHostMemMib(), Promised: apiconv.Texts[cluster.NodeID](m.GetPromised()),
 	}
 	if j.ID == 0 || !j.State.Valid() {
 		return nil, fmt.Errorf("job %d in state %d", m.GetId(), m.GetState())

@@ -5,6 +5,7 @@ package deadline
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -29,7 +30,9 @@ type Check struct {
 
 	Start int64
 	lost  int64
+	// On and Nodes are its GPUs and their nodes.
 	On    []cluster.GPUID
+	Nodes []cluster.NodeID
 	// Yield holds the jobs that must be preempted for it, in order of id.
 	Yield []*cluster.Job
 }
@@ -40,12 +43,14 @@ type Check struct {
 //
 // It is the demand check of EDF, carried out by placing the jobs with deadlines on
 // the GPUs in order of their deadlines (Chronus; gangs are indivisible, so summing
-// up demands would promise too much): of each type Policy.DeadlineShareMilli of the
-// GPUs, those that become free first by the time limits of the jobs there. Each
-// counts as alone on its GPUs, for as long as nine in ten such predictions stay
-// below, at most its time limit. A job that would miss its deadline behind jobs
-// that snap.Terms call preemptible is placed where they make room; see yields. A job
-// of elastic size has the fewest units that are sufficient; see sizes.
+// up demands would promise too much): on those that become free first by the time
+// limits of the jobs there, and of each type on at most Policy.DeadlineShareMilli of
+// the GPUs. Each counts as alone on its GPUs, for as long as nine in ten such
+// predictions stay below, at most its time limit. A job that would miss its deadline
+// behind jobs that snap.Terms call preemptible is placed where they make room; see
+// yields. A job of elastic size has the fewest units that are sufficient; see sizes.
+// The plan holds only if it still does with each job on the nodes that it has then,
+// where passes keep it.
 func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, pol rules.Policy) (map[*cluster.Job]Check, *cluster.Error) {
 	if !slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
 		return nil, nil
@@ -54,17 +59,21 @@ func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, pol rules.Policy) (map[
 	d.sizing = snap
 	held := append(due(snap.Waiting), returning(snap.Running)...)
 	old := d.Plan(slices.Clone(held))
-	now := d.Plan(append(slices.Clone(held), due(jobs)...))
-	for _, j := range due(jobs) {
-		if c := now[j]; c.End == 0 || c.End > j.Spec.Deadline {
-			return nil, d.refusal(j, c)
+	var now map[*cluster.Job]Check
+	for range 2 {
+		now = d.Plan(append(slices.Clone(held), due(jobs)...))
+		for _, j := range due(jobs) {
+			if c := now[j]; !c.inTime(j) {
+				return nil, d.refusal(j, c)
+			}
 		}
-	}
-	for _, j := range held {
-		if was := old[j]; was.End > 0 && was.End <= j.Spec.Deadline && now[j].End > j.Spec.Deadline {
-			return nil, cluster.Errorf(cluster.CodeInvalid, "deadline: job %d, which was promised its end by %s, would then end at %s; ask for a later deadline or fewer GPUs",
-				j.ID, say.Clock(j.Spec.Deadline), say.Clock(now[j].End))
+		for _, j := range held {
+			if was, c := old[j], now[j]; was.inTime(j) && !c.inTime(j) {
+				return nil, cluster.Errorf(cluster.CodeInvalid, "deadline: job %d, which was promised its end by %s, would then %s; ask for a later deadline or fewer GPUs",
+					j.ID, say.Clock(j.Spec.Deadline), c.late())
+			}
 		}
+		d.planned = now
 	}
 	if err := keepsQuotas(snap, jobs, now, &pol); err != nil {
 		return nil, err
@@ -88,12 +97,13 @@ func byDeadline(a, b *cluster.Job) int {
 	return cmp.Or(cmp.Compare(a.Spec.Deadline, b.Spec.Deadline), cmp.Compare(a.ID, b.ID))
 }
 
-// demand records when each GPU becomes free, and which of them deadlines may claim.
+// demand records when each GPU becomes free, and how many of them deadlines may claim.
 type demand struct {
 	pol    *rules.Policy
 	now    int64
 	types  []string
 	slots  map[string][]slot // by type, in order of when they are free
+	claims map[string]int    // by type
 	nodes  map[string][]slotNode
 	at     map[string]map[cluster.NodeID]int // of nodes
 	reps   map[string]*cluster.GPU
@@ -102,16 +112,20 @@ type demand struct {
 	nodeOf map[cluster.GPUID]cluster.NodeID
 	node   map[cluster.NodeID]*cluster.Node
 	rs     dispatch.Reservations
+	open   map[cluster.NodeID]int   // how many slots there are on each node
+	cores  map[cluster.NodeID]int64 // until when jobs without GPUs are there
+	// planned is where jobs are by an earlier plan, if they are to stay there.
+	planned map[*cluster.Job]Check
 	// sizing is what jobs of elastic size are sized by; without it, they have the
 	// size that their specs say.
 	sizing *dispatch.Snapshot
 }
 
 type slot struct {
-	node  cluster.NodeID
-	gpu   cluster.GPUID
-	free  int64
-	claim bool // one of those that become free first, which new promises may use
+	node cluster.NodeID
+	gpu  cluster.GPUID
+	free int64
+	mine bool // promised to some job in this plan
 	// cleared is when it is free if preemptible jobs make room, never after free,
 	// lost is what those lose, and by holds them.
 	cleared, lost int64
@@ -125,9 +139,9 @@ type slot struct {
 // than its grace period.
 func NewDemand(snap *dispatch.Snapshot, pol *rules.Policy, margin time.Duration) *demand {
 	d := &demand{
-		pol: pol, now: int64(snap.Now), slots: map[string][]slot{}, nodes: map[string][]slotNode{}, at: map[string]map[cluster.NodeID]int{},
-		reps: map[string]*cluster.GPU{}, nodeOf: map[cluster.GPUID]cluster.NodeID{},
-		node: map[cluster.NodeID]*cluster.Node{}, rs: snap.Reservations,
+		pol: pol, now: int64(snap.Now), slots: map[string][]slot{}, claims: map[string]int{}, nodes: map[string][]slotNode{},
+		at: map[string]map[cluster.NodeID]int{}, reps: map[string]*cluster.GPU{}, nodeOf: map[cluster.GPUID]cluster.NodeID{},
+		node: map[cluster.NodeID]*cluster.Node{}, rs: snap.Reservations, open: map[cluster.NodeID]int{}, cores: map[cluster.NodeID]int64{},
 	}
 	held := d.holders(snap, margin)
 	for _, n := range rules.SortedNodes(snap.Nodes) {
@@ -141,6 +155,7 @@ func NewDemand(snap *dispatch.Snapshot, pol *rules.Policy, margin time.Duration)
 				d.reps[g.Type] = g
 			}
 			d.nodeOf[g.ID] = n.ID
+			d.open[n.ID]++
 			d.slots[g.Type] = append(d.slots[g.Type], held[g.ID].slot(n.ID, g.ID, d.now))
 		}
 	}
@@ -148,21 +163,23 @@ func NewDemand(snap *dispatch.Snapshot, pol *rules.Policy, margin time.Duration)
 		slices.SortFunc(s, func(a, b slot) int {
 			return cmp.Or(cmp.Compare(a.cleared, b.cleared), cmp.Compare(a.free, b.free), cmp.Compare(a.node, b.node), cmp.Compare(a.gpu, b.gpu))
 		})
-		for i := range (int64(len(s))*min(1000, max(0, pol.DeadlineShareMilli)) + 999) / 1000 {
-			s[i].claim = true
-		}
+		d.claims[t] = int((int64(len(s))*min(1000, max(0, pol.DeadlineShareMilli)) + 999) / 1000)
 		d.types = append(d.types, t)
 		d.nodes[t], d.at[t] = slotNodes(s)
+		for k := range d.nodes[t] {
+			d.nodes[t][k].like = d.likeOf(s, d.nodes[t][k].at)
+		}
 	}
 	slices.Sort(d.types)
 	d.places = rules.PlacesOf(snap.Nodes)
 	return d
 }
 
-// Plan places the jobs so that the fewest miss their deadlines: with queued jobs on
-// the node where they wait, or else all anew, or else either way with preemption.
+// Plan places the jobs so that the fewest miss their deadlines: with those planned
+// before on the nodes where they wait, or else all anew, or else either way with
+// preemption.
 //
-// On its node a promise only gets earlier from plan to plan as long as no other job
+// On its nodes a promise only gets earlier from plan to plan as long as no other job
 // is placed on its GPUs beyond its start: what is free there is free no later, GPU
 // by GPU. Placed anew it need not, since for gangs more free GPUs elsewhere can
 // make a later plan (Graham's anomalies).
@@ -183,11 +200,22 @@ func (d *demand) Plan(jobs []*cluster.Job) map[*cluster.Job]Check {
 
 func lateIn(laid map[*cluster.Job]Check) (n int) {
 	for j, c := range laid {
-		if c.End == 0 || c.End > j.Spec.Deadline {
+		if !c.inTime(j) {
 			n++
 		}
 	}
 	return n
+}
+
+// inTime reports whether a job ends by its deadline.
+func (c *Check) inTime(j *cluster.Job) bool { return 0 < c.End && c.End <= j.Spec.Deadline }
+
+// late says when a job would end that is too late.
+func (c *Check) late() string {
+	if c.End == 0 {
+		return "find no GPUs that deadlines may claim"
+	}
+	return "end at " + say.Clock(c.End)
 }
 
 // lay plans the jobs, which are in order of their deadlines, and returns the
@@ -202,29 +230,36 @@ func (d *demand) lay(jobs []*cluster.Job, stay, clear bool) map[*cluster.Job]Che
 			}
 		}
 	}
-	out := make(map[*cluster.Job]Check, len(jobs))
+	out, left := make(map[*cluster.Job]Check, len(jobs)), maps.Clone(d.claims)
 	for i, j := range jobs {
-		best, on := d.best(slots, j, stay, clear)
+		best, on := d.best(slots, left, j, stay, clear)
 		best.Before = i
 		for _, k := range on {
 			s := &slots[best.GPUType][k]
+			if !s.mine {
+				s.mine = true
+				left[best.GPUType]--
+			}
 			s.free, s.cleared, s.by = int64(best.End), int64(best.End), nil
 			best.On = append(best.On, s.gpu)
+			if !slices.Contains(best.Nodes, s.node) {
+				best.Nodes = append(best.Nodes, s.node)
+			}
 		}
+		slices.Sort(best.Nodes)
 		out[j] = best
 	}
 	return out
 }
 
 // best returns where and with how many units a job is served best, on is its slots.
-func (d *demand) best(slots map[string][]slot, j *cluster.Job, stay, clear bool) (best Check, on []int) {
+func (d *demand) best(slots map[string][]slot, left map[string]int, j *cluster.Job, stay, clear bool) (best Check, on []int) {
 	if j.Spec.GPUs == 0 { // cores are not rationed by deadline
 		return Check{End: cluster.Time(d.now + d.length(j, cluster.CPUType, 0)), Start: d.now}, nil
 	}
-	node, claims := j.Spec.Node, true
-	may := d.may(j)
-	if n := d.nodeOf[j.Queue]; stay && n != "" {
-		node, claims = n, false
+	nodes, claims, may := asked(j), true, d.may(j)
+	if at := d.stays(j); stay && at != nil {
+		nodes, claims = at, false
 	}
 	able := rules.SparingOf(d.places, j, d.pol)
 	for _, t := range d.types {
@@ -233,11 +268,15 @@ func (d *demand) best(slots map[string][]slot, j *cluster.Job, stay, clear bool)
 		if nd.Way == rules.WayNone || able.Veto(d.reps[t], &nd) != rules.VetoNone {
 			continue
 		}
-		for n, gpus := range d.sizes(j) {
+		r := room{d: d, job: j, slots: slots[t], nodes: d.among(t, nodes), left: len(slots[t]), may: may}
+		if claims {
+			r.left = max(0, left[t])
+		}
+		for n, want := range d.sizes(j) {
 			length, c := d.length(j, t, n), Check{}
-			at, start := earliest(slots[t], d.among(t, node), gpus, claims, may)
+			at, start := r.earliest(want)
 			if c.Start = start; clear && (at == nil || start+length > int64(j.Spec.Deadline)) {
-				c, at = d.cleared(slots[t], d.among(t, node), gpus, int64(j.Spec.Deadline)-length, claims, may)
+				c, at = r.cleared(want, int64(j.Spec.Deadline)-length)
 			}
 			if at == nil {
 				break // nor for more
@@ -275,66 +314,6 @@ func (d *demand) may(j *cluster.Job) func(*slot) bool {
 	}
 }
 
-// among returns the nodes with GPUs of a type, or the one with the given name.
-func (d *demand) among(gpuType string, node cluster.NodeID) []slotNode {
-	if node == "" {
-		return d.nodes[gpuType]
-	}
-	k, ok := d.at[gpuType][node]
-	if !ok {
-		return nil
-	}
-	return d.nodes[gpuType][k : k+1]
-}
-
-// slotNode is the slots of one type on one node.
-type slotNode struct {
-	at []int
-}
-
-// slotNodes groups the slots of a type, in the order in which nodes come first.
-func slotNodes(slots []slot) (nodes []slotNode, of map[cluster.NodeID]int) {
-	of = map[cluster.NodeID]int{}
-	for i := range slots {
-		k, ok := of[slots[i].node]
-		if !ok {
-			k = len(nodes)
-			of[slots[i].node] = k
-			nodes = append(nodes, slotNode{})
-		}
-		nodes[k].at = append(nodes[k].at, i)
-	}
-	return nodes, of
-}
-
-// earliest returns the n slots of one of nodes that are free together first, nil if
-// none has so many; with claims, only claimable ones count.
-func earliest(slots []slot, nodes []slotNode, n int, claims bool, may func(*slot) bool) (at []int, start int64) {
-	start = rules.Forever
-	var own []int
-	for k := range nodes {
-		own = claimable(slots, nodes[k].at, claims, may, own[:0])
-		if len(own) < n {
-			continue
-		}
-		slices.SortFunc(own, func(a, b int) int { return cmp.Or(cmp.Compare(slots[a].free, slots[b].free), cmp.Compare(a, b)) })
-		if s := slots[own[n-1]].free; s < start {
-			at, start = append(at[:0], own[:n]...), s
-		}
-	}
-	return at, start
-}
-
-// claimable appends those of the slots at that a job may have.
-func claimable(slots []slot, at []int, claims bool, may func(*slot) bool, to []int) []int {
-	for _, i := range at {
-		if (slots[i].claim || !claims) && (may == nil || may(&slots[i])) {
-			to = append(to, i)
-		}
-	}
-	return to
-}
-
 // reserved names a reservation that keeps a job from GPUs because it begins before the
 // deadline, for a sentence on them; "" if there is none.
 func (d *demand) reserved(j *cluster.Job) string {
@@ -353,18 +332,23 @@ func (d *demand) reserved(j *cluster.Job) string {
 
 func (d *demand) refusal(j *cluster.Job, c Check) *cluster.Error {
 	if c.End == 0 {
-		return cluster.Errorf(cluster.CodeInvalid, "deadline: no node has %s among the %s of each type that deadlines may claim%s; ask for fewer, or submit without a deadline",
-			say.GPUs(j.Spec.GPUs), say.Percent(d.pol.DeadlineShareMilli), d.reserved(j))
+		return cluster.Errorf(cluster.CodeInvalid, "deadline: no %s among the %s of each type that deadlines may claim%s; ask for fewer, or submit without a deadline",
+			lacking(j), say.Percent(d.pol.DeadlineShareMilli), d.reserved(j))
 	}
 	where, would := "", "fewer GPUs"
 	if c.GPUType != "" {
 		where = " on " + c.GPUType
 	}
-	if _, most, _ := j.Spec.Sizes(); j.Spec.Elastic() {
+	switch _, most, _ := j.Spec.Sizes(); {
+	case j.Spec.Elastic():
 		if where = " with " + Units(j, c.Units) + where; c.Units < most {
 			where += ", with which it ends first,"
 		}
-		would = "a range with more GPUs"
+		if would = "a range with more GPUs"; j.Spec.NodeRange.Max > 0 {
+			would = "a range with more nodes"
+		}
+	case j.Spec.NodeCount() > 1:
+		where, would = " on "+say.Nodes(j.Spec.NodeCount())+" of "+c.GPUType, "fewer nodes or GPUs"
 	}
 	return cluster.Errorf(cluster.CodeInvalid, "deadline %s cannot be met: it takes up to %s%s and would end at %s, behind %s with earlier deadlines and what runs and cannot make room; ask for that time or later, %s, or a shorter --time",
 		say.Clock(j.Spec.Deadline), say.About(d.length(j, c.GPUType, c.Units)), where, say.Clock(c.End), say.Jobs(c.Before), would)

@@ -3,6 +3,7 @@ package deadline
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -178,8 +179,9 @@ func TestAdmitAsEDF(t *testing.T) {
 }
 
 // TestPlansAreFeasible: whatever is asked for, a job is laid on distinct sound cards of
-// one node and type that are free by its start or made free by those who yield, that
-// no other holds meanwhile, and that it may lie on; no more are claimed than the share.
+// one type, as many of each of as many nodes as it wants, that are free by its start or
+// made free by those who yield, that no other holds meanwhile, and that it may lie on;
+// no more are claimed than the share.
 func TestPlansAreFeasible(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -196,7 +198,9 @@ func TestPlansAreFeasible(t *testing.T) {
 		var jobs []*cluster.Job
 		for id := range rapid.IntRange(1, 6).Draw(t, "jobs") {
 			j := promised(cluster.JobID(id+1), time.Duration(rapid.IntRange(1, 16).Draw(t, "due"))*15*minute, time.Duration(rapid.IntRange(1, 6).Draw(t, "takes"))*15*minute, rapid.IntRange(0, 3).Draw(t, "GPUs"))
-			j.Spec.Node = rapid.SampledFrom([]cluster.NodeID{"", "", "", "n1"}).Draw(t, "node")
+			if j.Spec.Node = rapid.SampledFrom([]cluster.NodeID{"", "", "", "n1"}).Draw(t, "node"); j.Spec.Node == "" {
+				j.Spec.Nodes = rapid.SampledFrom([]int{0, 0, 2, 3}).Draw(t, "on nodes")
+			}
 			jobs = append(jobs, j)
 		}
 		type stay struct {
@@ -215,10 +219,10 @@ func TestPlansAreFeasible(t *testing.T) {
 				}
 				continue
 			}
-			if c.Start < int64(now) || int64(c.End) != c.Start+j.Spec.TimeLimit.Microseconds() || len(c.On) != j.Spec.GPUs {
+			if c.Start < int64(now) || int64(c.End) != c.Start+j.Spec.TimeLimit.Microseconds() || len(c.On) != j.Spec.GPUs*j.Spec.NodeCount() {
 				t.Fatalf("job %d for %s on %d GPUs: %+v", j.ID, j.Spec.TimeLimit, j.Spec.GPUs, c)
 			}
-			nodes := map[cluster.NodeID]bool{}
+			nodes := map[cluster.NodeID]int{}
 			for i, gpu := range c.On {
 				if slices.Contains(c.On[:i], gpu) {
 					t.Fatalf("job %d has %s twice", j.ID, gpu)
@@ -228,7 +232,7 @@ func TestPlansAreFeasible(t *testing.T) {
 					if g == nil {
 						continue
 					}
-					nodes[n.ID] = true
+					nodes[n.ID]++
 					if n.Drain || g.State != cluster.GPUOK || g.Type != c.GPUType || j.Spec.Node != "" && j.Spec.Node != n.ID {
 						t.Fatalf("job %d on %s, which it may not have", j.ID, gpu)
 					}
@@ -240,8 +244,13 @@ func TestPlansAreFeasible(t *testing.T) {
 				}
 				held[gpu] = append(held[gpu], stay{c.Start, int64(c.End), c.Yield})
 			}
-			if len(c.On) > 0 && len(nodes) != 1 {
-				t.Fatalf("job %d on nodes %v", j.ID, nodes)
+			if len(c.On) > 0 && len(nodes) != j.Spec.NodeCount() || !slices.Equal(c.Nodes, slices.Sorted(maps.Keys(nodes))) {
+				t.Fatalf("job %d on nodes %v, says %v", j.ID, nodes, c.Nodes)
+			}
+			for _, n := range nodes {
+				if n != j.Spec.GPUs {
+					t.Fatalf("job %d on nodes %v", j.ID, nodes)
+				}
 			}
 		}
 		for gpu, stays := range held {
@@ -282,7 +291,7 @@ func drawSlots(t *rapid.T) (slots []slot, nodes []slotNode) {
 	id := cluster.JobID(1)
 	for n := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		for range rapid.IntRange(1, 4).Draw(t, "cards") {
-			s := slot{node: cluster.NodeID(fmt.Sprint("n", n)), free: rapid.Int64Range(0, 9).Draw(t, "free"), claim: rapid.IntRange(0, 4).Draw(t, "claim") > 0}
+			s := slot{node: cluster.NodeID(fmt.Sprint("n", n)), free: rapid.Int64Range(0, 9).Draw(t, "free"), mine: rapid.Bool().Draw(t, "mine")}
 			if s.cleared = s.free; rapid.Bool().Draw(t, "clears") {
 				s.cleared = min(s.free, rapid.Int64Range(0, 3).Draw(t, "cleared"))
 				j := schedtest.Job(id)
@@ -298,48 +307,66 @@ func drawSlots(t *rapid.T) (slots []slot, nodes []slotNode) {
 		}
 	}
 	nodes, _ = slotNodes(slots)
+	for k := range nodes {
+		nodes[k].like = &cluster.GPU{}
+	}
 	return slots, nodes
 }
 
-// choices calls f for each set of n slots of one node that may be had.
-func choices(slots []slot, n int, claims bool, f func(set []int)) {
+// choices calls f for each set of slots that a job may have: as many of each of so
+// many nodes, and only so many that were not promised before.
+func choices(slots []slot, w want, left int, f func(set []int)) {
 	for bits := range 1 << len(slots) {
 		var set []int
-		fine := true
+		on, fresh := map[cluster.NodeID]int{}, 0
 		for i := range slots {
 			if bits>>i&1 == 1 {
 				set = append(set, i)
-				fine = fine && slots[i].node == slots[set[0]].node && (slots[i].claim || !claims)
+				on[slots[i].node]++
+				if !slots[i].mine {
+					fresh++
+				}
 			}
 		}
-		if fine && len(set) == n {
+		fine := len(on) == w.nodes && fresh <= left
+		for _, n := range on {
+			fine = fine && n == w.gpus
+		}
+		if fine {
 			f(set)
 		}
 	}
 }
 
-// TestEarliestAsTried: of all sets of cards of one node the one that is free first.
+// drawRoom draws a room among slots for a job, and what it wants.
+func drawRoom(t *rapid.T, gpus int) (*room, want) {
+	slots, nodes := drawSlots(t)
+	w := want{nodes: rapid.IntRange(1, 3).Draw(t, "on"), gpus: rapid.IntRange(1, gpus).Draw(t, "wants")}
+	return &room{d: &demand{now: int64(now)}, job: schedtest.Job(900), slots: slots, nodes: nodes, left: rapid.IntRange(0, len(slots)).Draw(t, "left")}, w
+}
+
+// TestEarliestAsTried: of all sets of cards of as many nodes the one that is free first.
 func TestEarliestAsTried(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		slots, nodes := drawSlots(t)
-		n, claims := rapid.IntRange(1, 4).Draw(t, "wants"), rapid.Bool().Draw(t, "claims")
-		want := int64(rules.Forever)
-		choices(slots, n, claims, func(set []int) {
+		r, w := drawRoom(t, 4)
+		slots, want := r.slots, int64(rules.Forever)
+		choices(slots, w, r.left, func(set []int) {
 			start := int64(0)
 			for _, i := range set {
 				start = max(start, slots[i].free)
 			}
 			want = min(want, start)
 		})
-		at, start := earliest(slots, nodes, n, claims, nil)
+		at, start := r.earliest(w)
 		if start != want || (at == nil) != (want == rules.Forever) {
 			t.Fatalf("free at %d on %v, want %d", start, at, want)
 		}
-		for i, k := range at {
-			if len(at) != n || slots[k].free > start || slots[k].node != slots[at[0]].node || claims && !slots[k].claim || slices.Contains(at[:i], k) {
-				t.Fatalf("%v of %+v for %d", at, slots, n)
-			}
+		slices.Sort(at)
+		among := at == nil
+		choices(slots, w, r.left, func(set []int) { among = among || slices.Equal(set, at) })
+		if got, _ := startAndLoss(slots, at, rules.Forever); !among || at != nil && got != start {
+			t.Fatalf("%v of %+v for %+v, %d left", at, slots, w, r.left)
 		}
 	})
 }
@@ -370,16 +397,16 @@ func startAndLoss(slots []slot, set []int, latest int64) (start, lost int64) {
 func TestRoomMadeAsTried(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		slots, nodes := drawSlots(t)
-		n, claims, latest := rapid.IntRange(1, 3).Draw(t, "wants"), rapid.Bool().Draw(t, "claims"), rapid.Int64Range(0, 9).Draw(t, "latest")
+		r, w := drawRoom(t, 3)
+		slots, latest := r.slots, rapid.Int64Range(0, 9).Draw(t, "latest")
 		soonest, least := int64(rules.Forever), int64(rules.Forever) // the least that is lost by those in time
-		choices(slots, n, claims, func(set []int) {
+		choices(slots, w, r.left, func(set []int) {
 			start, lost := startAndLoss(slots, set, latest)
 			if soonest = min(soonest, start); start <= latest {
 				least = min(least, lost)
 			}
 		})
-		c, at := (&demand{now: int64(now)}).cleared(slots, nodes, n, latest, claims, nil)
+		c, at := r.cleared(w, latest)
 		if (at == nil) != (soonest == rules.Forever) {
 			t.Fatalf("%v, and the soonest of all choices is %d", at, soonest)
 		}
@@ -393,7 +420,7 @@ func TestRoomMadeAsTried(t *testing.T) {
 		if start != c.Start || lost != c.lost {
 			t.Fatalf("from %d on, %d is lost; said to be %d and %d", start, lost, c.Start, c.lost)
 		}
-		if n == 1 && c.Start <= latest && lost != least {
+		if w == (want{nodes: 1, gpus: 1}) && c.Start <= latest && lost != least {
 			t.Fatalf("%d is lost, the least of all choices in time is %d", lost, least)
 		}
 		for i, j := range c.Yield {

@@ -2,7 +2,6 @@ package deadline
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -36,6 +35,11 @@ func (d *demand) holders(snap *dispatch.Snapshot, margin time.Duration) map[clus
 		may = may && clear < end
 		d.clears = d.clears || may
 		keeps, kept := d.keeps(j, snap, margin)
+		if len(a.HeldGPUs()) == 0 {
+			for _, b := range a.Held() {
+				d.cores[b.Node] = max(d.cores[b.Node], end)
+			}
+		}
 		for i, gs := range a.HeldGPUs() {
 			h := out[gs.GPU]
 			if h == nil {
@@ -104,43 +108,12 @@ func (s *slot) yields(latest int64) []*cluster.Job {
 	return s.by
 }
 
-// cleared is earliest with preemption for jobs that would start after latest: on
-// the node where the job starts by then and the preempted ones lose least.
-func (d *demand) cleared(slots []slot, nodes []slotNode, n int, latest int64, claims bool, may func(*slot) bool) (best Check, at []int) {
-	best.Start, best.lost = rules.Forever, rules.Forever
-	lost := func(s *slot) int64 {
-		if s.free <= latest {
-			return 0
-		}
-		return s.lost
+// loses returns what is lost for that.
+func (s *slot) loses(latest int64) int64 {
+	if s.free <= latest {
+		return 0
 	}
-	for k := range nodes {
-		own := claimable(slots, nodes[k].at, claims, may, nil)
-		if len(own) < n {
-			continue
-		}
-		slices.SortFunc(own, func(a, b int) int {
-			x, y := &slots[a], &slots[b]
-			return cmp.Or(cmp.Compare(max(latest, x.due(latest)), max(latest, y.due(latest))), cmp.Compare(lost(x), lost(y)),
-				cmp.Compare(x.free, y.free), cmp.Compare(a, b))
-		})
-		var c Check
-		for _, i := range own[:n] {
-			c.Start = max(c.Start, slots[i].due(latest))
-			for _, j := range slots[i].yields(latest) {
-				if !slices.Contains(c.Yield, j) {
-					c.Yield = append(c.Yield, j)
-				}
-			}
-		}
-		for _, j := range c.Yield {
-			c.lost += lostBy(j, d.now)
-		}
-		if c.better(&best, latest) {
-			best, at = c, own[:n]
-		}
-	}
-	return best, at
+	return s.lost
 }
 
 // better reports whether a check starts by latest rather than another, or loses

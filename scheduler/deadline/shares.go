@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	"github.com/berth-scheduler/berth/scheduler/elastic"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
@@ -53,22 +54,43 @@ func Units(j *cluster.Job, n int) string {
 	return say.GPUs(n)
 }
 
-// Words says what a job of elastic size was promised.
+// Words says what a job of elastic size, on several nodes, or on whole ones was
+// promised; "" for others.
 func (c *Check) Words(j *cluster.Job) string {
-	return fmt.Sprintf("deadline: it needs %s, which it has by %s, and then ends by %s in nine of ten cases",
-		Units(j, c.Units), say.Clock(cluster.Time(c.Start)), say.Clock(c.End))
+	what := ""
+	switch {
+	case j.Spec.NodeRange.Max > 0:
+		what = "it needs " + Units(j, c.Units) + ", which it has on " + c.Place() + " by "
+	case j.Spec.Elastic():
+		what = "it needs " + Units(j, c.Units) + ", which it has by "
+	case j.Spec.Spans() && len(c.Nodes) > 0:
+		what = "it has " + c.Place() + " from "
+	default:
+		return ""
+	}
+	return fmt.Sprintf("deadline: %s%s, and then ends by %s in nine of ten cases", what, say.Clock(cluster.Time(c.Start)), say.Clock(c.End))
 }
 
-// sizes yields the numbers of units that a job may have, and the GPUs of so many on
-// a node.
-func (d *demand) sizes(j *cluster.Job) iter.Seq2[int, int] {
-	return func(yield func(n, gpus int) bool) {
+// Place is the nodes of the check as a list such as n[1-2].
+func (c *Check) Place() string { return hostnames.Fold(c.Nodes) }
+
+// sizes yields the numbers of units that a job may have, and what it takes with so
+// many.
+func (d *demand) sizes(j *cluster.Job) iter.Seq2[int, want] {
+	return func(yield func(int, want) bool) {
 		if d.sizing == nil || !j.Spec.Elastic() {
-			yield(j.Spec.Size(), j.Spec.GPUs)
+			yield(j.Spec.Size(), want{j.Spec.NodeCount(), j.Spec.GPUs, j.Spec.WholeNodes()})
 			return
 		}
 		least, most, unit := elastic.Bounds(d.sizing, j)
-		for n := least; n <= most && yield(n, n*unit); n++ {
+		for n := least; n <= most; n++ {
+			w := want{nodes: 1, gpus: n * unit}
+			if j.Spec.NodeRange.Max > 0 {
+				w = want{nodes: n, gpus: unit}
+			}
+			if !yield(n, w) {
+				return
+			}
 		}
 	}
 }

@@ -226,6 +226,9 @@ func (w *World) start(st *dispatch.Start) {
 }
 
 func (w *World) unqueue(j *cluster.Job) {
+	if j.Promised != nil {
+		j.EstStart, j.Promised = 0, nil
+	}
 	if j.Queue == "" {
 		return
 	}
@@ -246,6 +249,9 @@ func (w *World) move(m *dispatch.QueueMove) {
 	j := old.Clone()
 	w.unqueue(j)
 	j.State, j.Reason = cluster.JobPending, cluster.Reason{Code: m.Reason}
+	if j.Promised = m.Nodes; m.Nodes != nil {
+		j.EstStart = m.EstStart
+	}
 	if m.GPU != "" {
 		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
 		q := append(slices.Clone(w.Queues[m.GPU]), dispatch.Waiter{Job: j.ID, Rank: m.Rank})

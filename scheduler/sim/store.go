@@ -231,6 +231,9 @@ func (p *plain) size(j *cluster.Job, n int) {
 
 // unqueue removes j from its queue. Planners may hold the old slice.
 func (p *plain) unqueue(j *cluster.Job) {
+	if j.Promised != nil {
+		j.EstStart, j.Promised = 0, nil
+	}
 	if j.Queue == "" {
 		return
 	}
@@ -259,11 +262,13 @@ func (p *plain) move(moves []dispatch.QueueMove) {
 		if j.Queue != "" {
 			left[j.Queue] = struct{}{}
 		}
-		j.State, j.Queue, j.EstStart = cluster.JobPending, "", 0
+		j.State, j.Queue, j.EstStart, j.Promised = cluster.JobPending, "", 0, nil
 		j.Reason, j.Revision = cluster.Reason{Code: m.Reason}, p.index
 		if m.GPU != "" {
 			j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
 			added[m.GPU] = append(added[m.GPU], dispatch.Waiter{Job: j.ID, Rank: m.Rank})
+		} else if m.Nodes != nil {
+			j.EstStart, j.Promised = m.EstStart, m.Nodes
 		}
 	}
 	for g := range left {

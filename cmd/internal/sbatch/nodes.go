@@ -32,8 +32,6 @@ func (r *resolver) finishRange() {
 		why = "it is an array"
 	case r.req.WholeNodes:
 		why = "they are exclusive"
-	case r.req.Deadline != "":
-		why = "it has a deadline"
 	case len(r.named) > 0:
 		why = "nodes are listed"
 	case most > least:

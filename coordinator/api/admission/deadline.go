@@ -88,7 +88,7 @@ func tasksOf(jobs []*cluster.Job) []*cluster.Job {
 }
 
 // Promise refuses jobs whose deadlines cannot be met, and says what those of elastic
-// size need for theirs. Each task of an array is promised its own, or none is. A job
+// size, on several nodes, or on whole ones have for theirs. Each task of an array is promised its own, or none is. A job
 // that waits already is promised it anew.
 func (a *Admission) Promise(jobs []*cluster.Job, now cluster.Time) (words []string, err error) {
 	jobs = tasksOf(jobs)
@@ -104,7 +104,7 @@ func (a *Admission) Promise(jobs []*cluster.Job, now cluster.Time) (words []stri
 	}
 	promises, err := site.Admit(snap, jobs, &a.lead.Scheduling().Site)
 	for _, j := range jobs {
-		if c, ok := promises[j]; ok && j.Spec.Elastic() {
+		if c, ok := promises[j]; ok && j.ArrayJobID == 0 && c.Words(j) != "" {
 			words = append(words, c.Words(j))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/api/calls"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -63,6 +64,10 @@ func (c *Jobs) forecast(snap *dispatch.Snapshot, j *cluster.Job) (*apiv1.Forecas
 	}
 	if r := c.lead.Scheduling().Of(j.Spec.Partition).SpanReason(j); r.Code != "" {
 		return nil, r.String()
+	}
+	if len(j.Promised) > 0 {
+		at := timestamppb.New(max(j.EstStart, snap.Now).Std())
+		return &apiv1.Forecast{Node: string(j.Promised[0]), StartP50: at, StartP90: at, Missing: "planned for its deadline on " + hostnames.Fold(j.Promised)}, ""
 	}
 	view := *snap
 	view.Running = c.learn.Known(snap.Running, snap.Nodes)
@@ -130,8 +135,11 @@ func (c *Jobs) forecastNew(who authorize.Caller, spec *apiv1.JobSpec, resp *apiv
 		return
 	}
 	resp.Forecast, resp.CannotSay = c.forecast(snap, j)
-	if f := resp.Forecast; f != nil && len(words) > 0 {
-		f.Missing = words[0]
+	if len(words) > 0 {
+		if resp.Forecast == nil {
+			resp.Forecast, resp.CannotSay = &apiv1.Forecast{}, ""
+		}
+		resp.Forecast.Missing = words[0]
 	}
 }
 

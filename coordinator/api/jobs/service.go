@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	"github.com/berth-scheduler/berth/coordinator/api/admission"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/learner"
@@ -25,6 +26,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/deadline"
 	"github.com/berth-scheduler/berth/scheduler/explain"
+	"github.com/berth-scheduler/berth/scheduler/say"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
@@ -416,12 +418,15 @@ func (c *Jobs) explain(snap *dispatch.Snapshot, j *cluster.Job, pol scheduler.Po
 	return es, behind
 }
 
-// explainTerms says what a job's partition, its loans and the deadline of a job of
-// elastic size have to do with its wait, and returns it as passes see it.
+// explainTerms says what a job's partition, its loans and its deadline have to do
+// with its wait, and returns it as passes see it.
 func (c *Jobs) explainTerms(snap *dispatch.Snapshot, j *cluster.Job, part *cluster.Partition) (as *cluster.Job, said []*apiv1.Explanation) {
 	said = append(explainPartition(snap, part), explainLoans(snap, j)...)
 	if as = site.Shared(snap, j, &c.lead.Scheduling().Site); as != j {
 		said = append(said, &apiv1.Explanation{Code: string(cluster.ReasonDeadline), Detail: "its deadline needs " + deadline.Units(j, as.Spec.Size()), Count: 1})
+	}
+	if len(j.Promised) > 0 {
+		said = append(said, &apiv1.Explanation{Code: string(cluster.ReasonDeadline), Detail: "planned for its deadline on " + hostnames.Fold(j.Promised) + " from " + say.Clock(j.EstStart), Count: 1})
 	}
 	return as, said
 }

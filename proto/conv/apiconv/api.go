@@ -198,7 +198,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 	m := &apiv1.Job{
 		Id: uint64(j.ID), State: j.State.String(), Reason: string(reason.Code), ReasonDetail: reason.Detail,
 		Submitted: ToTime(j.Submitted), Started: ToTime(j.Started), Ended: ToTime(j.Ended),
-		EstimatedStart: ToTime(j.EstStart), Queue: string(j.Queue),
+		EstimatedStart: ToTime(j.EstStart), Queue: string(j.Queue), Promised: Texts[string](j.Promised),
 		QueuePosition: uint32(max(0, d.QueuePosition)), Revision: j.Revision,
 		CancelRequested: j.Cancel != nil,
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
@@ -188,6 +189,7 @@ func showJob(e *console.Env, j *apiv1.Job, asked beside) {
 		"Queue", queue,
 		"Neighbours", console.IDList(j.GetNeighbours()),
 		"Deadline", deadlineText(e, j),
+		"Planned", plannedText(e, j),
 		"Begins", beginText(e, j),
 		"Waits for", j.GetDependency(),
 		"Slowed down", slowedText(j.GetPredictedSlowdown()),
@@ -356,6 +358,15 @@ func deadlineText(e *console.Env, j *apiv1.Job) string {
 		return at + ", expected to miss it by " + units.HumanDuration(-d)
 	}
 	return at + ", slack " + units.HumanDuration(d)
+}
+
+// plannedText says where and from when on a waiting job is to keep its deadline on
+// several nodes, or on whole ones.
+func plannedText(e *console.Env, j *apiv1.Job) string {
+	if len(j.GetPromised()) == 0 {
+		return ""
+	}
+	return "on " + hostnames.Fold(j.GetPromised()) + " from " + console.When(e, j.GetEstimatedStart())
 }
 
 // checkpointText says how a job saves its state when it must make room.

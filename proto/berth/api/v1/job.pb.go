@@ -200,7 +200,10 @@ type Job struct {
 	// Of a replica of a service; also there in the brief form.
 	Replica *Replica `protobuf:"bytes,72,opt,name=replica,proto3" json:"replica,omitempty"`
 	// Its place in common of the answer that it comes in, from 1; 0 is none.
-	Common        uint32 `protobuf:"varint,110,opt,name=common,proto3" json:"common,omitempty"`
+	Common uint32 `protobuf:"varint,110,opt,name=common,proto3" json:"common,omitempty"`
+	// On which nodes it starts at estimated_start, while it waits to keep its deadline
+	// on several, or on whole ones.
+	Promised      []string `protobuf:"bytes,111,rep,name=promised,proto3" json:"promised,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -548,6 +551,13 @@ func (x *Job) GetCommon() uint32 {
 		return x.Common
 	}
 	return 0
+}
+
+func (x *Job) GetPromised() []string {
+	if x != nil {
+		return x.Promised
+	}
+	return nil
 }
 
 // Replica is one process of a service.
@@ -3335,7 +3345,7 @@ var File_berth_api_v1_job_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x16berth/api/v1/job.proto\x12\fberth.api.v1\x1a\x19berth/api/v1/submit.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\r\n" +
+	"\x16berth/api/v1/job.proto\x12\fberth.api.v1\x1a\x19berth/api/v1/submit.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\r\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3390,7 +3400,8 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x05array\x18A \x01(\v2\x17.berth.api.v1.ArrayInfoR\x05array\x12)\n" +
 	"\x05trial\x18B \x01(\v2\x13.berth.api.v1.TrialR\x05trial\x12/\n" +
 	"\areplica\x18H \x01(\v2\x15.berth.api.v1.ReplicaR\areplica\x12\x16\n" +
-	"\x06common\x18n \x01(\rR\x06commonB\f\n" +
+	"\x06common\x18n \x01(\rR\x06common\x12\x1a\n" +
+	"\bpromised\x18o \x03(\tR\bpromisedB\f\n" +
 	"\n" +
 	"_exit_codeB\x10\n" +
 	"\x0e_array_task_id\"\xb4\a\n" +

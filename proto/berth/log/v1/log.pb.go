@@ -1653,12 +1653,14 @@ func (x *Start) GetLoan() string {
 }
 
 type QueueMove struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
-	Gpu           string                 `protobuf:"bytes,2,opt,name=gpu,proto3" json:"gpu,omitempty"`
-	Rank          int64                  `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`
-	EstStartUs    int64                  `protobuf:"varint,4,opt,name=est_start_us,json=estStartUs,proto3" json:"est_start_us,omitempty"`
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Job        uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Gpu        string                 `protobuf:"bytes,2,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	Rank       int64                  `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`
+	EstStartUs int64                  `protobuf:"varint,4,opt,name=est_start_us,json=estStartUs,proto3" json:"est_start_us,omitempty"`
+	Reason     string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Where a job in no queue is planned to keep its deadline.
+	Nodes         []string `protobuf:"bytes,92,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1726,6 +1728,13 @@ func (x *QueueMove) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *QueueMove) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
 }
 
 // ReportAttempt is what an agent says of an attempt on its node.
@@ -7234,6 +7243,8 @@ type Job struct {
 	EstimatedUs int64 `protobuf:"varint,41,opt,name=estimated_us,json=estimatedUs,proto3" json:"estimated_us,omitempty"`
 	// The least host memory to reserve on each node next time.
 	MinHostMemMib int64 `protobuf:"varint,42,opt,name=min_host_mem_mib,json=minHostMemMib,proto3" json:"min_host_mem_mib,omitempty"`
+	// Where it is planned to keep its deadline, if it is in no queue.
+	Promised      []string `protobuf:"bytes,92,rep,name=promised,proto3" json:"promised,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7448,6 +7459,13 @@ func (x *Job) GetMinHostMemMib() int64 {
 		return x.MinHostMemMib
 	}
 	return 0
+}
+
+func (x *Job) GetPromised() []string {
+	if x != nil {
+		return x.Promised
+	}
+	return nil
 }
 
 type Hold struct {
@@ -12051,14 +12069,15 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04rest\x18\a \x03(\v2\x13.berth.log.v1.BerthR\x04rest\x12\x12\n" +
 	"\x04port\x18\b \x01(\rR\x04port\x12\x16\n" +
 	"\x06secret\x18\t \x01(\fR\x06secret\x12\x12\n" +
-	"\x04loan\x18M \x01(\tR\x04loan\"}\n" +
+	"\x04loan\x18M \x01(\tR\x04loan\"\x93\x01\n" +
 	"\tQueueMove\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x10\n" +
 	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x12\n" +
 	"\x04rank\x18\x03 \x01(\x03R\x04rank\x12 \n" +
 	"\fest_start_us\x18\x04 \x01(\x03R\n" +
 	"estStartUs\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xac\x03\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05nodes\x18\\ \x03(\tR\x05nodes\"\xac\x03\n" +
 	"\rReportAttempt\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x18\n" +
@@ -12520,7 +12539,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
 	"\x04gpus\x18\x02 \x03(\v2\x16.berth.log.v1.GPUShareR\x04gpus\x12\x1b\n" +
 	"\tcpu_milli\x18\x03 \x01(\x03R\bcpuMilli\x12\x17\n" +
-	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\x98\a\n" +
+	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\xb4\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12)\n" +
@@ -12555,7 +12574,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\fown_limit_us\x18( \x01(\x03H\x00R\n" +
 	"ownLimitUs\x88\x01\x01\x12!\n" +
 	"\festimated_us\x18) \x01(\x03R\vestimatedUs\x12'\n" +
-	"\x10min_host_mem_mib\x18* \x01(\x03R\rminHostMemMibB\x0f\n" +
+	"\x10min_host_mem_mib\x18* \x01(\x03R\rminHostMemMib\x12\x1a\n" +
+	"\bpromised\x18\\ \x03(\tR\bpromisedB\x0f\n" +
 	"\r_own_limit_us\"A\n" +
 	"\x04Hold\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
