@@ -79,7 +79,7 @@ func (ft *fitter) want(it *item, c int) fleet.Room {
 
 // mayFit is a cheap check: false means that the job certainly does not fit.
 func (ft *fitter) mayFit(it *item, c int) bool {
-	if ft.limits != nil && ft.overLimit(it, c) {
+	if ft.limits != nil && ft.overLimit(it, c) || ft.traded(it, c) {
 		return false
 	}
 	want := ft.want(it, c)

@@ -201,13 +201,15 @@ func (ls *lines) bestQueue(it *item) (at int32, wait, done int64) {
 			return i, w, w + it.needs[c].Dur
 		}
 	}
+	barred := false // by a trade
 	for c := range it.needs {
 		if it.needs[c].Way == rules.WayNone {
 			continue
 		}
 		i, w := ls.leastLoaded(it, c)
-		if i >= 0 && (at < 0 || w+it.needs[c].Dur < done) {
-			at, wait, done = i, w, w+it.needs[c].Dur
+		traded := ls.traded(it, c)
+		if i >= 0 && (at < 0 || barred && !traded || barred == traded && w+it.needs[c].Dur < done) {
+			at, wait, done, barred = i, w, w+it.needs[c].Dur, traded
 		}
 	}
 	return at, wait, done
@@ -220,11 +222,13 @@ func (ls *lines) wait(it *item) {
 		return
 	}
 	ls.tellWhere(it)
-	if it.gpus == 0 && it.job.State != cluster.JobQueued || ls.moves >= ls.pol.MaxMoves || ls.queueHolds(it) {
+	holds := ls.queueHolds(it)
+	if it.gpus == 0 && it.job.State != cluster.JobQueued || ls.moves >= ls.pol.MaxMoves || holds && !ls.traded(it, int(ls.f.Cards[it.queue].Class)) {
 		return
 	}
 	to, wait, _ := ls.bestQueue(it)
 	switch {
+	case holds && (to < 0 || ls.traded(it, int(ls.f.Cards[to].Class))): // nothing is better
 	case to >= 0:
 		ls.moves++
 		ls.join(it, to, wait)

@@ -56,6 +56,9 @@ func (tl *teller) reason(it *item) cluster.Reason {
 		}
 		return tl.neverReason(it)
 	}
+	if tl.traded(it, c) {
+		return cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: tl.tradedWords(it, c)}
+	}
 	key := tl.fitter.shapeOf(it, c)
 	if r, ok := tl.told[key]; ok {
 		return r

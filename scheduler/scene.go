@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/scheduler/fair"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -36,6 +37,7 @@ type scene struct {
 	plenty       bool                // there are empty GPUs for every waiting job; see rankOf
 	unseen       bool                // some queued job is not in the snapshot
 	limits       *accounting.Limiter // the pass's own, nil without quotas
+	market       *fair.Market        // nil if accounts trade nothing
 	plan         dispatch.Plan
 	read         int64 // see readAhead
 	started      int   // when that was last called

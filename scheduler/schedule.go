@@ -105,6 +105,7 @@ func scheduleFor(snap *dispatch.Snapshot, pol Policy, asks cluster.JobID) *pass 
 	p.gather(snap.Waiting)
 	p.f.Asks(p.mostAsked())
 	p.markUnseen()
+	p.deal()
 	p.fitter.frag = p.fitter.newFrag()
 	order := p.turns.order()
 	p.keepPromises(order, snap)

@@ -45,7 +45,7 @@ func (p *pass) startSpan(it *item) bool {
 	var fits []int
 	parts := map[int][]rules.Part{}
 	for c := range it.needs {
-		if !p.fitter.leads(it, c) || p.realms == nil && !p.fitter.mayFit(it, c) {
+		if !p.fitter.leads(it, c) || p.traded(it, c) || p.realms == nil && !p.fitter.mayFit(it, c) {
 			continue
 		}
 		if s, ok := p.nearParts(it, p.fitter.fitSpan(it, c)); ok {

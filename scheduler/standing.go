@@ -1,12 +1,16 @@
 package scheduler
 
 import (
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/scheduler/fair"
 	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // classDue is the class of jobs with a deadline: promises are kept before all
@@ -156,10 +160,124 @@ func (s *scene) overLimit(it *item, c int) bool {
 	return s.limits.MayStart(accounting.WhoOf(it.job), s.takesOn(it, c)).Code != ""
 }
 
-// countStart charges a start to the quotas.
+// countStart charges a start to the quotas, and to what its account traded for.
 func (s *scene) countStart(it *item, st *dispatch.Start) {
-	if s.limits == nil {
+	milli := s.f.Led.HeldMilli(st.AllGPUs())
+	if s.market != nil && it.gpus > 0 {
+		name, _ := s.standing.Fair.Part(it.job)
+		if k, ok := slices.BinarySearch(s.market.Types, st.Estimate.GPUType); ok {
+			s.market.Took(name, k, milli, s.waitsFor(it, s.market.Types))
+		}
+	}
+	if s.limits != nil {
+		s.limits.Count(accounting.HolderOf(it.job), 0, 1, milli)
+	}
+}
+
+// deal lets the accounts trade GPU types.
+func (s *scene) deal() {
+	if !s.pol.Trading || s.pol.FairMilli <= 0 || s.standing == nil || s.standing.Fair == nil {
 		return
 	}
-	s.limits.Count(accounting.HolderOf(it.job), 0, 1, s.f.Led.HeldMilli(st.AllGPUs()))
+	m := s.newMarket()
+	for i := range s.items {
+		it := &s.items[i]
+		if it.gpus == 0 {
+			continue
+		}
+		t, waits := m.Trader(s.standing.Fair.Part(it.job)), s.waitsFor(it, m.Types)
+		most := int64(0)
+		for k, n := range waits {
+			t.Waits(k, n)
+			most = max(most, n)
+		}
+		t.Wants(most*int64(1+s.more[it.id]), timesOn(it.job, m.Types))
+	}
+	for _, j := range s.running {
+		a := j.Live()
+		if a == nil {
+			continue
+		}
+		if k, ok := slices.BinarySearch(m.Types, a.Estimate.GPUType); ok {
+			t, milli := m.Trader(s.standing.Fair.Part(j)), s.f.Led.HeldMilli(a.HeldGPUs())
+			t.Holds(k, milli)
+			t.Wants(milli, timesOn(j, m.Types))
+		}
+	}
+	if m.Deal(); len(m.Trades) > 0 {
+		s.market, s.plan.Trades = m, m.Trades
+	}
+}
+
+// newMarket returns a market of the GPUs of the fleet.
+func (s *scene) newMarket() *fair.Market {
+	var types []string
+	for c := range s.f.Classes {
+		types = append(types, s.f.Classes[c].GPUType)
+	}
+	slices.Sort(types)
+	types = slices.Compact(types)
+	gpus, free := make([]int64, len(types)), make([]int64, len(types))
+	for c := range s.f.Classes {
+		k, _ := slices.BinarySearch(types, s.f.Classes[c].GPUType)
+		gpus[k] += int64(len(s.f.Classes[c].Cards)) * cluster.WholeGPU
+		for _, i := range s.f.Classes[c].Cards {
+			if u := &s.f.Cards[i].Use; u.FreeShares() > 0 {
+				free[k] += max(0, u.FreeMilli())
+			}
+		}
+	}
+	return fair.NewMarket(types, gpus, free)
+}
+
+// waitsFor returns what a waiting job would take of each type, in thousandths of GPUs: 0
+// of one on which it may not run, or for which it waits for a quota.
+func (s *scene) waitsFor(it *item, types []string) []int64 {
+	out := make([]int64, len(types))
+	for c := range it.needs {
+		if it.needs[c].Way != rules.WayNone && (s.limits == nil || !s.overLimit(it, c)) {
+			k, _ := slices.BinarySearch(types, s.f.Classes[c].GPUType)
+			out[k] = max(out[k], s.takesOn(it, c))
+		}
+	}
+	return out
+}
+
+// timesOn returns how long a job is surely predicted to run on each type, nil if that is
+// not known of all.
+func timesOn(j *cluster.Job, types []string) []time.Duration {
+	out := make([]time.Duration, len(types))
+	for k, t := range types {
+		d, ok := accounting.Timed(j.Estimates, t)
+		if !ok || j.Spec.GPUType != "" {
+			return nil
+		}
+		out[k] = d
+	}
+	return out
+}
+
+// traded reports whether a job may not take class c now, since its account traded that
+// type and others wait for it. Jobs that are old or have a deadline may.
+func (s *scene) traded(it *item, c int) bool {
+	if s.market == nil || it.old || it.due {
+		return false
+	}
+	name, _ := s.standing.Fair.Part(it.job)
+	k, _ := slices.BinarySearch(s.market.Types, s.f.Classes[c].GPUType)
+	return s.market.Keeps(name, k, s.takesOn(it, c))
+}
+
+// tradedWords say what a job's account traded of class c's type.
+func (s *scene) tradedWords(it *item, c int) string {
+	name, _ := s.standing.Fair.Part(it.job)
+	gpuType := s.f.Classes[c].GPUType
+	k, _ := slices.BinarySearch(s.market.Types, gpuType)
+	words := fmt.Sprintf("%s: %s may hold %s of them while others wait", gpuType, name, say.GPUs(s.market.May(name, k)))
+	for _, t := range s.market.Trades {
+		if (t.Seller == name || t.Buyer == name) && (t.Sold == gpuType || t.Paid == gpuType) {
+			return words + "; " + t.String()
+		}
+	}
+	return words
 }

@@ -31,9 +31,9 @@ func (p *AccountPolicy) Cost(gpu cluster.GPUTime, core int64) cluster.GPUTime {
 // known to decide what a job is charged.
 const surelyTimed = 500
 
-// timed returns how long a job is predicted to run on a GPU type; false if that is a
+// Timed returns how long a job is predicted to run on a GPU type; false if that is a
 // guess, or what its user declared for all types alike.
-func timed(es []cluster.Estimate, gpuType string) (time.Duration, bool) {
+func Timed(es []cluster.Estimate, gpuType string) (time.Duration, bool) {
 	e, ok := cluster.EstimateFor(es, gpuType)
 	return e.Duration, ok && e.Duration > 0 && e.TimeSure() >= surelyTimed && e.Source != "declared" && e.Source != "none"
 }
@@ -44,14 +44,14 @@ func timed(es []cluster.Estimate, gpuType string) (time.Duration, bool) {
 // is never more than the dearest type's nor less than the cheapest's.
 func (p *AccountPolicy) weight(gpuType string, es []cluster.Estimate) int64 {
 	own := p.WeightMilli(gpuType)
-	here, known := timed(es, gpuType)
+	here, known := Timed(es, gpuType)
 	if !p.BySpeed || !known {
 		return own
 	}
 	least, most, on := own, own, here
 	for i := range es {
 		w := p.WeightMilli(es[i].GPUType)
-		d, ok := timed(es[i:i+1], es[i].GPUType)
+		d, ok := Timed(es[i:i+1], es[i].GPUType)
 		if !ok {
 			continue
 		}

@@ -28,6 +28,19 @@ type Fair struct {
 	Index  map[Assoc]int32
 	Places []int32
 	Of     int32
+	// Parts maps an account to the part of all shares that is its own users', Single is
+	// that of a user without an account. They count relative to each other.
+	Parts  map[string]float64
+	Single float64
+}
+
+// Part returns the name and the part of the account of a job, or of its user if it has
+// none.
+func (f *Fair) Part(j *cluster.Job) (name string, part float64) {
+	if j.Spec.Account == "" {
+		return "user " + j.Owner.Name, f.Single
+	}
+	return j.Spec.Account, f.Parts[j.Spec.Account]
 }
 
 // Place returns the place of a user; one without a place is put in the middle.

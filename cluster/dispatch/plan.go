@@ -5,6 +5,7 @@ package dispatch
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"time"
 
@@ -24,6 +25,20 @@ type Plan struct {
 	// log as separate commands, and the starts of the plan do not count on them:
 	// the room becomes free when an attempt has saved its state and ended.
 	Preempt []Preemption
+	// Trades are the GPUs that accounts exchanged. They are shown, and in no log.
+	Trades []Trade
+}
+
+// Trade says that one account leaves GPUs of a type to another, for Price times as many
+// of a type that is worth less to that one.
+type Trade struct {
+	Seller, Buyer, Sold, Paid string
+	GPUs, Price               float64
+}
+
+// String says what was traded, at which price.
+func (t *Trade) String() string {
+	return fmt.Sprintf("%s leaves %.1f %s to %s for %.1f %s, at a price of %.2f", t.Seller, t.GPUs, t.Sold, t.Buyer, t.GPUs*t.Price, t.Paid, t.Price)
 }
 
 // Preemption proposes to end an attempt and requeue its job, so that another job

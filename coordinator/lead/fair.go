@@ -84,6 +84,16 @@ func PlanOf(l *Leader, snap *dispatch.Snapshot) dispatch.Plan {
 	return site.Plan(l.Wary(snap), &sched.Site, site.Full)
 }
 
+// TradesOf says in words what accounts traded by the last pass of l.
+func TradesOf(l *Leader) (out []string) {
+	if ts := l.plan.trades.Load(); ts != nil {
+		for i := range *ts {
+			out = append(out, (*ts)[i].String())
+		}
+	}
+	return out
+}
+
 // stand adds the order of fair shares to a snapshot, and users' past usage, if they
 // count.
 func (p *planner) stand(snap *dispatch.Snapshot, sched *Scheduling) {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -64,7 +65,8 @@ type planner struct {
 	released map[cluster.GPUID]struct{}
 	arrived  bool
 	full     bool
-	waits    site.Waits // what the fast path must know; replaced, never modified
+	waits    site.Waits                       // what the fast path must know; replaced, never modified
+	trades   atomic.Pointer[[]dispatch.Trade] // of the last pass
 	wake     chan struct{}
 
 	// short is the guarantees of tenants that cannot be kept, as last logged; only
@@ -299,6 +301,7 @@ func (p *planner) pass(ctx context.Context, kind site.Pass) (took time.Duration,
 		p.tellShort(ctx, sched, snap)
 	}
 	plan := p.beside(snap, sched, kind)
+	p.trades.Store(&plan.Trades)
 	took = time.Since(began)
 	p.metrics.cycle(kind.String(), took, len(snap.Waiting))
 	preempt := plan.Preempt

@@ -27,6 +27,9 @@ type Tree struct {
 	root  fairNode
 	all   []*fairNode // accounts, parents before children
 	at    map[string]*fairNode
+	// The parts of accounts and of a user without one, see accounting.Fair.
+	parts  map[string]float64
+	single float64
 }
 
 // fairNode is an account, or a user.
@@ -35,7 +38,8 @@ type fairNode struct {
 	shares, used uint64
 	accounts     []*fairNode
 	members      []int32
-	own          uint64 // of users who left it
+	own          uint64  // of users who left it
+	part         float64 // of all shares
 }
 
 // New returns the tree of accounts and their members; it keeps neither map. Users
@@ -63,7 +67,35 @@ func New(accounts map[string]*accounting.Account, members map[accounting.Assoc]*
 			f.add(n, who, uint64(max(1, m.Shares)))
 		}
 	}
+	f.divide()
 	return f
+}
+
+// divide sets the part of all shares that is each account's own users'.
+func (f *Tree) divide() {
+	f.parts, f.root.part = make(map[string]float64, len(f.at)), 1
+	for _, n := range append([]*fairNode{&f.root}, f.all...) {
+		users, all := uint64(0), uint64(0)
+		for _, m := range n.members {
+			users += f.users[m].shares
+		}
+		for _, c := range n.accounts {
+			all += c.shares
+		}
+		if all += users; all == 0 {
+			users, all = 1, 1
+		}
+		for _, c := range n.accounts {
+			c.part = n.part * float64(c.shares) / float64(all)
+		}
+		if n == &f.root {
+			f.single = 1 / float64(all)
+		}
+		n.part *= float64(users) / float64(all)
+	}
+	for name, n := range f.at {
+		f.parts[name] = n.part
+	}
 }
 
 func (f *Tree) add(n *fairNode, who accounting.Assoc, shares uint64) {
@@ -112,7 +144,7 @@ func (f *Tree) Order() *accounting.Fair {
 			n.used += f.users[m].used
 		}
 	}
-	o := &accounting.Fair{Index: f.index, Places: make([]int32, len(f.users))}
+	o := &accounting.Fair{Index: f.index, Places: make([]int32, len(f.users)), Parts: f.parts, Single: f.single}
 	f.visit(f.children(&f.root, nil), o)
 	return o
 }

@@ -109,6 +109,9 @@ type Policy struct {
 	// in thousandths: 0 none, 1000 shares alone. It counts only if the snapshot
 	// says how much each user was served.
 	FairMilli int64
+	// Trading lets accounts trade GPU types, see fair.Market. It counts only with fair
+	// shares.
+	Trading bool
 	// DeadlineShareMilli is the part of each type's GPUs, in thousandths, that
 	// jobs with deadlines may claim.
 	DeadlineShareMilli int64

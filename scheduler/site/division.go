@@ -242,7 +242,7 @@ func (d *division) take(p *partPass, plan dispatch.Plan) {
 			d.plan.Preempt = append(d.plan.Preempt, v)
 		}
 	}
-	d.plan.Unplaced = append(d.plan.Unplaced, plan.Unplaced...)
+	d.plan.Unplaced, d.plan.Trades = append(d.plan.Unplaced, plan.Unplaced...), append(d.plan.Trades, plan.Trades...)
 }
 
 // victim reports whether an attempt that a pass would end is of its own partition:

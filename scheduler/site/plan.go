@@ -30,7 +30,7 @@ func (p Pass) String() string {
 // zero value knows of none.
 type Waits struct {
 	// Promised reports that a job waits to which GPUs are promised beyond the
-	// queues: with a deadline, or for several nodes.
+	// queues: with a deadline, for several nodes, or by a trade of GPU types.
 	Promised bool
 	// Partitions are those with waiting jobs after a full pass, nil if there are
 	// none.
@@ -41,7 +41,7 @@ type Waits struct {
 // waiting jobs, before Prepare. Only a full pass says which partitions have waiting
 // jobs.
 func (w Waits) After(snap *dispatch.Snapshot, s *Site, p Pass) Waits {
-	w.Promised = unqueuedDeadline(snap.Waiting) || scheduler.SpanWaits(snap.Waiting, snap.Now, s.Policy)
+	w.Promised = unqueuedDeadline(snap.Waiting) || scheduler.SpanWaits(snap.Waiting, snap.Now, s.Policy) || s.trades() && len(snap.Waiting) > 0
 	if p != Full {
 		return w
 	}
@@ -61,7 +61,7 @@ func Prepare(snap *dispatch.Snapshot, s *Site, p Pass) {
 	if snap.Terms == nil {
 		snap.Terms = termsOf(snap.Waiting, snap.Running)
 	}
-	if p == Arrival && len(snap.Partitions) == 0 && s.Planner == nil {
+	if p == Arrival && len(snap.Partitions) == 0 && s.Planner == nil && !s.trades() {
 		// All that are in no queue, and not only the new ones: otherwise an older
 		// one could be overtaken forever.
 		snap.Waiting = slices.DeleteFunc(snap.Waiting, func(j *cluster.Job) bool { return !newcomer(j) })

@@ -2,6 +2,7 @@ package site
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -196,6 +197,11 @@ func (s *Site) CountsUse() bool {
 		}
 	}
 	return counts(&s.Chosen)
+}
+
+// trades reports whether accounts trade GPU types anywhere.
+func (s *Site) trades() bool {
+	return s.Policy.Trading || slices.ContainsFunc(slices.Collect(maps.Values(s.Partitions)), func(c Chosen) bool { return c.Policy.Trading })
 }
 
 // Fairly reports whether fair shares count anywhere.

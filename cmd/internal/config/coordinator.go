@@ -130,6 +130,8 @@ type Scheduling struct {
 	// Fairshare is how much fair share counts against length in the order of waiting jobs,
 	// from 0, not at all, to 1, alone. It counts only if there are accounts.
 	Fairshare float64 `yaml:"fairshare"`
+	// Trading lets accounts trade GPU types by what their jobs gain, see docs/accounts.md.
+	Trading bool `yaml:"trading"`
 	// Prices are TYPE=PRICE for an hour of a whole GPU, and cpu=PRICE for an hour
 	// of a core.
 	Prices []string `yaml:"prices"`
@@ -363,9 +365,7 @@ func (c *Coordinator) Validate() error {
 	if _, _, err := c.Scheduling.Ports(); err != nil {
 		p.addf("scheduling.gang_ports", "%v", err)
 	}
-	if f := c.Scheduling.Fairshare; !(f >= 0 && f <= 1) {
-		p.addf("scheduling.fairshare", "is %v, want 0 (fair share does not count) to 1 (only it counts)", f)
-	}
+	c.Scheduling.fairly(&p)
 	p.span("scheduling.preempt_every", c.Scheduling.PreemptEvery, time.Second, time.Hour)
 	p.span("scheduling.preempt_after", c.Scheduling.PreemptAfter, time.Second, 24*time.Hour)
 	if c.Scheduling.PreemptWait != 0 { // else off

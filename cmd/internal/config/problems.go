@@ -114,6 +114,16 @@ func (s *Scheduling) shares(p *Problems) {
 	}
 }
 
+// fairly checks how fair shares count.
+func (s *Scheduling) fairly(p *Problems) {
+	if f := s.Fairshare; !(f >= 0 && f <= 1) {
+		p.addf("scheduling.fairshare", "is %v, want 0 (fair share does not count) to 1 (only it counts)", f)
+	}
+	if s.Trading && s.Fairshare == 0 {
+		p.addf("scheduling.trading", "is true, and needs scheduling.fairshare above 0")
+	}
+}
+
 func (p *Problems) span(key string, d, lo, hi time.Duration) {
 	if d < lo || d > hi {
 		p.addf(key, "is %v, want %v to %v", d, lo, hi)

@@ -5,7 +5,7 @@ package config
 func live() map[string]struct{} {
 	return map[string]struct{}{
 		"scheduling.policy": {}, "scheduling.policies": {}, "scheduling.max_slowdown": {}, "scheduling.overcommit": {}, "scheduling.interval": {}, "scheduling.prices": {},
-		"scheduling.fairshare": {}, "scheduling.preempt_every": {}, "scheduling.preempt_after": {}, "scheduling.preempt_wait": {}, "scheduling.sizing": {}, "scheduling.las_queues": {}, "scheduling.tenants": {},
+		"scheduling.fairshare": {}, "scheduling.trading": {}, "scheduling.preempt_every": {}, "scheduling.preempt_after": {}, "scheduling.preempt_wait": {}, "scheduling.sizing": {}, "scheduling.las_queues": {}, "scheduling.tenants": {},
 	}
 }
 

@@ -31,6 +31,7 @@ func schedulingOf(cfg *config.Scheduling) (*lead.Scheduling, error) {
 	base := scheduler.Default()
 	base.MaxShares = cfg.MaxShares
 	base.FairMilli = int64(math.Round(1000 * cfg.Fairshare))
+	base.Trading = cfg.Trading
 	base.YieldAfter = cfg.PreemptWait
 	base.MaxSlowdownMilli = int64(math.Round(1000 * cfg.MaxSlowdown))
 	base.OvercommitMilli = int64(math.Round(1000 * cfg.Overcommit))

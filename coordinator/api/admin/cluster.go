@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	"github.com/berth-scheduler/berth/coordinator/lead"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -50,7 +51,7 @@ func (s *clusterServer) GetStatus(ctx context.Context, req *apiv1.GetStatusReque
 		}
 	}
 	sort.Slice(resp.Jobs, func(i, k int) bool { return resp.Jobs[i].State < resp.Jobs[k].State })
-	resp.Warnings = s.c.lead.Warnings()
+	resp.Warnings, resp.Trades = s.c.lead.Warnings(), lead.TradesOf(s.c.lead)
 	resp.Now = timestamppb.New(s.c.clock()) // last: the members were queried meanwhile
 	return resp, nil
 }

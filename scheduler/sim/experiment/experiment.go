@@ -87,7 +87,7 @@ type Experiment struct {
 
 // NeedsTraces reports whether it reads traces, rather than inventing everything.
 func (e Experiment) NeedsTraces() bool {
-	return e.Name != "gap" && e.Name != "mig" && e.Name != "sizing" && e.Name != "ahead"
+	return e.Name != "gap" && e.Name != "mig" && e.Name != "sizing" && e.Name != "ahead" && e.Name != "trading"
 }
 
 // All lists the experiments.
@@ -107,6 +107,7 @@ func All() []Experiment {
 		{"defer", "jobs that wait for cheaper hours (ANDREAS, 2021)", cheaper},
 		{"near", "jobs that start where their images and data sets are", near},
 		{"demand", "how well the demand of nodes is forecast, by each method", demand},
+		{"trading", "accounts that trade GPU types (Gandiva-fair, EuroSys 2020)", trading},
 		{"sizing", "sizes of elastic jobs on 64 GPUs: marginal gain, AFS, Optimus, Pollux, Sia", sizing},
 		{"mig", "GPUs in MIG mode cut by demand (MIG-Serving, 2021)", recut},
 		{"elasticflow", "deadlines of elastic jobs on 128 GPUs (ElasticFlow, ASPLOS 2023, its list of 195 jobs)", elasticFlow},

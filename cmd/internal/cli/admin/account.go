@@ -155,7 +155,11 @@ func runAccounts(ctx context.Context, e *console.Env, c *client.Client, f consol
 		return nil
 	}
 	printAccounts(e, list, usage)
-	return nil
+	st, err := client.GetStatus.Ask(ctx, c, client.Reads, &apiv1.GetStatusRequest{Brief: true})
+	for _, t := range st.GetTrades() {
+		e.Printf("%s\n", console.Escape(t))
+	}
+	return err
 }
 
 // printAccounts shows the tree by its indentation.

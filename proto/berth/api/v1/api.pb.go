@@ -1647,7 +1647,10 @@ type GetStatusResponse struct {
 	Figures *Figures `protobuf:"bytes,10,opt,name=figures,proto3" json:"figures,omitempty"`
 	// What the leader cannot do as it is configured, in words; another coordinator says
 	// nothing.
-	Warnings      []string `protobuf:"bytes,11,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,11,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// What accounts traded of GPU types, by the leader's last pass, in words; another
+	// coordinator says nothing.
+	Trades        []string `protobuf:"bytes,12,rep,name=trades,proto3" json:"trades,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1755,6 +1758,13 @@ func (x *GetStatusResponse) GetFigures() *Figures {
 func (x *GetStatusResponse) GetWarnings() []string {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetTrades() []string {
+	if x != nil {
+		return x.Trades
 	}
 	return nil
 }
@@ -6612,7 +6622,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
 	"\bsnapshot\x18\x03 \x01(\bR\bsnapshot\"(\n" +
 	"\x10GetStatusRequest\x12\x14\n" +
-	"\x05brief\x18\x01 \x01(\bR\x05brief\"\x8b\x03\n" +
+	"\x05brief\x18\x01 \x01(\bR\x05brief\"\xa3\x03\n" +
 	"\x11GetStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x12\n" +
@@ -6628,7 +6638,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03now\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x12/\n" +
 	"\afigures\x18\n" +
 	" \x01(\v2\x15.berth.api.v1.FiguresR\afigures\x12\x1a\n" +
-	"\bwarnings\x18\v \x03(\tR\bwarnings\"\xbc\x01\n" +
+	"\bwarnings\x18\v \x03(\tR\bwarnings\x12\x16\n" +
+	"\x06trades\x18\f \x03(\tR\x06trades\"\xbc\x01\n" +
 	"\aFigures\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1b\n" +
 	"\tin_flight\x18\x02 \x01(\rR\binFlight\x121\n" +
