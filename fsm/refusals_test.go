@@ -334,7 +334,7 @@ func TestRefusedOfTheSite(t *testing.T) {
 	inside := spec(1)
 	inside.Where = &cluster.Where{Reservation: "later"}
 	s.submit(inside)
-	s.rejects("removal of a reservation that somebody asks for", cluster.CodeConflict, "1 jobs that have not ended ask for it", &logv1.Command{Kind: &logv1.Command_RemoveReservation{RemoveReservation: &logv1.RemoveReservation{Name: "later"}}})
+	s.rejects("removal of a reservation that somebody asks for", cluster.CodeConflict, "jobs that have not ended ask for it, 1 in all", &logv1.Command{Kind: &logv1.Command_RemoveReservation{RemoveReservation: &logv1.RemoveReservation{Name: "later"}}})
 	broken := partitionCmd(&cluster.Partition{Name: "bad", Nodes: hosts(t, "n1")}, 0)
 	broken.GetSetPartition().Partition.Nodes = "n[1-"
 	s.rejects("a partition of a list that cannot be read", cluster.CodeInvalid, "", broken)

@@ -121,7 +121,7 @@ func (s *Staff) removeReservation(c *logv1.RemoveReservation) command.Result {
 		return command.Refuse(cluster.CodeNotFound, "reservation %q is not known; see: berth reservation list", c.Name)
 	}
 	if n := s.asking(c.Name); n > 0 {
-		return command.Refuse(cluster.CodeConflict, "reservation %s: %d jobs that have not ended ask for it; cancel them, or change theirs with berth update", c.Name, n)
+		return command.Refuse(cluster.CodeConflict, "reservation %s: jobs that have not ended ask for it, %d in all; cancel them, or change them with berth update", c.Name, n)
 	}
 	s.fleet.DropReservation(c.Name)
 	s.roll.Changed(command.Change{Reservation: c.Name})
