@@ -107,6 +107,8 @@ type Node struct {
 	// Fence is the log index at which the node was last fenced; attempts with a
 	// lower token have ended, whatever its agent says. 0 is never.
 	Fence uint64
+	// Driver is the version of its GPUs' driver, one word; "" is unknown.
+	Driver string
 	// Problem is what its agent says is wrong with the node as a whole; "" is
 	// nothing. It does not keep jobs from running there.
 	Problem string

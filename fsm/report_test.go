@@ -313,6 +313,9 @@ func TestSamples(t *testing.T) {
 	}
 	t.Run("what is learnt of each end", func(t *testing.T) {
 		m := lab(t)
+		n1 := node("n1", "boot1", 2)
+		n1.Driver = "580.65.06"
+		m.must(registerCmd(n1))
 		s := spec(1)
 		s.Features = []byte{1, 2}
 		var ends []cluster.Time
@@ -327,7 +330,7 @@ func TestSamples(t *testing.T) {
 		end(m, s, cluster.JobFailed, usage(10, false))
 		end(m, s, cluster.JobCompleted, nil)
 		got := m.f.Samples()
-		base := Sample{Signature: "sig-1", GPUType: "A100", Milli: 400, HostMemMiB: 900, CPUMilli: 1500, UID: 1000, Features: []byte{1, 2}, PowerW: 250, Steps: 1000,
+		base := Sample{Signature: "sig-1", GPUType: "A100", Milli: 400, HostMemMiB: 900, CPUMilli: 1500, UID: 1000, Features: []byte{1, 2}, PowerW: 250, Steps: 1000, Driver: "580.65.06",
 			Predicted: cluster.Estimate{GPUType: "A100", GPUMemMiB: 8000, Milli: 300, Source: "declared"}}
 		want := []Sample{base, base, base}
 		for i := range want {

@@ -26,7 +26,8 @@ type Sample struct {
 	// unknown.
 	Numbers   []float64
 	GPUType   string
-	PeakMiB   int64 // as NVML showed it, CUDA context included
+	Driver    string // version of the driver it ran under; "" for unknown
+	PeakMiB   int64  // as NVML showed it, CUDA context included
 	UtilMilli int64
 	Seconds   float64
 	Steps     int64 // that the run took; 0 if unknown
@@ -53,6 +54,7 @@ type Sample struct {
 // observed is what the runs of one job on one GPU type measured together.
 type observed struct {
 	gpuType    string // normalized
+	driver     string // under which the newest measured one ran
 	runs       int    // uncensored
 	peakMiB    int64  // largest of them
 	leastMiB   int64  // smallest of those measured
@@ -93,14 +95,15 @@ type History struct {
 	jobs     map[string][]observed // per signature, by GPU type
 	programs map[string][]observed // per program
 	own      map[ownKind][]ownRun  // the newest first
+	floors   map[floorKind][]driverRuns
 }
 
 // NewHistory builds a history from samples, oldest first. It keeps the
 // MaxSignatures jobs that ran last and the last 16 runs of each per GPU type, and
 // as many programs. Equal samples in equal order give an equal history.
 func NewHistory(samples []Sample) *History {
-	h := &History{own: make(map[ownKind][]ownRun)}
-	h.jobs = observe(samples, func(s *Sample) string { return s.Signature }, h.noteOwn)
+	h := &History{own: make(map[ownKind][]ownRun), floors: make(map[floorKind][]driverRuns)}
+	h.jobs = observe(samples, func(s *Sample) string { return s.Signature }, func(s *Sample) { h.noteOwn(s); h.noteFloor(s) })
 	h.programs = observe(samples, func(s *Sample) string { return s.Program }, func(*Sample) {})
 	return h
 }
@@ -185,6 +188,7 @@ func (o *observed) add(s *Sample) {
 	o.runs++
 	o.peakMiB = max(o.peakMiB, s.PeakMiB)
 	if s.PeakMiB > 0 {
+		o.driver = s.Driver
 		if o.measured++; o.measured == 1 || s.PeakMiB < o.leastMiB {
 			o.leastMiB = s.PeakMiB
 		}

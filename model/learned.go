@@ -118,7 +118,11 @@ func (l *Learned) group(key string) *Group {
 type guess struct {
 	value, p95 float64
 	base       float64 // of the physics alone
+	floor      float64 // context and libraries in base; 0 for other targets than Memory
 	coef       []float32
+	// lift is what is added to the floor if lifted.
+	lift   float64
+	lifted bool
 }
 
 // scratch is what the estimates of one job on several types share.
@@ -152,6 +156,9 @@ func (l *Learned) estimate(t Target, split *fit.Split, w *Weights, f *Features, 
 	r := guess{coef: g.Coef}
 	for i, c := range g.Coef {
 		r.base += float64(float64(c) * terms[i])
+		if t == Memory && i == floorTerms-1 {
+			r.floor = r.base
+		}
 	}
 	r.value = r.base
 	trees, margin := l.Trees[KnownFamily], l.Margins[KnownFamily]
@@ -203,7 +210,10 @@ func (g *guess) parts(terms []float64, parts []Part) []Part {
 		}
 		parts = append(parts, Part{Name: name, MiB: ceil(v)})
 	}
-	if d := int64(math.Round(min(max(g.value-g.base, -1<<50), 1<<50))); d != 0 {
+	if d := int64(math.Round(g.lift)); d != 0 {
+		parts = append(parts, Part{Name: "driver", MiB: d})
+	}
+	if d := int64(math.Round(min(max(g.value-g.base-g.lift, -1<<50), 1<<50))); d != 0 {
 		parts = append(parts, Part{Name: "correction", MiB: d})
 	}
 	return parts

@@ -31,10 +31,10 @@ type ownKind struct{ user, kind string }
 
 // ownRun is the newest run of one job.
 type ownRun struct {
-	signature, gpuType string
-	seq                uint64
-	peakMiB            int64 // the largest of its runs
-	features           *Features
+	signature, gpuType, driver string
+	seq                        uint64
+	peakMiB                    int64 // the largest of its runs
+	features                   *Features
 }
 
 // kindOf returns the kind of runs whose memory errors are alike.
@@ -57,7 +57,7 @@ func (h *History) noteOwn(s *Sample) {
 	if i := slices.IndexFunc(runs, func(r ownRun) bool { return r.signature == s.Signature && r.gpuType == s.GPUType }); i >= 0 {
 		runs[i].peakMiB = max(runs[i].peakMiB, s.PeakMiB)
 	} else if len(runs) < ownMost && !s.Censored {
-		h.own[k] = append(runs, ownRun{s.Signature, s.GPUType, s.Seq, s.PeakMiB, &s.Features})
+		h.own[k] = append(runs, ownRun{s.Signature, s.GPUType, s.Driver, s.Seq, s.PeakMiB, &s.Features})
 	}
 }
 
@@ -106,7 +106,7 @@ func (p *Predictor) ownErrors(k ownKind) (out []ownError) {
 			continue
 		}
 		sc = scratch{}
-		if g := l.estimate(Memory, p.splits[Memory], &p.w, r.features, &spec, &sc); g.value > 0 {
+		if g := p.memory(r.features, &spec, r.driver, &sc); g.value > 0 {
 			out = append(out, ownError{math.Log(g.value), math.Log(float64(r.peakMiB) / g.value)})
 		}
 	}

@@ -21,6 +21,9 @@ type TypeInfo struct {
 	// CPUMilli is above 0 for a run of the job on that many thousandths of a core
 	// instead of its GPUs; the name is then CoresType.
 	CPUMilli int64
+	// Drivers are the versions of the driver on its nodes, sorted and separated by
+	// spaces; "" is unknown.
+	Drivers string
 	// Simulated marks simulated GPUs, which account for what programs claim to use.
 	Simulated bool
 }
@@ -76,6 +79,9 @@ type Prediction struct {
 	TimeBy         string
 	Source         Source // of the memory number
 	Parts          []Part // of the analytic estimate, empty without one
+	// Floors are those under the drivers of the type, empty if nothing was learned
+	// of any. The estimate has the highest.
+	Floors []Floor
 }
 
 // Confidences by source. That of history grows with the number of runs.
@@ -98,6 +104,7 @@ type Predictor struct {
 	// splits are those of the forests in w.
 	splits [numTargets]*fit.Split
 	own    sync.Map // ownKind to *ownErrors, computed on demand
+	lifts  sync.Map // floorKind to []lift, computed on demand
 	site   sync.Once
 	known  bool // the result of familiar
 }
@@ -173,19 +180,20 @@ type answer struct {
 	timeBy     string
 	confidence float64
 	source     Source
+	floors     []Floor
 }
 
 func (p *Predictor) one(r *Request, t TypeInfo, parts []Part, sc *scratch) (Prediction, []Part) {
 	spec, known := p.spec(t)
 	a := answer{source: SourceNone, mem: float64(spec.MemMiB), p95: float64(spec.MemMiB)}
 	if r.Features.Known() {
-		parts = p.analytic(r, t.Simulated, &spec, &a, parts, sc)
+		parts = p.analytic(r, t, &spec, &a, parts, sc)
 		if !known {
 			a.confidence *= unknownTypeFactor
 		}
 	}
 	a.host, a.cpu = p.w.host(&r.Features, a.step)
-	p.fromHistory(r, &spec, &a)
+	p.fromHistory(r, t.Drivers, &spec, &a)
 	p.beyondHost(r, &a.host, &a.hostSure)
 	a.declare(r.Declared.over(r.Features.Declared), &spec)
 	return p.finish(&a, t, &spec), parts
@@ -211,7 +219,7 @@ const (
 const simulatedMargin = 1.15
 
 // analytic fills in a from the physics of the model, with the weights.
-func (p *Predictor) analytic(r *Request, simulated bool, spec *gpuspec.Spec, a *answer, parts []Part, sc *scratch) []Part {
+func (p *Predictor) analytic(r *Request, t TypeInfo, spec *gpuspec.Spec, a *answer, parts []Part, sc *scratch) []Part {
 	f, margin := &r.Features, p.w.GraphMargin
 	a.source, a.confidence = f.Source, confidenceGraph
 	if f.Source == SourceCatalogue {
@@ -224,11 +232,11 @@ func (p *Predictor) analytic(r *Request, simulated bool, spec *gpuspec.Spec, a *
 		a.mem, parts = p.w.memory(f, spec, parts)
 		a.p95 = float64(a.mem*margin) + p.w.EstimateMarginMiB
 	} else {
-		g := l.estimate(Memory, p.splits[Memory], &p.w, f, spec, sc)
+		g := p.memory(f, spec, t.Drivers, sc)
 		a.mem, a.p95 = g.value, g.p95
 		switch {
 		case p.w.TrainedSeq > 0:
-		case simulated && f.Source == SourceGraph:
+		case t.Simulated && f.Source == SourceGraph:
 			a.p95 = g.value * simulatedMargin
 		case !p.familiar():
 			margin := foreignMargin
@@ -243,6 +251,7 @@ func (p *Predictor) analytic(r *Request, simulated bool, spec *gpuspec.Spec, a *
 		if f.Partial {
 			a.p95 = max(a.p95, a.mem*p.w.PartialMargin)
 		}
+		a.floors = p.floors(f, spec, t.Drivers, &g)
 		parts = g.parts(sc.terms[:], parts)
 	}
 	a.step, a.util = p.w.step(f, spec)
@@ -257,7 +266,7 @@ func (p *Predictor) analytic(r *Request, simulated bool, spec *gpuspec.Spec, a *
 }
 
 // fromHistory applies the measurements of earlier runs of the same job.
-func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
+func (p *Predictor) fromHistory(r *Request, drivers string, spec *gpuspec.Spec, a *answer) {
 	o, exact := p.h.find(r.Signature, spec.Name)
 	if o == nil {
 		if !p.fromProgram(r, spec, a) {
@@ -265,7 +274,7 @@ func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
 		}
 		return
 	}
-	other, speed := 0.0, 1.0
+	other, speed := p.moved(r, o, spec, drivers), 1.0
 	if !exact {
 		other, speed = p.carry(r, o, spec)
 	}
@@ -396,6 +405,6 @@ func (p *Predictor) finish(a *answer, t TypeInfo, spec *gpuspec.Spec) Prediction
 		UtilMilli: min(1000, max(1, int64(math.Round(util*1000)))),
 		Seconds:   math.Round(min(a.secs, 1e12)*1e3) / 1e3, StepSeconds: a.step,
 		HostMemMiB: atMost(a.host, t.HostMiB), CPUMilli: atMost(a.cpu, t.HostCPUMilli), PowerW: power,
-		Confidence: a.confidence, HostConfidence: a.hostSure, TimeConfidence: a.timeSure, TimeBy: a.timeBy, Source: a.source,
+		Confidence: a.confidence, HostConfidence: a.hostSure, TimeConfidence: a.timeSure, TimeBy: a.timeBy, Source: a.source, Floors: a.floors,
 	}
 }

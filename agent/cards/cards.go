@@ -105,6 +105,9 @@ func (nc *Cards) Offer(ctx context.Context, h *nodev1.Hello) {
 	}
 	cards = nc.ours(ctx, cards)
 	h.Gpus, h.MigCards = nc.sell(ctx, nc.offered(ctx, caps.Sold(cards))), nc.migCards(cards)
+	if len(cards) > 0 && cards[0].Driver != gpu.DriverSimulated {
+		h.Driver = cards[0].Driver // one for all
+	}
 	nc.describeCards(h)
 }
 

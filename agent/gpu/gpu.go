@@ -14,6 +14,9 @@ import (
 // Unknown is the value of a figure that the driver does not provide.
 const Unknown = -1
 
+// DriverSimulated is the driver of simulated cards that were given no version of one.
+const DriverSimulated = "simulated"
+
 // Errors that callers distinguish.
 var (
 	// ErrNoDriver says that this node has no usable GPU driver.

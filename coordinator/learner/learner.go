@@ -176,7 +176,7 @@ func (l *Learner) pairedSamples() ([]fsm.Sample, []model.Sample) {
 
 func modelSample(s *fsm.Sample) model.Sample {
 	m := model.Sample{
-		Signature: s.Signature, Program: s.Program, Numbers: model.DecodeNumbers(s.Numbers), GPUType: s.GPUType, PeakMiB: s.GPUMemPeakMiB, UtilMilli: s.Milli,
+		Signature: s.Signature, Program: s.Program, Numbers: model.DecodeNumbers(s.Numbers), GPUType: s.GPUType, Driver: s.Driver, PeakMiB: s.GPUMemPeakMiB, UtilMilli: s.Milli,
 		Seconds: s.Duration.Seconds(), Steps: s.Steps, HostMiB: s.HostMemMiB, CPUMilli: s.CPUMilli, Censored: s.Censored, HostCensored: s.HostCensored, PowerW: s.PowerW, Neighbours: s.Neighbours,
 		Seq: s.Seq, User: strconv.FormatUint(uint64(s.UID), 10),
 	}
@@ -298,6 +298,9 @@ func (l *Learner) Explain(who cluster.Owner, js *apiv1.JobSpec, nodes []*cluster
 		one.Estimates = append(one.Estimates, e)
 		m := apiconv.EstimateToAPI(e)
 		m.TimeBy = p.TimeBy
+		for _, f := range p.Floors {
+			m.Floors = append(m.Floors, &apiv1.DriverFloor{Driver: f.Driver, Mib: f.MiB, Runs: uint32(f.Runs)})
+		}
 		for _, part := range p.Parts {
 			m.Parts = append(m.Parts, &apiv1.PredictionPart{Name: part.Name, Mib: part.MiB})
 		}

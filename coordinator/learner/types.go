@@ -25,10 +25,20 @@ func GPUTypes(nodes []*cluster.Node) []model.TypeInfo {
 				Name: g.Type, MemMiB: max(t.MemMiB, g.MemMiB),
 				HostMiB: max(t.HostMiB, n.MemMiB), HostCPUMilli: max(t.HostCPUMilli, n.CPUMilli),
 				Simulated: g.CapMode == "sim" && (t.Simulated || !seen),
+				Drivers:   withWord(t.Drivers, n.Driver),
 			}
 		}
 	}
 	return slices.SortedFunc(maps.Values(types), func(a, b model.TypeInfo) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// withWord adds a word to some that are sorted and separated by spaces.
+func withWord(words, word string) string {
+	all := strings.Fields(words)
+	if i, there := slices.BinarySearch(all, word); !there && word != "" {
+		return strings.Join(slices.Insert(all, i, word), " ")
+	}
+	return words
 }
 
 // typesMemo caches the last result of GPUTypes, and for which nodes: each submit

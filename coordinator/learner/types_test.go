@@ -9,22 +9,22 @@ import (
 	"github.com/berth-scheduler/berth/model"
 )
 
-// TestGPUTypes: of each type the largest card and node count, and one is simulated only
-// where all its cards are.
+// TestGPUTypes: of each type the largest card and node count and each driver, and one is
+// simulated only where all its cards are.
 func TestGPUTypes(t *testing.T) {
 	t.Parallel()
 	card := func(gpuType, mode string, mib int64) cluster.GPU {
 		return cluster.GPU{Type: gpuType, CapMode: mode, MemMiB: mib}
 	}
 	got := GPUTypes([]*cluster.Node{
-		{ID: "n1", MemMiB: 100, CPUMilli: 8000, GPUs: []cluster.GPU{card("T4", "sim", 15000), card("T4", "sim", 15000), card("A100", "sim", 80000)}},
-		{ID: "n2", MemMiB: 200, CPUMilli: 4000, GPUs: []cluster.GPU{card("T4", "sim", 16000), card("T4", "watch", 16000), card("H100", "mps", 80000)}},
+		{ID: "n1", Driver: "580.1", MemMiB: 100, CPUMilli: 8000, GPUs: []cluster.GPU{card("T4", "sim", 15000), card("T4", "sim", 15000), card("A100", "sim", 80000)}},
+		{ID: "n2", Driver: "570.2", MemMiB: 200, CPUMilli: 4000, GPUs: []cluster.GPU{card("T4", "sim", 16000), card("T4", "watch", 16000), card("H100", "mps", 80000)}},
 		{ID: "n3", MemMiB: 50, CPUMilli: 1000, GPUs: []cluster.GPU{card("T4", "sim", 15000), card("H100", "sim", 80000)}},
 	})
 	want := []model.TypeInfo{
-		{Name: "A100", MemMiB: 80000, HostMiB: 100, HostCPUMilli: 8000, Simulated: true},
-		{Name: "H100", MemMiB: 80000, HostMiB: 200, HostCPUMilli: 4000},
-		{Name: "T4", MemMiB: 16000, HostMiB: 200, HostCPUMilli: 8000},
+		{Name: "A100", MemMiB: 80000, HostMiB: 100, HostCPUMilli: 8000, Simulated: true, Drivers: "580.1"},
+		{Name: "H100", MemMiB: 80000, HostMiB: 200, HostCPUMilli: 4000, Drivers: "570.2"},
+		{Name: "T4", MemMiB: 16000, HostMiB: 200, HostCPUMilli: 8000, Drivers: "570.2 580.1"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("types (-want +got):\n%s", d)

@@ -77,7 +77,7 @@ func asAllRead(n *cluster.Node, version uint32) bool {
 	if fsm.NeedsVersion(cmd) <= version {
 		return true
 	}
-	n.Problem = ""
+	n.Problem, n.Driver = "", ""
 	n.GPUs = slices.DeleteFunc(n.GPUs, func(g cluster.GPU) bool { return g.State != cluster.GPUOK })
 	for i := range n.GPUs {
 		n.GPUs[i].StateReason = ""
@@ -103,7 +103,7 @@ func untilAgreed(n *cluster.Node, version uint32) {
 
 func sameInventory(a, b *cluster.Node) bool {
 	if a.Address != b.Address || a.BootID != b.BootID || a.CPUMilli != b.CPUMilli || a.MemMiB != b.MemMiB ||
-		a.Version != b.Version || a.Problem != b.Problem || a.Credentials != b.Credentials || len(a.GPUs) != len(b.GPUs) || len(a.Runtimes) != len(b.Runtimes) || !slices.Equal(a.Features, b.Features) {
+		a.Version != b.Version || a.Problem != b.Problem || a.Driver != b.Driver || a.Credentials != b.Credentials || len(a.GPUs) != len(b.GPUs) || len(a.Runtimes) != len(b.Runtimes) || !slices.Equal(a.Features, b.Features) {
 		return false
 	}
 	for i := range a.GPUs {

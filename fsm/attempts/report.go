@@ -200,6 +200,9 @@ func (s *Steward) learn(j *cluster.Job, a *cluster.Attempt, r *logv1.ReportAttem
 	run := learned.Run{Job: j, Attempt: a, Report: r, Company: func() []learned.Company { return s.companyOf(a) }}
 	if len(a.Berth.GPUs) > 0 {
 		run.Card = s.fleet.Card(a.Berth.Node, a.Berth.GPUs[0].GPU)
+		if n := s.fleet.Node(a.Berth.Node); n != nil {
+			run.Driver = n.Driver
+		}
 	}
 	return s.learned.Learn(*s.at, run)
 }

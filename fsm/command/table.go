@@ -98,7 +98,7 @@ var table = []row{
 	{"Node", 9, "features"},
 	{"Node", 10, "drain_until_us"},
 	{"Node", 12, "credentials"},
-	{"Node", 15, "power"},
+	{"Node", 15, "power driver"},
 	{"NodePower", 15, "state since_us asked by why not_before_us"},
 	{"GPU", 1, "id index type mem_mib sellable_mib max_shares numa pci cap_mode"},
 	{"GPU", 8, "scope state state_reason cap_reason"},
@@ -159,7 +159,7 @@ var table = []row{
 	{"ImportRuns", 9, "samples by"},
 	{"Sample", 9, "seq signature gpu_type gpu_mem_peak_mib milli duration_us host_mem_mib cpu_milli censored features uid power_w steps neighbours predicted at_us company cap_mode"},
 	{"Sample", 13, "host_censored"},
-	{"Sample", 15, "program numbers"},
+	{"Sample", 15, "program numbers driver"},
 	{"Company", 9, "signature overlap_us milli"},
 
 	{"SetPartition", 5, "partition base"},

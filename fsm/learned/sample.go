@@ -50,6 +50,8 @@ type Sample struct {
 	Program string
 	// Numbers are those of its command, as in cluster.Spec; "" in samples of old logs.
 	Numbers string
+	// Driver is the version of the driver that it ran under; "" is unknown.
+	Driver string
 }
 
 // Company is the jobs of one signature that an attempt shared its GPUs with.
@@ -66,7 +68,7 @@ func (x *Sample) record() *logv1.Sample {
 		Seq: x.Seq, Signature: x.Signature, GpuType: x.GPUType, GpuMemPeakMib: x.GPUMemPeakMiB, Milli: x.Milli,
 		DurationUs: x.Duration.Microseconds(), HostMemMib: x.HostMemMiB, CpuMilli: x.CPUMilli, Censored: x.Censored, HostCensored: x.HostCensored,
 		Uid: uint32(x.UID), Features: x.Features, PowerW: x.PowerW, Steps: x.Steps, Neighbours: uint32(x.Neighbours), AtUs: int64(x.At),
-		CapMode: x.CapMode, Program: x.Program, Numbers: x.Numbers,
+		CapMode: x.CapMode, Program: x.Program, Numbers: x.Numbers, Driver: x.Driver,
 	}
 	if x.Predicted != (cluster.Estimate{}) {
 		m.Predicted = conv.EstimateToLog(x.Predicted)
@@ -86,7 +88,7 @@ func (l *Store) loadSample(m *logv1.Sample) error {
 		Duration: time.Duration(m.DurationUs) * time.Microsecond, HostMemMiB: m.HostMemMib, CPUMilli: m.CpuMilli,
 		Censored: m.Censored, HostCensored: m.HostCensored, UID: cluster.UID(m.Uid), Features: m.Features, PowerW: m.PowerW, Steps: m.Steps,
 		Neighbours: int(min(m.Neighbours, cluster.MaxNeighbours)), Predicted: conv.EstimateFromLog(m.Predicted), At: cluster.Time(m.AtUs),
-		CapMode: m.CapMode, Program: m.Program, Numbers: m.Numbers,
+		CapMode: m.CapMode, Program: m.Program, Numbers: m.Numbers, Driver: m.Driver,
 	}
 	if len(m.Company) > MaxCompany {
 		return fmt.Errorf("sample %d has company of %d kinds, at most %d are kept", m.Seq, len(m.Company), MaxCompany)
@@ -107,6 +109,7 @@ func (l *Store) share(x *Sample) {
 	intern.Share(l.texts, &x.Numbers)
 	intern.Share(l.texts, &x.GPUType)
 	intern.Share(l.texts, &x.CapMode)
+	intern.Share(l.texts, &x.Driver)
 	for i := range x.Company {
 		intern.Share(l.texts, &x.Company[i].Signature)
 	}

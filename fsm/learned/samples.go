@@ -32,6 +32,8 @@ type Run struct {
 	Report *logv1.ReportAttempt
 	// Card is its first GPU, nil if that is gone.
 	Card *cluster.GPU
+	// Driver is the version of its node's driver, "" if that is unknown.
+	Driver string
 	// Company returns the jobs with which it shared its GPUs.
 	Company func() []Company
 }
@@ -76,7 +78,7 @@ func (l *Store) Learn(at command.Entry, r Run) bool {
 	x := Sample{
 		Seq: l.seq, Signature: j.Spec.Signature, GPUType: gpuType, GPUMemPeakMiB: a.Usage.GPUMemPeakMiB, Milli: a.Usage.Milli,
 		HostMemMiB: a.Usage.HostMemPeakMiB, CPUMilli: a.Usage.CPUMilli,
-		Censored: a.Usage.GPUOOM, UID: j.Owner.UID, Features: j.Spec.Features, Program: j.Spec.Program, Numbers: j.Spec.Numbers,
+		Censored: a.Usage.GPUOOM, UID: j.Owner.UID, Features: j.Spec.Features, Program: j.Spec.Program, Numbers: j.Spec.Numbers, Driver: r.Driver,
 	}
 	if hostOOM { // the kernel killed it at its cap, whatever else it had by then
 		x.Censored, x.HostCensored, x.GPUMemPeakMiB, x.HostMemMiB = true, true, 0, max(x.HostMemMiB, a.Berth.MemMiB)

@@ -71,9 +71,10 @@ func (tr *trainer) calibrate(w *model.Weights, samples []model.Sample) (model.Le
 	return l, nil
 }
 
-// missed returns the logarithm of label over prediction, by row.
+// missed returns the logarithm of label over prediction, by row: of the samples, the
+// prediction knows the floors that they show and nothing else.
 func (tr *trainer) missed(w *model.Weights, samples []model.Sample) ([]float64, error) {
-	p, err := model.NewPredictor(*w, nil)
+	p, err := model.NewPredictor(*w, model.NewHistory(samples))
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (tr *trainer) missed(w *model.Weights, samples []model.Sample) ([]float64, 
 	miss := make([]float64, len(tr.rows))
 	for i := range tr.rows {
 		s := &samples[tr.rows[i].sample]
-		q := p.Predict(model.Request{Features: s.Features, Types: []model.TypeInfo{{Name: s.GPUType, MemMiB: anyCard}}})[0]
+		q := p.Predict(model.Request{Features: s.Features, Types: []model.TypeInfo{{Name: s.GPUType, Drivers: s.Driver, MemMiB: anyCard}}})[0]
 		miss[i] = fit.Log(tr.rows[i].label / predicted(tr.t, &q))
 	}
 	return miss, nil

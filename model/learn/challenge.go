@@ -80,11 +80,11 @@ func Challenge(samples []model.Sample, champion model.Weights, opt Options) (Ver
 		w.TrainedSeq = max(w.TrainedSeq, train[i].Seq)
 	}
 	v.Weights, v.Trained, v.Tested = w, len(train), len(test)
-	a, err := assess(test, champion)
+	a, err := assess(train, test, champion)
 	if err != nil {
 		return v, err
 	}
-	b, err := assess(test, w)
+	b, err := assess(train, test, w)
 	if err != nil {
 		return v, err
 	}
@@ -197,10 +197,10 @@ func medianOf(errs []float64, users []string) medianError {
 	return e
 }
 
-// assess predicts each sample without history. Runs of one job on one type are
-// averaged.
-func assess(samples []model.Sample, w model.Weights) (assessment, error) {
-	p, err := model.NewPredictor(w, nil)
+// assess predicts each sample with what earlier ones show of the floors, without the
+// history of its job. Runs of one job on one type are averaged.
+func assess(earlier, samples []model.Sample, w model.Weights) (assessment, error) {
+	p, err := model.NewPredictor(w, model.NewHistory(earlier))
 	if err != nil {
 		return assessment{}, fmt.Errorf("assess weights: %w", err)
 	}
@@ -218,7 +218,7 @@ func assess(samples []model.Sample, w model.Weights) (assessment, error) {
 		if !s.Features.Known() {
 			continue
 		}
-		q := p.Predict(model.Request{Features: s.Features, Types: []model.TypeInfo{{Name: s.GPUType}}})[0]
+		q := p.Predict(model.Request{Features: s.Features, Types: []model.TypeInfo{{Name: s.GPUType, Drivers: s.Driver}}})[0]
 		for _, t := range model.Targets() {
 			label, ok := t.Label(s)
 			if !ok {

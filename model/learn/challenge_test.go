@@ -242,7 +242,7 @@ func TestCoverCountsJobs(t *testing.T) {
 	for range 100 {
 		s = append(s, odd)
 	}
-	a, err := assess(s[1:], champion(t))
+	a, err := assess(nil, s[1:], champion(t))
 	if err != nil {
 		t.Fatal(err)
 	}

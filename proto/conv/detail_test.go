@@ -67,6 +67,7 @@ func TestHelloIsBounded(t *testing.T) {
 	for name, change := range map[string]func(*nodev1.Hello){
 		"pci":      func(h *nodev1.Hello) { h.Gpus[0].Pci = long },
 		"cap mode": func(h *nodev1.Hello) { h.Gpus[0].CapMode = long },
+		"driver":   func(h *nodev1.Hello) { h.Driver = long },
 		"runtime":  func(h *nodev1.Hello) { h.Runtimes[0] = long },
 	} {
 		if _, err := NodeFromHello(hello(change), 0, 1); err == nil {
@@ -74,5 +75,11 @@ func TestHelloIsBounded(t *testing.T) {
 		} else if len(err.Error()) > 1000 {
 			t.Errorf("%s: the refusal has %d bytes", name, len(err.Error()))
 		}
+	}
+	if n, err := NodeFromHello(hello(func(h *nodev1.Hello) { h.Driver = "580.65.06" }), 0, 1); err != nil || n.Driver != "580.65.06" {
+		t.Errorf("a node with driver 580.65.06 has %+v, %v", n, err)
+	}
+	if _, err := NodeFromHello(hello(func(h *nodev1.Hello) { h.Driver = "580 1" }), 0, 1); err == nil {
+		t.Error("a driver of two words is taken")
 	}
 }

@@ -425,7 +425,7 @@ func NodeToLog(n *cluster.Node) *logv1.Node {
 		Id: string(n.ID), Revision: n.Revision, Address: n.Address, BootId: n.BootID, State: uint32(n.State), Drain: n.Drain, DrainReason: n.DrainReason,
 		CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Runtimes: n.Runtimes, Version: n.Version, RegisteredUs: int64(n.Registered), ChangedUs: int64(n.Changed),
 		Fence: n.Fence, Problem: n.Problem, Orders: ordersToLog(n.Orders), History: historyToLog(n.History), Features: n.Features,
-		DrainUntilUs: int64(n.DrainUntil), Credentials: n.Credentials, Power: powerToLog(n.Power),
+		DrainUntilUs: int64(n.DrainUntil), Credentials: n.Credentials, Power: powerToLog(n.Power), Driver: n.Driver,
 	}
 	for _, g := range n.GPUs {
 		m.Gpus = append(m.Gpus, &logv1.GPU{
@@ -445,7 +445,7 @@ func NodeFromLog(m *logv1.Node) (*cluster.Node, error) {
 		Drain: m.GetDrain(), DrainReason: m.GetDrainReason(), CPUMilli: m.GetCpuMilli(), MemMiB: m.GetMemMib(), Runtimes: m.GetRuntimes(),
 		Version: m.GetVersion(), Registered: cluster.Time(m.GetRegisteredUs()), Changed: cluster.Time(m.GetChangedUs()),
 		Fence: m.GetFence(), Problem: m.GetProblem(), History: historyFromLog(m.GetHistory()), DrainUntil: cluster.Time(m.GetDrainUntilUs()),
-		Credentials: m.GetCredentials(),
+		Credentials: m.GetCredentials(), Driver: m.GetDriver(),
 	}
 	var err error
 	if n.Orders, err = ordersFromLog(m.GetId(), m.GetOrders()); err != nil {

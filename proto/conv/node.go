@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -42,13 +43,15 @@ func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.
 		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: %d milli-cores and %d MiB are out of range", h.Node, h.CpuMilli, h.MemMib)
 	case len(h.Runtimes) > maxRuntimes || len(h.Address) > 255 || len(h.Version) > 64 || len(h.BootId) > maxWord:
 		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: runtimes, address, version or boot id are too long", h.Node)
+	case len(h.Driver) > maxWord || strings.ContainsFunc(h.Driver, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }):
+		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: the driver's version must be a word of at most %d bytes", h.Node, maxWord)
 	case slices.ContainsFunc(h.Runtimes, func(r string) bool { return len(r) > maxWord }):
 		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: a runtime's name has more than %d bytes", h.Node, maxWord)
 	}
 	n := &cluster.Node{
 		ID: cluster.NodeID(h.Node), Address: h.Address, BootID: h.BootId, State: cluster.NodeReady,
 		CPUMilli: h.CpuMilli, MemMiB: h.MemMib, Runtimes: h.Runtimes, Version: h.Version,
-		Problem: clip(h.Problem, maxStateReason), Credentials: h.Credentials,
+		Problem: clip(h.Problem, maxStateReason), Credentials: h.Credentials, Driver: h.Driver,
 	}
 	var err error
 	if n.Features, err = apiconv.Features(h.Node, h.Features); err != nil {

@@ -101,6 +101,26 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// TestDriverOfSimulatedCards: they report the version that they were given.
+func TestDriverOfSimulatedCards(t *testing.T) {
+	t.Parallel()
+	const text = "2xA100-SXM4-80GB:40000:driver=580.65.06:mig"
+	specs, err := ParseSpecs(text)
+	if err != nil || len(specs) != 1 || specs[0].String() != text {
+		t.Fatal(specs, err)
+	}
+	b, err := newBank("n1", specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := b.cards[1].info.Driver; d != "580.65.06" {
+		t.Errorf("driver %q", d)
+	}
+	if _, err := ParseSpecs("T4:driver=new"); err == nil || !strings.Contains(err.Error(), "no version") {
+		t.Error(err)
+	}
+}
+
 // TestAnInstanceIsAPartOfTheSpeed: a program that keeps less than that part of a GPU busy is as
 // fast as on all of it.
 func TestAnInstanceIsAPartOfTheSpeed(t *testing.T) {

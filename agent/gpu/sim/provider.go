@@ -6,6 +6,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -163,7 +164,7 @@ func newBank(node string, specs []Spec) (*bank, error) {
 					MemMiB: m.memMiB, ReservedMiB: m.reservedMiB,
 					PCI: fmt.Sprintf("00000000:%02X:00.0", i+1), NUMA: 0,
 					ComputeMajor: m.major, ComputeMinor: m.minor,
-					PowerLimitW: int(m.limitW), Driver: "simulated", Simulated: true, MIG: gpu.ModeOff,
+					PowerLimitW: int(m.limitW), Driver: cmp.Or(s.Driver, gpu.DriverSimulated), Simulated: true, MIG: gpu.ModeOff,
 				},
 				model:    m,
 				capacity: (m.memMiB - m.reservedMiB) << 20,
@@ -332,6 +333,9 @@ func (s Spec) String() string {
 	fmt.Fprintf(&b, "%dx%s", s.Count, s.Type)
 	if s.MemMiB != 0 {
 		fmt.Fprintf(&b, ":%d", s.MemMiB)
+	}
+	if s.Driver != "" {
+		b.WriteString(":driver=" + s.Driver)
 	}
 	if s.MIG {
 		b.WriteString(":mig")

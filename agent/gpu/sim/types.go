@@ -75,6 +75,8 @@ type Spec struct {
 	Count int
 	// MemMiB replaces the type's memory; 0 keeps it.
 	MemMiB int64
+	// Driver is the version of the driver that they report, "" for none.
+	Driver string
 	// MIG puts the GPUs into MIG mode, each with one instance of all of it.
 	MIG bool
 }
@@ -84,7 +86,8 @@ const MaxCards = 16
 
 // ParseSpecs parses a comma-separated list such as "2xA100-SXM4-80GB,T4" or "4xRTX-3090:8192",
 // where the number after the colon replaces the type's memory in MiB, or
-// "2xA100-SXM4-80GB:mig" for GPUs in MIG mode.
+// "2xA100-SXM4-80GB:mig" for GPUs in MIG mode. A driver's version may stand between, such as
+// "T4:8192:driver=580.1".
 func ParseSpecs(s string) ([]Spec, error) {
 	var specs []Spec
 	for _, part := range strings.Split(s, ",") {
@@ -97,6 +100,9 @@ func ParseSpecs(s string) ([]Spec, error) {
 		}
 		if typ, ok := strings.CutSuffix(spec.Type, ":mig"); ok {
 			spec.Type, spec.MIG = typ, true
+		}
+		if typ, version, ok := strings.Cut(spec.Type, ":driver="); ok {
+			spec.Type, spec.Driver = typ, version
 		}
 		if typ, mem, ok := strings.Cut(spec.Type, ":"); ok {
 			mib, err := strconv.ParseInt(mem, 10, 64)
@@ -127,6 +133,9 @@ func (s Spec) check() (model, error) {
 			return model{}, fmt.Errorf("simulated %s: memory %d MiB is outside %d-%d", m.typ, s.MemMiB, low, 1<<20)
 		}
 		m.memMiB = s.MemMiB
+	}
+	if strings.ContainsFunc(s.Driver, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }) || len(s.Driver) > 32 {
+		return model{}, fmt.Errorf("simulated %s: driver %.40q is no version such as 580.65.06", m.typ, s.Driver)
 	}
 	if s.MIG && len(m.profiles()) == 0 {
 		return model{}, fmt.Errorf("simulated %s: has no MIG mode; A100, H100 and H200 have it", m.typ)

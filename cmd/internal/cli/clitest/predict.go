@@ -22,6 +22,7 @@ func (f *Fake) Predict(ctx context.Context, r *apiv1.PredictRequest) (*apiv1.Pre
 		SamplePrediction("A100-SXM4-80GB"),
 		{GpuType: "T4", GpuMemMib: 11500, GpuMemP95Mib: 12100, GpuUtilMilli: 990, Seconds: 18000, HostMemMib: 6144, CpuMilli: 2000, Confidence: 0.4, Source: "history"},
 	}
+	resp.Predictions[0].Floors = []*apiv1.DriverFloor{{Driver: "570.1", Mib: 1100, Runs: 1}, {Driver: "580.1", Mib: 1100}}
 	if r.GetSpec().GetOrCpu() {
 		resp.Predictions = append(resp.Predictions, SamplePredictionOnCores())
 	}

@@ -163,6 +163,17 @@ func (o *predictOptions) describe(e *console.Env, args []string, dash int) (*api
 	return apiconv.SpecToAPI(&o.Spec), nil
 }
 
+// printFloors shows what context and libraries take under each driver.
+func printFloors(e *console.Env, floors []*apiv1.DriverFloor) {
+	for _, f := range floors {
+		from := "as under the one before"
+		if n := f.GetRuns(); n > 0 {
+			from = "from " + console.Plural(int(n), "run", "runs")
+		}
+		e.Printf("  context and libraries under driver %s: %s, %s\n", console.Escape(f.GetDriver()), units.HumanMiB(f.GetMib()), from)
+	}
+}
+
 func printPredictions(e *console.Env, ps []*apiv1.Prediction, explain bool) {
 	t := &console.Table{Cols: []console.Column{
 		{Head: "GPU_TYPE"}, {Head: "GPU_MEM", Right: true}, {Head: "95%", Right: true}, {Head: "GPU_USE", Right: true}, {Head: "TIME", Right: true},
@@ -216,5 +227,6 @@ func printPredictions(e *console.Env, ps []*apiv1.Prediction, explain bool) {
 			kv = append(kv, why, units.HumanMiB(most))
 		}
 		console.KeyValues(e, "  ", kv...)
+		printFloors(e, p.GetFloors())
 	}
 }

@@ -131,9 +131,17 @@ type PredictedView struct {
 	Confidence   float64    `json:"confidence"`
 	Source       string     `json:"source"`
 	Parts        []partView `json:"parts,omitempty"`
+	// Floors are what context and libraries take under each driver.
+	Floors []floorView `json:"floors,omitempty"`
 	// TimeConfidence is 0 if the time is as certain as the rest; see model.Prediction.
 	TimeConfidence float64 `json:"time_confidence,omitempty"`
 	TimeBy         string  `json:"time_by,omitempty"`
+}
+
+type floorView struct {
+	Driver string `json:"driver"`
+	MiB    int64  `json:"mib"`
+	Runs   uint32 `json:"runs"`
 }
 
 type partView struct {
@@ -381,6 +389,9 @@ func Prediction(p *apiv1.Prediction) *PredictedView {
 	}
 	for _, part := range p.GetParts() {
 		v.Parts = append(v.Parts, partView{part.GetName(), part.GetMib()})
+	}
+	for _, f := range p.GetFloors() {
+		v.Floors = append(v.Floors, floorView{f.GetDriver(), f.GetMib(), f.GetRuns()})
 	}
 	return v
 }

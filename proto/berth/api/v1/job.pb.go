@@ -1251,7 +1251,10 @@ type Prediction struct {
 	TimeConfidence float64 `protobuf:"fixed64,15,opt,name=time_confidence,json=timeConfidence,proto3" json:"time_confidence,omitempty"`
 	// The number of the command that seconds was found to grow with, by its name; only
 	// in answers to Predict.
-	TimeBy        string `protobuf:"bytes,16,opt,name=time_by,json=timeBy,proto3" json:"time_by,omitempty"`
+	TimeBy string `protobuf:"bytes,16,opt,name=time_by,json=timeBy,proto3" json:"time_by,omitempty"`
+	// What context and libraries take under each driver of the type's nodes, as runs
+	// show; only in answers to Predict. The estimate has the highest.
+	Floors        []*DriverFloor `protobuf:"bytes,18,rep,name=floors,proto3" json:"floors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1377,6 +1380,75 @@ func (x *Prediction) GetTimeBy() string {
 	return ""
 }
 
+func (x *Prediction) GetFloors() []*DriverFloor {
+	if x != nil {
+		return x.Floors
+	}
+	return nil
+}
+
+// DriverFloor is what a job takes besides its tensors under one version of the driver.
+type DriverFloor struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Driver string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	Mib    int64                  `protobuf:"varint,2,opt,name=mib,proto3" json:"mib,omitempty"`
+	// From how many runs it was learned; with 0 it is that of the driver before.
+	Runs          uint32 `protobuf:"varint,3,opt,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DriverFloor) Reset() {
+	*x = DriverFloor{}
+	mi := &file_berth_api_v1_job_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DriverFloor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DriverFloor) ProtoMessage() {}
+
+func (x *DriverFloor) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_job_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DriverFloor.ProtoReflect.Descriptor instead.
+func (*DriverFloor) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *DriverFloor) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *DriverFloor) GetMib() int64 {
+	if x != nil {
+		return x.Mib
+	}
+	return 0
+}
+
+func (x *DriverFloor) GetRuns() uint32 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
 // PredictionPart is one term of the memory estimate.
 type PredictionPart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1388,7 +1460,7 @@ type PredictionPart struct {
 
 func (x *PredictionPart) Reset() {
 	*x = PredictionPart{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[8]
+	mi := &file_berth_api_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1472,7 @@ func (x *PredictionPart) String() string {
 func (*PredictionPart) ProtoMessage() {}
 
 func (x *PredictionPart) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[8]
+	mi := &file_berth_api_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1485,7 @@ func (x *PredictionPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictionPart.ProtoReflect.Descriptor instead.
 func (*PredictionPart) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PredictionPart) GetName() string {
@@ -1448,7 +1520,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[9]
+	mi := &file_berth_api_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1460,7 +1532,7 @@ func (x *Measured) String() string {
 func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[9]
+	mi := &file_berth_api_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1473,7 +1545,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Measured) GetGpuMemMib() int64 {
@@ -1561,7 +1633,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[10]
+	mi := &file_berth_api_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1645,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[10]
+	mi := &file_berth_api_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1658,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -1681,7 +1753,7 @@ type NeighbourSpan struct {
 
 func (x *NeighbourSpan) Reset() {
 	*x = NeighbourSpan{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[11]
+	mi := &file_berth_api_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1765,7 @@ func (x *NeighbourSpan) String() string {
 func (*NeighbourSpan) ProtoMessage() {}
 
 func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[11]
+	mi := &file_berth_api_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1778,7 @@ func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeighbourSpan.ProtoReflect.Descriptor instead.
 func (*NeighbourSpan) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NeighbourSpan) GetJob() uint64 {
@@ -1782,7 +1854,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[12]
+	mi := &file_berth_api_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +1866,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[12]
+	mi := &file_berth_api_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +1879,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -2013,7 +2085,7 @@ type CapSearch struct {
 
 func (x *CapSearch) Reset() {
 	*x = CapSearch{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[13]
+	mi := &file_berth_api_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2097,7 @@ func (x *CapSearch) String() string {
 func (*CapSearch) ProtoMessage() {}
 
 func (x *CapSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[13]
+	mi := &file_berth_api_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2110,7 @@ func (x *CapSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapSearch.ProtoReflect.Descriptor instead.
 func (*CapSearch) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CapSearch) GetDefaultW() int64 {
@@ -2107,7 +2179,7 @@ type CardPower struct {
 
 func (x *CardPower) Reset() {
 	*x = CardPower{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[14]
+	mi := &file_berth_api_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2191,7 @@ func (x *CardPower) String() string {
 func (*CardPower) ProtoMessage() {}
 
 func (x *CardPower) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[14]
+	mi := &file_berth_api_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2204,7 @@ func (x *CardPower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardPower.ProtoReflect.Descriptor instead.
 func (*CardPower) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CardPower) GetNode() string {
@@ -2193,7 +2265,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[15]
+	mi := &file_berth_api_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2277,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[15]
+	mi := &file_berth_api_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2290,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Progress) GetAt() *timestamppb.Timestamp {
@@ -2278,7 +2350,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[16]
+	mi := &file_berth_api_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2290,7 +2362,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[16]
+	mi := &file_berth_api_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,7 +2375,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Part) GetNode() string {
@@ -2391,7 +2463,7 @@ type SizeChange struct {
 
 func (x *SizeChange) Reset() {
 	*x = SizeChange{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	mi := &file_berth_api_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2475,7 @@ func (x *SizeChange) String() string {
 func (*SizeChange) ProtoMessage() {}
 
 func (x *SizeChange) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	mi := &file_berth_api_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2488,7 @@ func (x *SizeChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SizeChange.ProtoReflect.Descriptor instead.
 func (*SizeChange) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SizeChange) GetAt() *timestamppb.Timestamp {
@@ -2465,7 +2537,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[18]
+	mi := &file_berth_api_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2477,7 +2549,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[18]
+	mi := &file_berth_api_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2490,7 +2562,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetJobRequest) GetId() uint64 {
@@ -2517,7 +2589,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[19]
+	mi := &file_berth_api_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2529,7 +2601,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[19]
+	mi := &file_berth_api_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2542,7 +2614,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2591,7 +2663,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[20]
+	mi := &file_berth_api_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2675,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[20]
+	mi := &file_berth_api_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2688,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListJobsRequest) GetStates() []string {
@@ -2732,7 +2804,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[21]
+	mi := &file_berth_api_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2744,7 +2816,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[21]
+	mi := &file_berth_api_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2757,7 +2829,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2846,7 +2918,7 @@ type JobColumns struct {
 
 func (x *JobColumns) Reset() {
 	*x = JobColumns{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[22]
+	mi := &file_berth_api_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2858,7 +2930,7 @@ func (x *JobColumns) String() string {
 func (*JobColumns) ProtoMessage() {}
 
 func (x *JobColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[22]
+	mi := &file_berth_api_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2871,7 +2943,7 @@ func (x *JobColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobColumns.ProtoReflect.Descriptor instead.
 func (*JobColumns) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JobColumns) GetTexts() []string {
@@ -3125,7 +3197,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[23]
+	mi := &file_berth_api_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3137,7 +3209,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[23]
+	mi := &file_berth_api_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3150,7 +3222,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelJobsRequest) GetRequestId() string {
@@ -3186,7 +3258,7 @@ type ArrayTasks struct {
 
 func (x *ArrayTasks) Reset() {
 	*x = ArrayTasks{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[24]
+	mi := &file_berth_api_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3198,7 +3270,7 @@ func (x *ArrayTasks) String() string {
 func (*ArrayTasks) ProtoMessage() {}
 
 func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[24]
+	mi := &file_berth_api_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3211,7 +3283,7 @@ func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTasks.ProtoReflect.Descriptor instead.
 func (*ArrayTasks) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ArrayTasks) GetArray() uint64 {
@@ -3237,7 +3309,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[25]
+	mi := &file_berth_api_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3321,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[25]
+	mi := &file_berth_api_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3334,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -3285,7 +3357,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[26]
+	mi := &file_berth_api_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3297,7 +3369,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[26]
+	mi := &file_berth_api_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3310,7 +3382,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -3480,7 +3552,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x05milli\x18\x02 \x01(\x03R\x05milli\x12\x1c\n" +
 	"\texclusive\x18\x03 \x01(\bR\texclusive\x12\x1f\n" +
 	"\vgranted_mib\x18\x04 \x01(\x03R\n" +
-	"grantedMib\"\xb4\x03\n" +
+	"grantedMib\"\xe7\x03\n" +
 	"\n" +
 	"Prediction\x12\x19\n" +
 	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x1e\n" +
@@ -3499,7 +3571,12 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	" \x01(\tR\x06source\x122\n" +
 	"\x05parts\x18\v \x03(\v2\x1c.berth.api.v1.PredictionPartR\x05parts\x12'\n" +
 	"\x0ftime_confidence\x18\x0f \x01(\x01R\x0etimeConfidence\x12\x17\n" +
-	"\atime_by\x18\x10 \x01(\tR\x06timeBy\"6\n" +
+	"\atime_by\x18\x10 \x01(\tR\x06timeBy\x121\n" +
+	"\x06floors\x18\x12 \x03(\v2\x19.berth.api.v1.DriverFloorR\x06floors\"K\n" +
+	"\vDriverFloor\x12\x16\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x10\n" +
+	"\x03mib\x18\x02 \x01(\x03R\x03mib\x12\x12\n" +
+	"\x04runs\x18\x03 \x01(\rR\x04runs\"6\n" +
 	"\x0ePredictionPart\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03mib\x18\x02 \x01(\x03R\x03mib\"\x8c\x02\n" +
@@ -3726,7 +3803,7 @@ func file_berth_api_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_berth_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_berth_api_v1_job_proto_goTypes = []any{
 	(JobColumnsOf)(0),             // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),            // 1: berth.api.v1.CancelOutcome
@@ -3738,86 +3815,88 @@ var file_berth_api_v1_job_proto_goTypes = []any{
 	(*GPUShare)(nil),              // 7: berth.api.v1.GPUShare
 	(*Share)(nil),                 // 8: berth.api.v1.Share
 	(*Prediction)(nil),            // 9: berth.api.v1.Prediction
-	(*PredictionPart)(nil),        // 10: berth.api.v1.PredictionPart
-	(*Measured)(nil),              // 11: berth.api.v1.Measured
-	(*Profile)(nil),               // 12: berth.api.v1.Profile
-	(*NeighbourSpan)(nil),         // 13: berth.api.v1.NeighbourSpan
-	(*Attempt)(nil),               // 14: berth.api.v1.Attempt
-	(*CapSearch)(nil),             // 15: berth.api.v1.CapSearch
-	(*CardPower)(nil),             // 16: berth.api.v1.CardPower
-	(*Progress)(nil),              // 17: berth.api.v1.Progress
-	(*Part)(nil),                  // 18: berth.api.v1.Part
-	(*SizeChange)(nil),            // 19: berth.api.v1.SizeChange
-	(*GetJobRequest)(nil),         // 20: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 21: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 22: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 23: berth.api.v1.ListJobsResponse
-	(*JobColumns)(nil),            // 24: berth.api.v1.JobColumns
-	(*CancelJobsRequest)(nil),     // 25: berth.api.v1.CancelJobsRequest
-	(*ArrayTasks)(nil),            // 26: berth.api.v1.ArrayTasks
-	(*CancelJobsResponse)(nil),    // 27: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),          // 28: berth.api.v1.CancelResult
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
-	(*JobSpec)(nil),               // 30: berth.api.v1.JobSpec
-	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(*DriverFloor)(nil),           // 10: berth.api.v1.DriverFloor
+	(*PredictionPart)(nil),        // 11: berth.api.v1.PredictionPart
+	(*Measured)(nil),              // 12: berth.api.v1.Measured
+	(*Profile)(nil),               // 13: berth.api.v1.Profile
+	(*NeighbourSpan)(nil),         // 14: berth.api.v1.NeighbourSpan
+	(*Attempt)(nil),               // 15: berth.api.v1.Attempt
+	(*CapSearch)(nil),             // 16: berth.api.v1.CapSearch
+	(*CardPower)(nil),             // 17: berth.api.v1.CardPower
+	(*Progress)(nil),              // 18: berth.api.v1.Progress
+	(*Part)(nil),                  // 19: berth.api.v1.Part
+	(*SizeChange)(nil),            // 20: berth.api.v1.SizeChange
+	(*GetJobRequest)(nil),         // 21: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 22: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 23: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 24: berth.api.v1.ListJobsResponse
+	(*JobColumns)(nil),            // 25: berth.api.v1.JobColumns
+	(*CancelJobsRequest)(nil),     // 26: berth.api.v1.CancelJobsRequest
+	(*ArrayTasks)(nil),            // 27: berth.api.v1.ArrayTasks
+	(*CancelJobsResponse)(nil),    // 28: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),          // 29: berth.api.v1.CancelResult
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*JobSpec)(nil),               // 31: berth.api.v1.JobSpec
+	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
 }
 var file_berth_api_v1_job_proto_depIdxs = []int32{
 	7,  // 0: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	9,  // 1: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
-	11, // 2: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	29, // 3: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	29, // 4: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	29, // 5: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	29, // 6: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	30, // 7: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
-	14, // 8: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	31, // 9: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	12, // 2: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
+	30, // 3: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	30, // 4: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	30, // 5: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	30, // 6: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	31, // 7: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	15, // 8: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
+	32, // 9: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	9,  // 10: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	5,  // 11: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
 	4,  // 12: berth.api.v1.Job.trial:type_name -> berth.api.v1.Trial
 	3,  // 13: berth.api.v1.Job.replica:type_name -> berth.api.v1.Replica
-	29, // 14: berth.api.v1.Replica.since:type_name -> google.protobuf.Timestamp
-	31, // 15: berth.api.v1.Replica.measured:type_name -> google.protobuf.Duration
-	31, // 16: berth.api.v1.Replica.cold_start:type_name -> google.protobuf.Duration
-	31, // 17: berth.api.v1.Replica.load_known:type_name -> google.protobuf.Duration
-	29, // 18: berth.api.v1.Replica.forecast_at:type_name -> google.protobuf.Timestamp
-	31, // 19: berth.api.v1.Replica.forecast_ahead:type_name -> google.protobuf.Duration
+	30, // 14: berth.api.v1.Replica.since:type_name -> google.protobuf.Timestamp
+	32, // 15: berth.api.v1.Replica.measured:type_name -> google.protobuf.Duration
+	32, // 16: berth.api.v1.Replica.cold_start:type_name -> google.protobuf.Duration
+	32, // 17: berth.api.v1.Replica.load_known:type_name -> google.protobuf.Duration
+	30, // 18: berth.api.v1.Replica.forecast_at:type_name -> google.protobuf.Timestamp
+	32, // 19: berth.api.v1.Replica.forecast_ahead:type_name -> google.protobuf.Duration
 	6,  // 20: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
 	8,  // 21: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	10, // 22: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	12, // 23: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
-	13, // 24: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
-	7,  // 25: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	29, // 26: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	29, // 27: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	29, // 28: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	9,  // 29: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	11, // 30: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	18, // 31: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
-	17, // 32: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
-	16, // 33: berth.api.v1.Attempt.power:type_name -> berth.api.v1.CardPower
-	15, // 34: berth.api.v1.Attempt.search:type_name -> berth.api.v1.CapSearch
-	19, // 35: berth.api.v1.Attempt.changes:type_name -> berth.api.v1.SizeChange
-	29, // 36: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	31, // 37: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
-	29, // 38: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
-	7,  // 39: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	29, // 40: berth.api.v1.Part.left:type_name -> google.protobuf.Timestamp
-	29, // 41: berth.api.v1.SizeChange.at:type_name -> google.protobuf.Timestamp
-	31, // 42: berth.api.v1.SizeChange.took:type_name -> google.protobuf.Duration
-	2,  // 43: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	0,  // 44: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
-	2,  // 45: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	24, // 46: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
-	2,  // 47: berth.api.v1.ListJobsResponse.common:type_name -> berth.api.v1.Job
-	26, // 48: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	28, // 49: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	1,  // 50: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	11, // 22: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	10, // 23: berth.api.v1.Prediction.floors:type_name -> berth.api.v1.DriverFloor
+	13, // 24: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
+	14, // 25: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
+	7,  // 26: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	30, // 27: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	30, // 28: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	30, // 29: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	9,  // 30: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	12, // 31: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	19, // 32: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
+	18, // 33: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
+	17, // 34: berth.api.v1.Attempt.power:type_name -> berth.api.v1.CardPower
+	16, // 35: berth.api.v1.Attempt.search:type_name -> berth.api.v1.CapSearch
+	20, // 36: berth.api.v1.Attempt.changes:type_name -> berth.api.v1.SizeChange
+	30, // 37: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	32, // 38: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
+	30, // 39: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
+	7,  // 40: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	30, // 41: berth.api.v1.Part.left:type_name -> google.protobuf.Timestamp
+	30, // 42: berth.api.v1.SizeChange.at:type_name -> google.protobuf.Timestamp
+	32, // 43: berth.api.v1.SizeChange.took:type_name -> google.protobuf.Duration
+	2,  // 44: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	0,  // 45: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
+	2,  // 46: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	25, // 47: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
+	2,  // 48: berth.api.v1.ListJobsResponse.common:type_name -> berth.api.v1.Job
+	27, // 49: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	29, // 50: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	1,  // 51: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_job_proto_init() }
@@ -3829,16 +3908,16 @@ func file_berth_api_v1_job_proto_init() {
 	file_berth_api_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[1].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[2].OneofWrappers = []any{}
-	file_berth_api_v1_job_proto_msgTypes[12].OneofWrappers = []any{}
-	file_berth_api_v1_job_proto_msgTypes[16].OneofWrappers = []any{}
-	file_berth_api_v1_job_proto_msgTypes[18].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_msgTypes[13].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_msgTypes[17].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_job_proto_rawDesc), len(file_berth_api_v1_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

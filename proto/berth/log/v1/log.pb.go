@@ -9470,7 +9470,9 @@ type Node struct {
 	// Its agent gives jobs their credentials.
 	Credentials bool `protobuf:"varint,32,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	// Absent while it is up and no power program failed on it.
-	Power         *NodePower `protobuf:"bytes,60,opt,name=power,proto3" json:"power,omitempty"`
+	Power *NodePower `protobuf:"bytes,60,opt,name=power,proto3" json:"power,omitempty"`
+	// The version of its GPUs' driver; empty is unknown.
+	Driver        string `protobuf:"bytes,61,opt,name=driver,proto3" json:"driver,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9657,6 +9659,13 @@ func (x *Node) GetPower() *NodePower {
 		return x.Power
 	}
 	return nil
+}
+
+func (x *Node) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
 }
 
 // NodePower is whether a node is powered on; see cluster.Power.
@@ -11004,8 +11013,10 @@ type Sample struct {
 	// It ran out of host memory: host_mem_mib is a lower bound, and nothing is known of the rest.
 	HostCensored bool `protobuf:"varint,19,opt,name=host_censored,json=hostCensored,proto3" json:"host_censored,omitempty"`
 	// Of the job, as signature.
-	Program       string `protobuf:"bytes,20,opt,name=program,proto3" json:"program,omitempty"`
-	Numbers       string `protobuf:"bytes,21,opt,name=numbers,proto3" json:"numbers,omitempty"`
+	Program string `protobuf:"bytes,20,opt,name=program,proto3" json:"program,omitempty"`
+	Numbers string `protobuf:"bytes,21,opt,name=numbers,proto3" json:"numbers,omitempty"`
+	// The version of the driver that it ran under; empty is unknown.
+	Driver        string `protobuf:"bytes,22,opt,name=driver,proto3" json:"driver,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -11183,6 +11194,13 @@ func (x *Sample) GetProgram() string {
 func (x *Sample) GetNumbers() string {
 	if x != nil {
 		return x.Numbers
+	}
+	return ""
+}
+
+func (x *Sample) GetDriver() string {
+	if x != nil {
+		return x.Driver
 	}
 	return ""
 }
@@ -12749,7 +12767,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x14\n" +
 	"\x05asked\x18\x05 \x01(\bR\x05asked\x12\x0e\n" +
-	"\x02by\x18\x06 \x01(\rR\x02by\"\xb1\x05\n" +
+	"\x02by\x18\x06 \x01(\rR\x02by\"\xc9\x05\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +
@@ -12774,7 +12792,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bfeatures\x18\x1e \x03(\tR\bfeatures\x12$\n" +
 	"\x0edrain_until_us\x18\x1f \x01(\x03R\fdrainUntilUs\x12 \n" +
 	"\vcredentials\x18  \x01(\bR\vcredentials\x12-\n" +
-	"\x05power\x18< \x01(\v2\x17.berth.log.v1.NodePowerR\x05power\"\x98\x01\n" +
+	"\x05power\x18< \x01(\v2\x17.berth.log.v1.NodePowerR\x05power\x12\x16\n" +
+	"\x06driver\x18= \x01(\tR\x06driver\"\x98\x01\n" +
 	"\tNodePower\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\rR\x05state\x12\x19\n" +
 	"\bsince_us\x18\x02 \x01(\x03R\asinceUs\x12\x14\n" +
@@ -12887,7 +12906,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"ImportRuns\x12.\n" +
 	"\asamples\x18\x01 \x03(\v2\x14.berth.log.v1.SampleR\asamples\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\rR\x02by\"\xfb\x04\n" +
+	"\x02by\x18\x02 \x01(\rR\x02by\"\x93\x05\n" +
 	"\x06Sample\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\tsignature\x18\x02 \x01(\tR\tsignature\x12\x19\n" +
@@ -12914,7 +12933,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bcap_mode\x18\x12 \x01(\tR\acapMode\x12#\n" +
 	"\rhost_censored\x18\x13 \x01(\bR\fhostCensored\x12\x18\n" +
 	"\aprogram\x18\x14 \x01(\tR\aprogram\x12\x18\n" +
-	"\anumbers\x18\x15 \x01(\tR\anumbers\"\x9c\x02\n" +
+	"\anumbers\x18\x15 \x01(\tR\anumbers\x12\x16\n" +
+	"\x06driver\x18\x16 \x01(\tR\x06driver\"\x9c\x02\n" +
 	"\bStanding\x121\n" +
 	"\aaccount\x18\x01 \x01(\v2\x15.berth.log.v1.AccountH\x00R\aaccount\x12.\n" +
 	"\x06member\x18\x02 \x01(\v2\x14.berth.log.v1.MemberH\x00R\x06member\x12%\n" +

@@ -629,7 +629,9 @@ type Hello struct {
 	// it does not gossip.
 	GossipKey []byte `protobuf:"bytes,32,opt,name=gossip_key,json=gossipKey,proto3" json:"gossip_key,omitempty"`
 	// The GPUs in MIG mode whose instances the agent may replace.
-	MigCards      []*MIGCard `protobuf:"bytes,33,rep,name=mig_cards,json=migCards,proto3" json:"mig_cards,omitempty"`
+	MigCards []*MIGCard `protobuf:"bytes,33,rep,name=mig_cards,json=migCards,proto3" json:"mig_cards,omitempty"`
+	// The version of the GPUs' driver; empty is unknown.
+	Driver        string `protobuf:"bytes,35,opt,name=driver,proto3" json:"driver,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -767,6 +769,13 @@ func (x *Hello) GetMigCards() []*MIGCard {
 		return x.MigCards
 	}
 	return nil
+}
+
+func (x *Hello) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
 }
 
 // MIGCard is a GPU in MIG mode: what it can be cut into, and what it is cut into.
@@ -4550,7 +4559,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12,\n" +
 	"\x04open\x18\x04 \x01(\v2\x18.berth.api.v1.AttachOpenR\x04open\x12)\n" +
-	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\xc0\x03\n" +
+	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\xd8\x03\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
@@ -4568,7 +4577,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\vcredentials\x18\x1f \x01(\bR\vcredentials\x12\x1d\n" +
 	"\n" +
 	"gossip_key\x18  \x01(\fR\tgossipKey\x123\n" +
-	"\tmig_cards\x18! \x03(\v2\x16.berth.node.v1.MIGCardR\bmigCards\"\xa2\x01\n" +
+	"\tmig_cards\x18! \x03(\v2\x16.berth.node.v1.MIGCardR\bmigCards\x12\x16\n" +
+	"\x06driver\x18# \x01(\tR\x06driver\"\xa2\x01\n" +
 	"\aMIGCard\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x125\n" +
