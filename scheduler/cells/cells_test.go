@@ -21,8 +21,16 @@ func node(name string, gpus int) *cluster.Node {
 
 // inRack says in which rack a node is; "" is to say nothing.
 func inRack(n *cluster.Node, rack string) *cluster.Node {
-	if rack != "" {
-		n.Features = []string{"big", cluster.RackFeature + rack}
+	if rack == "" {
+		return n
+	}
+	return with(n, cluster.RackFeature+rack)
+}
+
+// with says where a node is, in a feature; "" is to say nothing.
+func with(n *cluster.Node, feature string) *cluster.Node {
+	if feature != "" {
+		n.Features = []string{"big", feature}
 	}
 	return n
 }
@@ -100,6 +108,10 @@ func TestShort(t *testing.T) {
 	t.Parallel()
 	eight := []*cluster.Node{node("a", 8), node("b", 8)}
 	racks := []*cluster.Node{inRack(node("a", 8), "r1"), inRack(node("b", 8), "r2"), inRack(node("c", 8), "r1")}
+	tree := []*cluster.Node{with(node("a", 8), "switch=core:l1"), with(node("b", 8), "switch=core:l2"), with(node("c", 8), "switch=core:l1")}
+	for _, n := range tree {
+		n.Features = append(n.Features, "rack=r"+string(n.ID)) // which counts where no switch is named
+	}
 	odd := []*cluster.Node{node("a", 6), node("b", 12)}
 	for _, c := range []struct {
 		name    string
@@ -113,6 +125,8 @@ func TestShort(t *testing.T) {
 		{"larger than both nodes", eight, []Tenant{tenant("x", "32=1")}, "tenant x: 1 of its 1 cells of 32 GPUs (g) cannot be kept"},
 		{"two nodes of two racks", racks[:2], []Tenant{tenant("x", "16=1")}, "tenant x: 1 of its 1 cells of 16 GPUs (g) cannot be kept"},
 		{"two nodes of one of two racks", racks, []Tenant{tenant("x", "16=1"), tenant("y", "8=1")}, ""},
+		{"two nodes of one switch", tree, []Tenant{tenant("x", "16=1"), tenant("y", "8=1")}, ""},
+		{"two nodes of two switches", tree[:2], []Tenant{tenant("x", "16=1")}, "tenant x: 1 of its 1 cells of 16 GPUs (g) cannot be kept"},
 		{"nodes of other sizes are none of it", []*cluster.Node{node("a", 8), node("b", 4), node("c", 4)}, []Tenant{tenant("x", "16=1")}, "tenant x: 1 of its 1 cells of 16 GPUs (g) cannot be kept"},
 		{"six is four and two", odd, []Tenant{tenant("x", "8=1", "4=2", "2=1")}, ""},
 		{"six is not three twos of four", odd, []Tenant{tenant("x", "4=5")}, "tenant x: 1 of its 5 cells of 4 GPUs (g) cannot be kept"},

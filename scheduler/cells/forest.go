@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
-	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -51,7 +50,7 @@ func (f *forest) at(level int) []int32 {
 // shelf is the GPUs of one type on a node.
 type shelf struct {
 	node *cluster.Node
-	rack string
+	rack string // its lowest switch, or else what its agent names as its rack
 	gpus []*cluster.GPU
 }
 
@@ -67,7 +66,7 @@ func forests(nodes []*cluster.Node) map[string]*forest {
 			byType[n.GPUs[i].Type] = append(byType[n.GPUs[i].Type], &n.GPUs[i])
 		}
 		for t, gs := range byType {
-			shelves[t] = append(shelves[t], shelf{n, rackOf(n), gs})
+			shelves[t] = append(shelves[t], shelf{n, n.SwitchPath(), gs})
 		}
 	}
 	out := map[string]*forest{}
@@ -77,16 +76,6 @@ func forests(nodes []*cluster.Node) map[string]*forest {
 		out[t] = f
 	}
 	return out
-}
-
-// rackOf returns the rack of a node, "" if it has none.
-func rackOf(n *cluster.Node) string {
-	for _, f := range n.Features {
-		if rack, ok := strings.CutPrefix(f, cluster.RackFeature); ok {
-			return rack
-		}
-	}
-	return ""
 }
 
 // plant builds the trees of a type: rack by rack, the largest nodes of each first,

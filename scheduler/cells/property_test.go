@@ -3,6 +3,7 @@ package cells
 import (
 	order "cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -30,7 +31,8 @@ func drawWorld(t *rapid.T, maxNodes int, sizes []int, names []string) *world {
 	w := &world{next: 1}
 	n := rapid.IntRange(1, maxNodes).Draw(t, "nodes")
 	for i := range n {
-		w.nodes = append(w.nodes, inRack(node(fmt.Sprintf("n%d", i), rapid.SampledFrom(sizes).Draw(t, "size")), rapid.SampledFrom([]string{"", "", "", "r1"}).Draw(t, "rack")))
+		n := node(fmt.Sprintf("n%d", i), rapid.SampledFrom(sizes).Draw(t, "size"))
+		w.nodes = append(w.nodes, with(n, rapid.SampledFrom([]string{"", "", "", "rack=r1"}).Draw(t, "rack")))
 	}
 	for _, name := range names {
 		w.tenants = append(w.tenants, Tenant{Name: name})
@@ -170,7 +172,7 @@ func (w *world) groups(size int) [][]cluster.GPUID {
 			racks[rack] = append(racks[rack], n)
 		}
 	}
-	for _, rack := range []string{"", "big" + cluster.RackFeature + "r1"} {
+	for _, rack := range slices.Sorted(maps.Keys(racks)) {
 		for lo, of := 0, size/largest; of > 1 && lo+of <= len(racks[rack]); lo += of {
 			var g []cluster.GPUID
 			for _, n := range racks[rack][lo : lo+of] {
@@ -267,50 +269,86 @@ func (w *world) possible(held map[cluster.GPUID]string, tenant string, want, nod
 // guarantee can still be kept afterwards.
 func TestSharingSafety(t *testing.T) {
 	t.Parallel()
-	guaranteed, evicting, gangs := 0, 0, 0
-	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t, 3, []int{2, 4, 4, 8, 6}, []string{"x", "y", "z"})
-		for range rapid.IntRange(1, 25).Draw(t, "steps") {
-			if len(w.jobs) > 0 && rapid.IntRange(0, 2).Draw(t, "what") == 0 {
-				w.end(rapid.SampledFrom(w.jobs).Draw(t, "ends").ID)
-				w.safe(t, w.bind())
-				continue
-			}
-			b, r := w.bind(), w.draw(t, 8)
-			held := firm(w.jobs, func(j Job) bool { return b.Own(j.ID) })
-			n := max(1, r.Nodes)
-			promised := b.GuaranteedOn(r.Tenant, "g", r.GPUs, n) && w.possible(held, r.Tenant, r.GPUs, n)
-			a := b.Place(r, nil)
-			w.check(t, b, r, a)
-			if promised && len(a.GPUs) == 0 {
-				t.Fatalf("%+v fits its cells and waits\ntenants %+v\njobs %+v", r, w.tenants, w.jobs)
-			}
-			if promised {
-				guaranteed++
-				if n > 1 {
-					gangs++
+	for name, draw := range map[string]func(*rapid.T) *world{
+		"nodes of several sizes": func(t *rapid.T) *world { return drawWorld(t, 3, []int{2, 4, 4, 8, 6}, []string{"x", "y", "z"}) },
+		"racks of several sizes": drawRacks,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var seen tally
+			rapid.Check(t, func(t *rapid.T) {
+				w := draw(t)
+				for range rapid.IntRange(1, 25).Draw(t, "steps") {
+					w.step(t, &seen)
 				}
+			})
+			// How often somebody makes room is up to the draws, a few times in most runs;
+			// that it happens at all is TestPlace's to show.
+			if seen.guaranteed == 0 || seen.gangs == 0 {
+				t.Error("no request within a guarantee, or none on several nodes: the law was asked nothing")
 			}
-			if len(a.Victims) > 0 {
-				evicting++
-				w.end(a.Victims...)
-				b = w.bind()
-				if a = b.Place(r, nil); !a.Now {
-					t.Fatalf("%+v waits still after its victims have ended: %+v", r, a)
-				}
-			}
-			if a.Now {
-				w.start(r, a)
-			}
-			w.safe(t, w.bind())
-		}
-	})
-	// How often somebody makes room is up to the draws, a few times in most runs;
-	// that it happens at all is TestPlace's to show.
-	if guaranteed == 0 || gangs == 0 {
-		t.Error("no request within a guarantee, or none on several nodes: the law was asked nothing")
+			t.Logf("%d requests within a guarantee, %d of them on several nodes, %d that ended others", seen.guaranteed, seen.gangs, seen.evicting)
+		})
 	}
-	t.Logf("%d requests within a guarantee, %d of them on several nodes, %d that ended others", guaranteed, gangs, evicting)
+}
+
+// tally counts what a property was asked.
+type tally struct{ guaranteed, gangs, evicting int }
+
+// drawRacks draws racks of one to three nodes of two GPUs, below one switch or named as
+// such, and cells of one, two and four nodes.
+func drawRacks(t *rapid.T) *world {
+	w := &world{next: 1, tenants: []Tenant{{Name: "x"}, {Name: "y"}}}
+	for i := range rapid.IntRange(2, 3).Draw(t, "racks") {
+		feature := rapid.SampledFrom([]string{cluster.SwitchFeature + "core:", cluster.RackFeature}).Draw(t, "named by")
+		for k := range rapid.IntRange(1, 3).Draw(t, "nodes") {
+			w.nodes = append(w.nodes, with(node(fmt.Sprintf("n%d%d", k, i), 2), fmt.Sprint(feature, i)))
+		}
+	}
+	for range rapid.IntRange(1, 5).Draw(t, "cells") {
+		tn := &w.tenants[rapid.IntRange(0, 1).Draw(t, "tenant")]
+		tn.Cells = append(tn.Cells, Cell{"g", rapid.SampledFrom([]int{1, 2, 4, 4, 8}).Draw(t, "size"), 1})
+		if !fit(w.nodes, w.tenants) {
+			tn.Cells = tn.Cells[:len(tn.Cells)-1]
+		}
+	}
+	return w
+}
+
+// step lets a job end or come.
+func (w *world) step(t *rapid.T, seen *tally) {
+	if len(w.jobs) > 0 && rapid.IntRange(0, 2).Draw(t, "what") == 0 {
+		w.end(rapid.SampledFrom(w.jobs).Draw(t, "ends").ID)
+		w.safe(t, w.bind())
+		return
+	}
+	b, r := w.bind(), w.draw(t, 8)
+	held := firm(w.jobs, func(j Job) bool { return b.Own(j.ID) })
+	n := max(1, r.Nodes)
+	promised := b.GuaranteedOn(r.Tenant, "g", r.GPUs, n) && w.possible(held, r.Tenant, r.GPUs, n)
+	a := b.Place(r, nil)
+	w.check(t, b, r, a)
+	if promised && len(a.GPUs) == 0 {
+		t.Fatalf("%+v fits its cells and waits\ntenants %+v\njobs %+v", r, w.tenants, w.jobs)
+	}
+	if promised {
+		seen.guaranteed++
+		if n > 1 {
+			seen.gangs++
+		}
+	}
+	if len(a.Victims) > 0 {
+		seen.evicting++
+		w.end(a.Victims...)
+		b = w.bind()
+		if a = b.Place(r, nil); !a.Now {
+			t.Fatalf("%+v waits still after its victims have ended: %+v", r, a)
+		}
+	}
+	if a.Now {
+		w.start(r, a)
+	}
+	w.safe(t, w.bind())
 }
 
 // TestPrivateCluster holds tenants whose jobs and cells are all of one size
