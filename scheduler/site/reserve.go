@@ -193,7 +193,8 @@ func setNodes(r *dispatch.Reservation, ids []cluster.NodeID) (err error) {
 }
 
 // InTheWay returns the jobs of others that run on what a reservation holds and may
-// not have ended when its window begins.
+// not have ended when its window begins. Jobs on loan that can save their state are
+// none, unless it is for maintenance: they give back when its jobs wait.
 func InTheWay(r *dispatch.Reservation, snap *dispatch.Snapshot, now cluster.Time) (out []*cluster.Job) {
 	start, _, ok := r.Window(now)
 	if !ok {
@@ -201,7 +202,7 @@ func InTheWay(r *dispatch.Reservation, snap *dispatch.Snapshot, now cluster.Time
 	}
 	for _, j := range snap.Running {
 		a := j.Live()
-		if a == nil || j.Spec.Where.InReservation() == r.Name {
+		if a == nil || j.Spec.Where.InReservation() == r.Name || a.Loan != "" && j.Spec.Checkpoint.Set() && !r.Maint {
 			continue
 		}
 		began := cmp.Or(max(a.Started, a.Placed), now)
