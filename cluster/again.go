@@ -350,7 +350,13 @@ func (r Retry) String() string {
 // Retries reports whether j is rerun after the way its last attempt ended. why says
 // which try that is, or why there is none; it is "" if j asks for no rerun after such
 // an end.
-func (j *Job) Retries() (again bool, why string) {
+func (j *Job) Retries() (again bool, why string) { return j.retries(true) }
+
+// RetriesUnprobed is Retries as it was before Probes: early failures on several
+// nodes are final.
+func (j *Job) RetriesUnprobed() (again bool, why string) { return j.retries(false) }
+
+func (j *Job) retries(probes bool) (again bool, why string) {
 	on, err := ParseRetryOn(j.Spec.Retry.On)
 	a := j.Last()
 	if j.Spec.Retry.Times == 0 || err != nil || a == nil || !on.Names(a) {
@@ -362,11 +368,42 @@ func (j *Job) Retries() (again bool, why string) {
 			tries++
 		}
 	}
-	switch ran := a.Ended.Sub(a.Started); {
+	least, _, _ := j.Spec.Sizes()
+	smaller := probes && j.Probes() && a.Size(j.Spec) > least
+	switch {
 	case tries > j.Spec.Retry.Times:
 		return false, fmt.Sprintf("no retry is left of %d", j.Spec.Retry.Times)
-	case a.State == JobFailed && a.Gang != nil && a.Started > 0 && ran < EarlyFailure:
+	case smaller && j.Spec.NodeRange.elastic():
+		why = fmt.Sprintf(", with the fewest nodes, %d: on %d it failed within a minute of its start", least, a.Size(j.Spec))
+	case smaller:
+		why = fmt.Sprintf(", with the fewest GPUs, %d: with %d it failed within a minute of its start", least, a.Size(j.Spec))
+	case a.Gang != nil && a.failedEarly():
 		return false, fmt.Sprintf("not tried again: on %d nodes a failure within a minute of the start is final", j.Spec.NodeCount())
 	}
-	return true, fmt.Sprintf("retry %d of %d", tries, j.Spec.Retry.Times)
+	return true, fmt.Sprintf("retry %d of %d%s", tries, j.Spec.Retry.Times, why)
+}
+
+// Probes reports whether the next run of j is a probe with its fewest nodes or GPUs
+// (Jeon et al., see EarlyFailure): it failed early, and no run since then outlived
+// that time. A range of GPUs is on one node, where a rerun with all of them costs
+// others little; so of those only a job that can restart with more begins with fewer.
+func (j *Job) Probes() bool {
+	s := j.Spec
+	if !s.Elastic() || s.Retry.Times == 0 || s.Deadline > 0 || !s.NodeRange.elastic() && !s.Checkpoint.Set() {
+		return false
+	}
+	for _, a := range slices.Backward(j.Attempts) {
+		if a.failedEarly() {
+			return true
+		}
+		if a.Started > 0 && a.Ended.Sub(a.Started) >= EarlyFailure {
+			break
+		}
+	}
+	return false
+}
+
+// failedEarly reports whether the job itself failed soon after it started.
+func (a *Attempt) failedEarly() bool {
+	return a.State == JobFailed && a.Started > 0 && a.Ended.Sub(a.Started) < EarlyFailure
 }

@@ -81,6 +81,54 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// TestProbes: an elastic job that failed early next runs with its fewest, until a run
+// outlives that time, and one that failed early with its fewest nodes is over.
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	at := func(seconds int) Time { return Time(time.Duration(seconds) * time.Second / time.Microsecond) }
+	ended := func(state JobState, n, ran int) Attempt {
+		a := Attempt{State: state, Exit: &Exit{Code: 1}, Started: at(10), Ended: at(10 + ran)}
+		a.Berth.GPUs = make([]GPUShare, n)
+		if n > 10 { // tens are nodes
+			a.Gang = &Gang{Rest: make([]Berth, n/10-1), Parts: make([]Part, n/10)}
+		}
+		return a
+	}
+	nodes := func(least int) Spec {
+		return Spec{GPUs: 1, Nodes: least, NodeRange: NodeRange{Min: least, Max: 4}, Retry: Retry{Times: 3}}
+	}
+	gpus := Spec{GPUs: 1, GPURange: GPURange{Min: 1, Max: 8}, Retry: Retry{Times: 3}}
+	hook, due := gpus, nodes(1)
+	hook.Checkpoint, due.Deadline = Checkpoint{Signal: "USR1", Grace: time.Minute}, 1
+	lost := Attempt{State: JobNodeFail, Started: at(1), Ended: at(2)}
+	for name, c := range map[string]struct {
+		spec   Spec
+		ran    []Attempt
+		probes bool
+		again  bool
+		why    string
+	}{
+		"four nodes":              {nodes(1), []Attempt{ended(JobFailed, 40, 59)}, true, true, "retry 1 of 3, with the fewest nodes, 1: on 4 it failed within a minute of its start"},
+		"late":                    {nodes(1), []Attempt{ended(JobFailed, 40, 60)}, false, true, "retry 1 of 3"},
+		"one node, again":         {nodes(1), []Attempt{ended(JobFailed, 40, 5), ended(JobFailed, 10, 5)}, true, true, "retry 2 of 3"},
+		"as few as there can be":  {nodes(2), []Attempt{ended(JobFailed, 40, 5), ended(JobFailed, 20, 5)}, true, false, "not tried again: on 2 nodes a failure within a minute of the start is final"},
+		"the probe outlived it":   {nodes(1), []Attempt{ended(JobFailed, 40, 5), ended(JobPreempted, 10, 600), ended(JobNodeFail, 40, 5)}, false, true, "retry 2 of 3"},
+		"the probe was lost":      {nodes(1), []Attempt{ended(JobFailed, 40, 5), lost}, true, true, "retry 2 of 3"},
+		"eight GPUs":              {hook, []Attempt{ended(JobFailed, 8, 5)}, true, true, "retry 1 of 3, with the fewest GPUs, 1: with 8 it failed within a minute of its start"},
+		"it could not get more":   {gpus, []Attempt{ended(JobFailed, 8, 5)}, false, true, "retry 1 of 3"},
+		"the deadline needs more": {due, []Attempt{ended(JobFailed, 40, 5)}, false, false, "not tried again: on 1 nodes a failure within a minute of the start is final"},
+		"none is left":            {nodes(1), []Attempt{ended(JobFailed, 40, 60), ended(JobFailed, 40, 60), ended(JobFailed, 40, 60), ended(JobFailed, 40, 5)}, true, false, "no retry is left of 3"},
+	} {
+		j := &Job{Spec: &c.spec, Attempts: c.ran}
+		if again, why := j.Retries(); again != c.again || why != c.why || j.Probes() != c.probes {
+			t.Errorf("%s: %v, %q, probes %v; want %v, %q", name, again, why, j.Probes(), c.again, c.why)
+		}
+		if again, why := j.RetriesUnprobed(); strings.Contains(why, "fewest") || again && c.ran[len(c.ran)-1].Gang != nil && c.probes {
+			t.Errorf("%s: before probes %v, %q", name, again, why)
+		}
+	}
+}
+
 func TestRetryCheck(t *testing.T) {
 	t.Parallel()
 	for _, good := range []Retry{{}, {Times: 1}, {Times: MaxRetries, On: "75,NODE_FAIL"}} {

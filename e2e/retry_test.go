@@ -8,7 +8,7 @@ import (
 
 // TestRetry: a job that fails runs again under its id as often as it asked for and after
 // what it named, and what depends on it waits for the run that counts; each task of an
-// array has its own tries.
+// array has its own tries. One that fails early on two nodes is tried on one.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "--nodes", "2x1xT4")
@@ -29,4 +29,9 @@ func TestRetry(t *testing.T) {
 	}
 	odd := c.submit("-D", dir, "--array", "0-3", "--retry", "1", "--", "sh", "-c", "[ $((SLURM_ARRAY_TASK_ID % 2)) = $BERTH_RESTART_COUNT ]")
 	c.run("wait", fmt.Sprint(odd)) // fails where a task did
+	probe := c.submit("-D", dir, "--nodes", "1-2", "--gpus", "1", "--retry", "1", "--", "sh", "-c", "[ $BERTH_NODES = 1 ]")
+	c.await(probe, "COMPLETED")
+	if shown := c.run("show", fmt.Sprint(probe)); !strings.Contains(shown, "retry 1 of 1, with the fewest nodes, 1: on 2 it failed within a minute of its start") {
+		t.Errorf("berth show of a job that failed early on two nodes:\n%s", shown)
+	}
 }

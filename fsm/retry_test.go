@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
 // fails starts a job, lets it run and ends it with an exit code.
@@ -94,6 +97,33 @@ func TestWhatEndsATryForGood(t *testing.T) {
 	m.part(late, 0, cluster.JobFailed)
 	m.part(late, 1, cluster.JobCancelled)
 	m.wantState(late, cluster.JobPending)
+}
+
+// TestAnEarlyFailureIsProbed on the fewest nodes by this release, and ends the job in
+// the log of an older one.
+func TestAnEarlyFailureIsProbed(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[uint32]cluster.JobState{14: cluster.JobFailed, 15: cluster.JobPending} {
+		m := newMachine(t)
+		for i := range 2 {
+			m.must(registerCmd(node(cluster.NodeID(fmt.Sprintf("n%d", i+1)), "b", 1)))
+		}
+		s := spec(1)
+		s.Retry, s.Nodes, s.NodeRange = cluster.Retry{Times: 5}, 1, cluster.NodeRange{Min: 1, Max: 2}
+		id := m.submit(s)
+		m.startGang(id, "n1-g0", "n2-g0")
+		m.runs(id)
+		m.part(id, 0, cluster.JobFailed)
+		last := m.partOf(id, 1, cluster.JobCancelled, false)
+		data, err := proto.Marshal(&logv1.Entry{Version: version, Term: testTerm, NowUs: int64(m.now.Add(time.Second)), Commands: []*logv1.Command{reportCmd(last)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		applyTo(t, m.f, m.index+1, testTerm, data)
+		if j := m.wantState(id, want); want == cluster.JobPending && (j.Spec.NodeCount() != 1 || !strings.Contains(j.Reason.Detail, "retry 1 of 5, with the fewest nodes, 1")) {
+			t.Errorf("version %d: on %d nodes, %s", version, j.Spec.NodeCount(), j.Reason)
+		}
+	}
 }
 
 // TestALostNodeIsATry for who names it: as for --requeue-on-loss it runs again on

@@ -123,7 +123,7 @@ func (s *Steward) again(j *cluster.Job, a *cluster.Attempt) bool {
 	case a.State == cluster.JobOutOfMemory && s.againLarger(j, a):
 		return true
 	}
-	return j.Spec.Service != nil && j.Cancel == nil || retried(j, a)
+	return j.Spec.Service != nil && j.Cancel == nil || s.retried(j, a)
 }
 
 // soonEnds returns how many of a replica's latest attempts ended by themselves soon
@@ -143,8 +143,11 @@ func soonEnds(j *cluster.Job) (n int) {
 
 // retried reports whether a job is rerun because its owner asked for that after
 // such an end. It adds to the end which try that is, or why there is none.
-func retried(j *cluster.Job, a *cluster.Attempt) bool {
+func (s *Steward) retried(j *cluster.Job, a *cluster.Attempt) bool {
 	again, why := j.Retries()
+	if s.at.Version < command.ProbeVersion {
+		again, why = j.RetriesUnprobed()
+	}
 	explain(a, why)
 	return again
 }

@@ -57,4 +57,6 @@ const (
 	StartingVersion = 15
 	// A changed job may not wait for itself.
 	CircleVersion = 15
+	// A job that failed early on several nodes may run on its fewest.
+	ProbeVersion = 15
 )

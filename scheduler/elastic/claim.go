@@ -167,9 +167,13 @@ func claimOf(snap *dispatch.Snapshot, j *cluster.Job) *claim {
 }
 
 // Bounds returns the least and most units that a job of elastic size may have, with
-// its partition and quotas, and the GPUs of each; see cluster.Spec.Sizes.
+// its partition and quotas, and the GPUs of each; see cluster.Spec.Sizes. One that
+// probes has its least.
 func Bounds(snap *dispatch.Snapshot, j *cluster.Job) (least, most, unit int) {
 	least, most, unit = j.Spec.Sizes()
+	if j.State.Waiting() && j.Probes() {
+		return least, least, unit
+	}
 	if n := mostGPUs(snap, j); n > 0 {
 		most = max(least, min(most, int(n)/unit))
 	}

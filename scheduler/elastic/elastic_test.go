@@ -92,6 +92,23 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// TestAProbeHasTheFewest: what failed early begins with its least, whatever is idle;
+// what others wait for is none of it.
+func TestAProbeHasTheFewest(t *testing.T) {
+	t.Parallel()
+	for _, sizing := range []elastic.Sizing{elastic.Marginal, elastic.Sia} {
+		s := world(4, 4)
+		j := waits(s, 1, 4, time.Hour)
+		other := waits(s, 1, 4, time.Hour)
+		j.Spec.Retry, j.Spec.Checkpoint = cluster.Retry{Times: 3}, cluster.Checkpoint{Signal: "USR1", Grace: time.Minute}
+		j.Attempts = []cluster.Attempt{{No: 1, State: cluster.JobFailed, Started: now.Add(-time.Minute), Ended: now.Add(-time.Second)}}
+		got := elastic.Rules{Sizing: sizing}.Sizes(s)
+		if got[j.ID].Units > 1 || got[other.ID].Units != 4 {
+			t.Errorf("%s: %v", sizing, got)
+		}
+	}
+}
+
 // TestSizesFit: nobody gets more or less than it can run with, all that grow fit on
 // nodes at once with those that do not, and what others wait for is left.
 func TestSizesFit(t *testing.T) {
