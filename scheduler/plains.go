@@ -346,12 +346,22 @@ func (s *scene) goalsOf(it *item, among []int) []rules.GoalOf {
 
 // nearParts chooses a job's nodes among parts: of those equally near to each other
 // the ones that have most of what it reads, if that breaks into no more idle nodes or GPUs.
-func (p *pass) nearParts(it *item, parts []rules.Part) ([]rules.Part, bool) {
-	best, ok := rules.NearParts(it.job, parts, cluster.Time(p.now))
-	if !ok || len(p.near.Tiers(it.job)) == 0 {
-		return best, ok
+// Before both, it keeps to links that other jobs do not use, and says so.
+func (p *pass) nearParts(it *item, parts []rules.Part) (best []rules.Part, words string, ok bool) {
+	best, ok = rules.NearParts(it.job, parts, cluster.Time(p.now))
+	if !ok {
+		return nil, "", false
 	}
 	best = slices.Clone(best)
+	if !p.pol.Linkless && it.gpus > 0 {
+		some, freer, _ := p.linked().NearParts(it.job, parts, cluster.Time(p.now))
+		if freer {
+			return some, rules.SwitchWords(some) + ", on links that fewer other jobs use", true
+		}
+	}
+	if len(p.near.Tiers(it.job)) == 0 {
+		return best, rules.SwitchWords(best), true
+	}
 	for i := range parts {
 		if s := &parts[i]; len(s.Cards) > 0 || p.plains.gentle(s.Host, &fleet.Room{Mem: -1, Milli: -1, Slots: -1, CPU: it.cpu, Host: it.mem, Until: -1}) {
 			s.Near = p.scoreOn(it, s.Host)
@@ -364,9 +374,9 @@ func (p *pass) nearParts(it *item, parts []rules.Part) ([]rules.Part, bool) {
 		return n
 	}
 	if near, ok := rules.NearParts(it.job, parts, cluster.Time(p.now)); ok && breaks(near) <= breaks(best) {
-		return near, true
+		best = near
 	}
-	return best, true
+	return best, rules.SwitchWords(best), true
 }
 
 // breaks returns how much a start breaks into: idle GPUs and, unless two of the widest

@@ -27,6 +27,7 @@ type scene struct {
 	holds   []holding             // by these; see holdings
 	more    map[cluster.JobID]int // see Snapshot.More
 	near    *dispatch.Near
+	links   *rules.Links // nil until a job on several nodes has room; see linked
 	crowd   *crowd
 	// reservations are those of the snapshot.
 	reservations dispatch.Reservations

@@ -29,7 +29,7 @@ func (it *item) allGPUs() int { return it.gpus * max(1, it.nodes) }
 // the classes that do it chooses as for other jobs.
 func (p *pass) startSpan(it *item) bool {
 	if it.gpus == 0 {
-		parts, ok := p.nearParts(it, p.fitter.plainParts(it))
+		parts, where, ok := p.nearParts(it, p.fitter.plainParts(it))
 		if !ok {
 			return false
 		}
@@ -38,18 +38,18 @@ func (p *pass) startSpan(it *item) bool {
 		if it.whole {
 			why = say.Nodes(it.nodes) + " for itself"
 		}
-		p.placeSpan(it, -1, parts, e, why+rules.SwitchWords(parts)+p.readWords(it, parts))
+		p.placeSpan(it, -1, parts, e, why+where+p.readWords(it, parts))
 		return true
 	}
 	best, fastest := -1, int64(rules.Forever)
 	var fits []int
-	parts := map[int][]rules.Part{}
+	parts, where := map[int][]rules.Part{}, map[int]string{}
 	for c := range it.needs {
 		if !p.fitter.leads(it, c) || p.traded(it, c) || p.realms == nil && !p.fitter.mayFit(it, c) {
 			continue
 		}
-		if s, ok := p.nearParts(it, p.fitter.fitSpan(it, c)); ok {
-			fits, parts[c] = append(fits, c), s
+		if s, on, ok := p.nearParts(it, p.fitter.fitSpan(it, c)); ok {
+			fits, parts[c], where[c] = append(fits, c), s, on
 		} else if p.realms == nil {
 			p.fitter.noteFailed(it, c)
 		}
@@ -71,9 +71,31 @@ func (p *pass) startSpan(it *item) bool {
 	}
 	_, e, _ := rules.ShareOn(it.job, p.f.Classes[best].Rep, p.pol)
 	why := fmt.Sprintf("%d nodes with %s %s free on each, those with the fewest%s%s; %s",
-		it.nodes, say.GPUs(it.gpus), p.f.Classes[best].GPUType, rules.SwitchWords(parts[best]), p.readWords(it, parts[best]), say.TimeWords(it.job, p.f.Classes[best].GPUType, it.needs[best].Dur))
+		it.nodes, say.GPUs(it.gpus), p.f.Classes[best].GPUType, where[best], p.readWords(it, parts[best]), say.TimeWords(it.job, p.f.Classes[best].GPUType, it.needs[best].Dur))
 	p.placeSpan(it, best, parts[best], e, why)
 	return true
+}
+
+// linked returns the links that running jobs use, and those that this pass started.
+func (s *scene) linked() *rules.Links {
+	if s.links != nil {
+		return s.links
+	}
+	s.links = &rules.Links{}
+	for _, j := range s.running {
+		a := j.Live()
+		if a == nil || a.Gang == nil || a.Width() < 2 || j.Spec.GPUs == 0 {
+			continue
+		}
+		var parts []rules.Part
+		for _, b := range a.Held() {
+			if i, there := s.f.HostAt[b.Node]; there {
+				parts = append(parts, rules.NewPart(j, s.f.Hosts[i].Node, rules.Part{Host: i}))
+			}
+		}
+		s.links.Take(parts)
+	}
+	return s.links
 }
 
 // inTime filters the classes that fit to those whose nodes were all ready in the
@@ -122,6 +144,9 @@ func (ft *fitter) plainParts(it *item) []rules.Part {
 func (p *pass) placeSpan(it *item, c int, parts []rules.Part, e cluster.Estimate, why string) {
 	slices.SortFunc(parts, func(a, b rules.Part) int { return cmp.Compare(a.Host, b.Host) })
 	st := dispatch.Start{Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: why}
+	if len(parts) > 1 && c >= 0 && !p.pol.Linkless {
+		p.linked().Take(parts)
+	}
 	var all []int32
 	for i := range parts {
 		b := p.berthOn(it, c, &parts[i], &st)

@@ -103,6 +103,9 @@ type Policy struct {
 	// NearAge bounds how long a gang waits for GPUs of one NUMA group while others
 	// are free; it never waits for more than a tenth of its run.
 	NearAge time.Duration
+	// Linkless leaves out whose links a job on several nodes would share, for
+	// comparisons; see Links.
+	Linkless bool
 	// Prices are what GPU-hours and core-hours cost, nil if free.
 	Prices *Prices
 	// FairMilli is the weight of fair shares against length in the order of a pass,

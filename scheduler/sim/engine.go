@@ -78,6 +78,7 @@ type engine struct {
 	zoom             *zoom
 	learner          *slowdown.Learner // nil if nothing is learned
 	plugs            plugs
+	links            links
 	fresh            []*cluster.Job              // arrived at this time
 	held             map[string][]cluster.NodeID // nodes by the images that they have, sorted
 }
@@ -141,6 +142,9 @@ func newEngine(w *workload.Workload, f *workload.Fleet, opt *Options) (*engine, 
 	if opt.Power != nil {
 		e.cur.powerW += float64(int64(len(nodes)) * opt.Power.HostW)
 	}
+	if (opt.Log || opt.resizes() || opt.MTBF > 0) && slices.ContainsFunc(w.Jobs, wide) {
+		return nil, fmt.Errorf("nodes: jobs on several are simulated without the state machine, changes of shares and failures of nodes")
+	}
 	if opt.Log {
 		st, err := newReplica(e.nodes, opt)
 		if err != nil {
@@ -156,12 +160,12 @@ func newEngine(w *workload.Workload, f *workload.Fleet, opt *Options) (*engine, 
 		e.st = st
 	}
 	if p, ok := opt.Planner.(Starter); ok {
-		e.roomy.on = p.StartsOnly() && !opt.NoZoom
+		e.roomy.on = p.StartsOnly() && !opt.NoZoom && !slices.ContainsFunc(w.Jobs, wide)
 	}
 	if r, ok := opt.Planner.(Rememberer); ok && !opt.NoZoom {
 		e.asks = r.Remember()
 	}
-	if !opt.NoZoom && opt.Know == nil && !opt.Learn && opt.Power == nil && !slices.ContainsFunc(w.Jobs, reads) { // it does not consider residents, nor what jobs read
+	if !opt.NoZoom && opt.Know == nil && !opt.Learn && opt.Power == nil && !slices.ContainsFunc(w.Jobs, reads) && !slices.ContainsFunc(w.Jobs, wide) { // it does not consider residents, nor what jobs read
 		e.zoom = newZoom(e)
 	}
 	e.tasks = make([]task, len(w.Jobs))

@@ -47,3 +47,46 @@ func TestWhatJobsReadByHand(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedLinksByHand: jobs on several nodes that share the uplink of a node, or of a
+// switch when they are below several, divide it; a scheduler that counts them keeps to
+// other nodes.
+func TestSharedLinksByHand(t *testing.T) {
+	t.Parallel()
+	minute := time.Minute
+	gangs := func(n int) *workload.Workload {
+		return &workload.Workload{Jobs: []workload.Job{
+			{ID: "1", Duration: 10 * minute, GPUs: n, Nodes: n, Milli: 1000},
+			{ID: "2", Submit: time.Second, Duration: 10 * minute, GPUs: n, Nodes: n, Milli: 1000},
+		}}
+	}
+	var three []workload.NodeSpec // gangs of three nodes are across two of three switches
+	for _, path := range []string{"a", "a", "b", "b", "c", "c"} {
+		three = append(three, workload.NodeSpec{Count: 1, GPUs: 1, Switch: path})
+	}
+	for name, c := range map[string]struct {
+		n      int
+		nodes  []workload.NodeSpec
+		blind  bool
+		uplink int
+		each   time.Duration
+	}{
+		// Half of the time they compute, and half of the time they have half a link. The
+		// first is alone for a second, and so is the other at the end.
+		"blind":           {2, []workload.NodeSpec{{Count: 4, GPUs: 2}}, true, 1, 15*minute - time.Second/2},
+		"knowing":         {2, []workload.NodeSpec{{Count: 4, GPUs: 2}}, false, 1, 10 * minute},
+		"no others":       {2, []workload.NodeSpec{{Count: 2, GPUs: 2}}, false, 1, 15*minute - time.Second/2},
+		"over one switch": {3, three, false, 1, 15*minute - time.Second/2},
+		"which has two":   {3, three, false, 2, 10 * minute},
+	} {
+		b := sim.NewBerth(scheduler.ModeSlot, 1)
+		b.Policy.Linkless = c.blind
+		r, err := sim.Run(t.Context(), gangs(c.n), &workload.Fleet{MaxShares: 1, Nodes: c.nodes}, sim.Options{Planner: b, Exchange: 0.5, Uplink: c.uplink, Paranoid: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *r.MeanJCT != c.each.Seconds() || r.Completed != 2 {
+			t.Errorf("%s: %d completed in %g s, want %g", name, r.Completed, *r.MeanJCT, c.each.Seconds())
+		}
+	}
+}

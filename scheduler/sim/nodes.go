@@ -96,3 +96,73 @@ func fetch(e *engine, j *workload.Job, a *cluster.Attempt) (lost time.Duration) 
 	}
 	return lost
 }
+
+// wide reports whether a job runs on several nodes.
+func wide(j workload.Job) bool { return j.Nodes > 1 }
+
+// links counts which links the running jobs on several nodes communicate over.
+type links struct {
+	on   []int32 // those jobs
+	node map[int32]int
+	leaf map[string]int
+}
+
+// of returns the nodes of a task and, if they are on several, their switches.
+func (l *links) of(e *engine, t *task) (nodes []int32, switches []string) {
+	for _, c := range t.cards {
+		n := e.slots[c].node
+		if !slices.Contains(nodes, n) {
+			nodes = append(nodes, n)
+		}
+		if p := e.nodes[n].SwitchPath(); !slices.Contains(switches, p) {
+			switches = append(switches, p)
+		}
+	}
+	if len(switches) < 2 {
+		switches = nil
+	}
+	return nodes, switches
+}
+
+// rate returns how fast a task is, given who else uses its links: those of one link
+// divide it among them, and computing takes as long as ever.
+func (l *links) rate(e *engine, t *task) float64 {
+	if e.opt.Exchange == 0 || t.job.Nodes < 2 {
+		return 1
+	}
+	nodes, switches := l.of(e, t)
+	worst := 1.0
+	for _, n := range nodes {
+		worst = max(worst, float64(l.node[n]))
+	}
+	for _, s := range switches {
+		worst = max(worst, float64(l.leaf[s])/float64(max(1, e.opt.Uplink)))
+	}
+	return 1 / (1 + e.opt.Exchange*(worst-1))
+}
+
+// change counts a task that starts or, with by below 0, ends, and changes the speed of
+// the others.
+func (l *links) change(e *engine, id int32, by int) {
+	t := &e.tasks[id]
+	if e.opt.Exchange == 0 || t.job.Nodes < 2 {
+		return
+	}
+	if l.node == nil {
+		l.node, l.leaf = map[int32]int{}, map[string]int{}
+	}
+	nodes, switches := l.of(e, t)
+	for _, n := range nodes {
+		l.node[n] += by
+	}
+	for _, s := range switches {
+		l.leaf[s] += by
+	}
+	l.on = slices.DeleteFunc(l.on, func(o int32) bool { return o == id })
+	for _, o := range l.on {
+		e.retime(e.tasks[o].cards[:1])
+	}
+	if by > 0 {
+		l.on = append(l.on, id)
+	}
+}

@@ -104,6 +104,11 @@ type Options struct {
 	Tell bool
 	// Fetch is what it costs to start where a node lacks what a job reads.
 	Fetch Fetch
+	// Exchange is which part of an iteration jobs on several nodes communicate, while
+	// they have their links alone; 0 is none. The uplink of a node carries one of them
+	// at that speed, that of a switch Uplink.
+	Exchange float64
+	Uplink   int
 	// Start is lost at each start. PreemptSmall and PreemptLarge are lost by a
 	// preempted job of up to 8 and of more GPUs.
 	Start, PreemptSmall, PreemptLarge time.Duration

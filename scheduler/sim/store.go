@@ -192,7 +192,12 @@ func (p *plain) mayStart(j *cluster.Job, st *dispatch.Start) bool {
 			return false
 		}
 	}
-	return p.ledger.Fits(&st.Berth).Code == ""
+	for _, b := range st.Berths() {
+		if p.ledger.Fits(b).Code != "" {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *plain) start(j *cluster.Job, st *dispatch.Start) {
@@ -201,8 +206,11 @@ func (p *plain) start(j *cluster.Job, st *dispatch.Start) {
 		No: st.Attempt, Token: cluster.Token(p.index), State: cluster.JobRunning, Berth: st.Berth, BootID: "b",
 		Estimate: st.Estimate, Placed: p.now, Started: p.now, Loan: st.Loan,
 	}
-	p.ledger.Take(&st.Berth)
-	for _, g := range st.Berth.GPUs {
+	if len(st.Rest) > 0 {
+		a.Gang = &cluster.Gang{Rest: st.Rest, Parts: slices.Repeat([]cluster.Part{{State: cluster.JobRunning}}, 1+len(st.Rest)), Go: true}
+	}
+	p.ledger.TakeStart(st)
+	for _, g := range a.AllGPUs() {
 		for _, id := range p.onGPU[g.GPU] {
 			o := p.jobs[id-1].Last()
 			if len(o.Neighbours) < cluster.MaxNeighbours && !slices.Contains(o.Neighbours, j.ID) {
@@ -354,8 +362,10 @@ func (p *plain) finish(now cluster.Time, id cluster.JobID, end outcome) (bool, e
 		return false, fmt.Errorf("job %d has no live attempt to end", id)
 	}
 	a := j.Last()
-	p.ledger.Release(&a.Berth)
-	for _, g := range a.Berth.GPUs {
+	for _, b := range a.Berths() {
+		p.ledger.Release(b)
+	}
+	for _, g := range a.AllGPUs() {
 		on := slices.DeleteFunc(p.onGPU[g.GPU], func(o cluster.JobID) bool { return o == id })
 		p.onGPU[g.GPU] = on
 	}

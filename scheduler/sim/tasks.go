@@ -67,14 +67,15 @@ func (e *engine) begin(a cluster.AttemptID) {
 	}
 	t.cards = t.cards[:0]
 	gpuType := ""
-	for _, g := range berth.GPUs {
+	held := view.Last().AllGPUs()
+	for _, g := range held {
 		c := e.slotAt[g.GPU]
 		t.cards = append(t.cards, c)
 		gpuType = e.slots[c].gpuType
 		e.give(c, g.Share, 1)
 	}
 	f := t.job.Figures(gpuType)
-	t.solo = float64(max(1, f.Duration.Microseconds())) * t.job.Slower(len(berth.GPUs))
+	t.solo = float64(max(1, f.Duration.Microseconds())) * t.job.Slower(len(held))
 	t.solution = t.solo
 	tells(e, t, view.Last())
 	t.overhead += float64((e.opt.Start + fetch(e, t.job, view.Last())).Microseconds())
@@ -91,6 +92,7 @@ func (e *engine) begin(a cluster.AttemptID) {
 	if e.learner != nil {
 		e.learner.Begin(id, e.now, t.job, gpuType, e.touched)
 	}
+	e.links.change(e, id, 1)
 	e.retime(t.cards)
 	e.expect(id)
 	e.sums.starts++
@@ -130,7 +132,7 @@ func (e *engine) retime(cards []int32) {
 		for _, c := range t.cards {
 			rate = min(rate, e.speedOn(c, id))
 		}
-		if rate == t.rate {
+		if rate *= e.links.rate(e, t); rate == t.rate {
 			continue
 		}
 		t.settle(e.now)
@@ -144,7 +146,7 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 	t := &e.tasks[id]
 	t.settle(e.now)
 	view, _ := e.st.Job(cluster.JobID(id + 1))
-	berth := view.Last().Berth
+	berth, held := view.Last().Berth, view.Last().AllGPUs()
 	tells(e, t, view.Last())
 	told := how
 	if how == cluster.JobOutOfMemory && e.opt.OOMFatal {
@@ -156,7 +158,7 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 	if e.zoom != nil {
 		e.zoom.book(&berth, e.nodeAt[berth.Node], -1)
 	}
-	for _, g := range berth.GPUs {
+	for _, g := range held {
 		e.give(e.slotAt[g.GPU], g.Share, -1)
 		e.freed = append(e.freed, g.GPU)
 	}
@@ -184,6 +186,7 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 		}
 		e.opt.Observe.Attempt(t.job.ID, cards, time.Duration(t.placed)*time.Microsecond, time.Duration(e.now)*time.Microsecond, how)
 	}
+	e.links.change(e, id, -1)
 	e.retime(t.cards)
 	t.state = waits
 	if again {

@@ -26,6 +26,9 @@ func (s *sight) viewOf(id cluster.JobID, j *workload.Job) *cluster.Job {
 	spec := &cluster.Spec{
 		Name: j.ID, Command: []string{"job"}, GPUs: j.GPUs, CPUMilli: j.CPUMilli, MemMiB: j.HostMemMiB, RequeueOnLoss: true,
 	}
+	if j.Nodes > 1 {
+		spec.Nodes, spec.GPUs = j.Nodes, j.GPUs/j.Nodes
+	}
 	if !s.opt.Fetch.Blind {
 		spec.Image, spec.Data = j.Image, j.Data
 	}

@@ -106,6 +106,7 @@ func All() []Experiment {
 		{"ces", "idle nodes powered down by a forecast of demand (Helios' CES, SC 2021)", ces},
 		{"defer", "jobs that wait for cheaper hours (ANDREAS, 2021)", cheaper},
 		{"near", "jobs that start where their images and data sets are", near},
+		{"links", "jobs on several nodes that keep to links others do not use (Ada-SRSF, 2020)", shareLinks},
 		{"demand", "how well the demand of nodes is forecast, by each method", demand},
 		{"trading", "accounts that trade GPU types (Gandiva-fair, EuroSys 2020)", trading},
 		{"sizing", "sizes of elastic jobs on 64 GPUs: marginal gain, AFS, Optimus, Pollux, Sia", sizing},

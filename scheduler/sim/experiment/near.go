@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
@@ -118,4 +120,86 @@ func nearLine(ctx context.Context, c *Config, rep *Report, run *cesRun, nodes in
 		atLeast(name+": fewer starts without the data set, %", 10, -rep.change(name+", blind", name, "data_elsewhere")),
 		atMost(name+": longer mean completion, %", 1, rep.change(name+", blind", name, "mean_jct_s")))
 	return nil
+}
+
+// Jobs on several nodes: which part of an iteration they communicate, how many nodes
+// there are below a switch, and how many such jobs its uplink carries.
+const (
+	linksExchange          = 0.2
+	linksLeaf, linksUplink = 16, 2
+)
+
+// gangs returns the jobs with those of more than so many GPUs on nodes of as many.
+func gangs(w *workload.Workload, from, until time.Duration, each int) *workload.Workload {
+	out := &workload.Workload{Name: w.Name, Form: w.Form}
+	for _, j := range w.Jobs {
+		if j.Submit < from || j.Submit >= until {
+			continue
+		}
+		j.Submit, j.Milli = j.Submit-from, 1000
+		if j.GPUs > each && j.GPUs >= cesNode {
+			j.Nodes = (j.GPUs + each - 1) / each
+			if j.GPUs = j.Nodes * each; j.GPUs > 32*each {
+				continue
+			}
+		}
+		out.Jobs = append(out.Jobs, j)
+	}
+	return out
+}
+
+// shareLinks compares jobs on several nodes that keep to links others do not use with
+// those that do not.
+func shareLinks(ctx context.Context, c Config) (*Report, error) {
+	w, _, _, err := load(&c, "helios-venus", "")
+	if err != nil {
+		return nil, err
+	}
+	rep := &Report{
+		Name: "links", Title: "Jobs on several nodes that share links, on Helios Venus",
+		Columns: []string{"mean_wait_s", "mean_jct_s", "p99_jct_s", "makespan_s"},
+		Assumptions: append(cesReport().Assumptions[:1:1],
+			fmt.Sprintf("%d nodes of %d cards, %d below a switch; one job to a card; jobs on more than 32 nodes are left out", nearBusy, cesNode, linksLeaf),
+			fmt.Sprintf("a job on several nodes communicates %.0f %% of its time while it has its links alone; a node's uplink carries one at that speed, a switch's %d, and more divide it", 100*linksExchange, linksUplink),
+			"blind passes do not count who uses a link; with links of their own, jobs never slow each other down",
+		),
+	}
+	end := time.Duration(0)
+	for i := range w.Jobs {
+		end = max(end, w.Jobs[i].Submit)
+	}
+	weeks := []int{147, 119}
+	if c.Quick {
+		weeks = weeks[:1]
+	}
+	var fleet workload.Fleet
+	for i := range nearBusy {
+		fleet.Nodes = append(fleet.Nodes, workload.NodeSpec{Count: 1, GPUs: cesNode, GPUType: cesType, Switch: fmt.Sprintf("core:leaf%d", i/linksLeaf)})
+	}
+	fleet.MaxShares = 1
+	trace.Complete(&fleet)
+	for _, day := range weeks {
+		for _, each := range []int{cesNode, cesNode / 2} {
+			from := max(0, min(time.Duration(day)*24*time.Hour, end-7*24*time.Hour))
+			jobs := gangs(w, from, from+7*24*time.Hour, each)
+			name := fmt.Sprintf("day %d, %d cards of a node", day, each)
+			for _, v := range []struct {
+				name     string
+				exchange float64
+				blind    bool
+			}{{", own links", 0, true}, {", blind", linksExchange, true}, {"", linksExchange, false}} {
+				c.note("%s: %s%s", w.Name, name, v.name)
+				err := rep.repeat(ctx, name+v.name, 1, func(seed uint64) (setup, error) {
+					b := sim.NewBerth(scheduler.ModeSlot, 1)
+					b.Policy.Linkless = v.blind
+					return setup{jobs, fleet, sim.Options{Planner: b, Seed: seed, PassEvery: time.Minute, Exchange: v.exchange, Uplink: linksUplink, Clock: c.Clock}}, nil
+				})
+				if err != nil {
+					return nil, err
+				}
+			}
+			rep.Claims = append(rep.Claims, atLeast(name+": shorter mean completion, %", 2, -rep.change(name+", blind", name, "mean_jct_s")))
+		}
+	}
+	return rep, nil
 }

@@ -26,6 +26,8 @@ type NodeSpec struct {
 	MaxShares int `yaml:"max_shares"`
 	// Data are the data sets on their disks, as imagenet+coco.
 	Data string `yaml:"data"`
+	// Switch is where they are in the network, as core:leaf3.
+	Switch string `yaml:"switch"`
 }
 
 // Fleet is the cluster of a simulation.
@@ -182,7 +184,7 @@ func (f *Fleet) pooled() ([]NodeSpec, []island) {
 		one := s
 		one.Count, one.GPUs, one.CPUMilli, one.HostMemMiB = 1, s.Count*s.GPUs, int64(s.Count)*s.CPUMilli, int64(s.Count)*s.HostMemMiB
 		i := slices.IndexFunc(out, func(o NodeSpec) bool {
-			return o.Type() == s.Type() && o.MemMiB == s.MemMiB && o.IdleW == s.IdleW && o.MaxW == s.MaxW && o.MaxShares == s.MaxShares && o.Data == s.Data && s.GPUs > 0 && o.GPUs > 0
+			return o.Type() == s.Type() && o.MemMiB == s.MemMiB && o.IdleW == s.IdleW && o.MaxW == s.MaxW && o.MaxShares == s.MaxShares && o.Data == s.Data && o.Switch == s.Switch && s.GPUs > 0 && o.GPUs > 0
 		})
 		if i < 0 {
 			i = len(out)
@@ -214,6 +216,9 @@ func (f *Fleet) Build() []*cluster.Node {
 			n := &cluster.Node{
 				ID: cluster.NodeID(fmt.Sprintf("n%06d", len(out))), State: cluster.NodeReady, BootID: "b",
 				CPUMilli: cmp.Or(s.CPUMilli, PlentyCPUMilli), MemMiB: cmp.Or(s.HostMemMiB, PlentyMemMiB),
+			}
+			if s.Switch != "" {
+				n.Features = append(n.Features, cluster.SwitchFeature+s.Switch)
 			}
 			for _, name := range s.dataSets() {
 				n.Features = append(n.Features, cluster.DataFeature+name)

@@ -28,6 +28,8 @@ type Job struct {
 	// one.
 	GPUs  int
 	Milli int64
+	// Nodes is on how many nodes it runs, with as many GPUs on each; 0 is one.
+	Nodes int
 	// Least and Most bound how many GPUs it may run with, 0 for always as many as
 	// GPUs, with which it takes Duration. Exchange says how it speeds up: n GPUs
 	// are n/(1+Exchange*(n-1)) times as fast as one.
@@ -167,6 +169,8 @@ func (w *Workload) Check() error {
 			return fmt.Errorf("job %s: %d GPUs, want 0 to %d", j.ID, j.GPUs, maxGPUs)
 		case j.Most > cluster.MaxGPUsPerJob || j.Least > 0 && !j.Elastic() || j.Exchange < 0 || j.Exchange > 3:
 			return fmt.Errorf("job %s: %d to %d GPUs with an exchange of %g, want two numbers up to %d, the smaller one first, and 0 to 3", j.ID, j.Least, j.Most, j.Exchange, cluster.MaxGPUsPerJob)
+		case j.Nodes < 0 || j.Nodes > cluster.MaxNodes || j.Nodes > 1 && (j.GPUs%j.Nodes > 0 || j.GPUs == 0 || j.Elastic()):
+			return fmt.Errorf("job %s: %d GPUs on %d nodes, want as many on each of at most %d", j.ID, j.GPUs, j.Nodes, cluster.MaxNodes)
 		case j.Milli < 0 || j.Milli > 1000 || j.UsedMilli < 0 || j.UsedMilli > 1000:
 			return fmt.Errorf("job %s: share %d or utilization %d is outside 0 to 1000 thousandths", j.ID, j.Milli, j.UsedMilli)
 		}
