@@ -350,13 +350,13 @@ func (r Retry) String() string {
 // Retries reports whether j is rerun after the way its last attempt ended. why says
 // which try that is, or why there is none; it is "" if j asks for no rerun after such
 // an end.
-func (j *Job) Retries() (again bool, why string) { return j.retries(true) }
+func (j *Job) Retries() (again bool, why string) { return retries(j, true) }
 
 // RetriesUnprobed is Retries as it was before Probes: early failures on several
 // nodes are final.
-func (j *Job) RetriesUnprobed() (again bool, why string) { return j.retries(false) }
+func RetriesUnprobed(j *Job) (again bool, why string) { return retries(j, false) }
 
-func (j *Job) retries(probes bool) (again bool, why string) {
+func retries(j *Job, probes bool) (again bool, why string) {
 	on, err := ParseRetryOn(j.Spec.Retry.On)
 	a := j.Last()
 	if j.Spec.Retry.Times == 0 || err != nil || a == nil || !on.Names(a) {

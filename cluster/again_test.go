@@ -123,7 +123,7 @@ func TestProbes(t *testing.T) {
 		if again, why := j.Retries(); again != c.again || why != c.why || j.Probes() != c.probes {
 			t.Errorf("%s: %v, %q, probes %v; want %v, %q", name, again, why, j.Probes(), c.again, c.why)
 		}
-		if again, why := j.RetriesUnprobed(); strings.Contains(why, "fewest") || again && c.ran[len(c.ran)-1].Gang != nil && c.probes {
+		if again, why := RetriesUnprobed(j); strings.Contains(why, "fewest") || again && c.ran[len(c.ran)-1].Gang != nil && c.probes {
 			t.Errorf("%s: before probes %v, %q", name, again, why)
 		}
 	}

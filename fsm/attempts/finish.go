@@ -146,7 +146,7 @@ func soonEnds(j *cluster.Job) (n int) {
 func (s *Steward) retried(j *cluster.Job, a *cluster.Attempt) bool {
 	again, why := j.Retries()
 	if s.at.Version < command.ProbeVersion {
-		again, why = j.RetriesUnprobed()
+		again, why = cluster.RetriesUnprobed(j)
 	}
 	explain(a, why)
 	return again
