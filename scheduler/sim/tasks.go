@@ -180,11 +180,7 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 	}
 	t.overhead = 0
 	if e.opt.Observe != nil {
-		cards := make([]int, len(t.cards))
-		for i, c := range t.cards {
-			cards[i] = int(c)
-		}
-		e.opt.Observe.Attempt(t.job.ID, cards, time.Duration(t.placed)*time.Microsecond, time.Duration(e.now)*time.Microsecond, how)
+		e.opt.Observe.Attempt(t.job.ID, ints(t.cards), time.Duration(t.placed)*time.Microsecond, time.Duration(e.now)*time.Microsecond, how)
 	}
 	e.links.change(e, id, -1)
 	e.retime(t.cards)
@@ -202,6 +198,14 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 		e.here.demand -= int64(t.job.GPUs)
 	}
 	return nil
+}
+
+func ints(of []int32) []int {
+	out := make([]int, len(of))
+	for i, c := range of {
+		out[i] = int(c)
+	}
+	return out
 }
 
 // outOfMemory ends the task that holds more than its cap, or the newest on a GPU
