@@ -315,11 +315,11 @@ func (s *Spec) checkNodeRange() error {
 			return Errorf(CodeInvalid, "nodes and %s: the run time and cost of a job of %d to %d nodes depend on how many it gets; ask for a fixed number of nodes", no.name, r.Min, r.Max)
 		}
 	}
-	return s.checkInPlace()
+	return checkInPlace(s)
 }
 
 // checkInPlace refuses options that cannot work while nodes join and leave.
-func (s *Spec) checkInPlace() error {
+func checkInPlace(s *Spec) error {
 	switch {
 	case !s.InPlace:
 		return nil

@@ -448,3 +448,25 @@ func (s *scene) span(it *item, k *fleet.Class) (lo, hi int, ok bool) {
 	}
 	return int(g.Lo), int(g.Hi), true
 }
+
+// linked returns the links that running jobs use, and those that this pass started.
+func (s *scene) linked() *rules.Links {
+	if s.links != nil {
+		return s.links
+	}
+	s.links = &rules.Links{}
+	for _, j := range s.running {
+		a := j.Live()
+		if a == nil || a.Gang == nil || a.Width() < 2 || j.Spec.GPUs == 0 {
+			continue
+		}
+		var parts []rules.Part
+		for _, b := range a.Held() {
+			if i, there := s.f.HostAt[b.Node]; there {
+				parts = append(parts, rules.NewPart(j, s.f.Hosts[i].Node, rules.Part{Host: i}))
+			}
+		}
+		s.links.Take(parts)
+	}
+	return s.links
+}

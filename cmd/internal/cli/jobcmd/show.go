@@ -170,8 +170,7 @@ func showJob(e *console.Env, j *apiv1.Job, asked beside) {
 		state += " (checkpointing to make room)"
 	}
 	kv := []string{
-		"Array", arrayText(j.GetArray()),
-		"Tasks", tasksText(j),
+		"Array", arrayText(j.GetArray()), "Tasks", tasksText(j),
 		"Job", fmt.Sprintf("%s  %s", numbered(j), j.GetName()),
 		"User", fmt.Sprintf("%s (%d)", j.GetUser(), j.GetUid()),
 		"Partition", j.GetPartition(),
