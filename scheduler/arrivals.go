@@ -33,7 +33,7 @@ type Arrivals struct {
 // free GPU.
 func NewArrivals(nodes []*cluster.Node, led *dispatch.Ledger, pol Policy) *Arrivals {
 	pol.PatienceMilli = 0
-	p := newPass(&scene{pol: pol, nodes: nodes})
+	p := newPass(&scene{mem: &memory{}, pol: pol, nodes: nodes})
 	p.f = fleet.New(nodes, led.Clone(), nil, &p.pol, nil)
 	p.fitter.typical = newLearn(len(p.f.Classes))
 	a := &Arrivals{p: p, step: 1}

@@ -135,7 +135,7 @@ func (w *crowd) way(s *dispatch.Sharing) *sharing {
 
 // sharer returns a job as one on GPU i.
 func (w *crowd) sharer(j *cluster.Job, id cluster.JobID, milli int64, i int32) company.Sharer {
-	return company.SharerOf(j, id, milli, w.rules[i].natures[w.kindOf(j)])
+	return company.SharerOf(j, id, milli, &w.rules[i].natures[w.kindOf(j)])
 }
 
 // readAhead reads what was learned of a job; see scene.readAhead.
@@ -190,7 +190,7 @@ func (ft *fitter) judge(it *item, n *rules.Need, i int32) company.Verdict {
 	if v := company.Strangers(ft.f.Cards[i].GPU, w.on[i], &it.job.Owner); v.Strange != nil {
 		return v
 	}
-	return company.Judge(w.know, w.rules[i].Sharing, w.on[i], company.SharerOf(it.job, 0, n.Busy, w.rules[i].natures[it.kind]), w.limit)
+	return company.Judge(w.know, w.rules[i].Sharing, w.on[i], company.SharerOf(it.job, 0, n.Busy, &w.rules[i].natures[it.kind]), w.limit)
 }
 
 // suits reports whether nothing speaks against placing a job on GPU i, and counts that
@@ -212,7 +212,7 @@ func (ft *fitter) agrees(it *item, c int, i int32) bool {
 	}
 	g := &ft.guest
 	if way := w.rules[i]; g.it != it || g.way != way || g.busy != n.Busy {
-		*g = guest{it, way, n.Busy, company.SharerOf(it.job, 0, n.Busy, way.natures[it.kind])}
+		*g = guest{it, way, n.Busy, company.SharerOf(it.job, 0, n.Busy, &way.natures[it.kind])}
 	}
 	return company.Suits(w.know, g.way.Sharing, w.on[i], &g.Sharer, w.limit)
 }
@@ -279,7 +279,7 @@ func (w *crowd) settled(it *item, milli int64, cards []int32) {
 		return
 	}
 	for _, i := range cards {
-		w.on[i] = company.Insert(w.on[i], company.SharerOf(it.job, it.job.ID, milli, w.rules[i].natures[it.kind]))
+		w.on[i] = company.Insert(w.on[i], company.SharerOf(it.job, it.job.ID, milli, &w.rules[i].natures[it.kind]))
 	}
 }
 
@@ -308,10 +308,13 @@ func (w twins) again(hash uint64) bool {
 	return w[hash>>32&uint64(len(w)-1)].again>>(hash>>26&63)&1 != 0
 }
 
-// match sets Need.Like of all waiting jobs, and returns fitter.failedLike. It reads them in the order of memory, a
-// pass does not: looked up in its turn, what became of a job's likes is waited for.
+// match sets Need.Like of all waiting jobs, and returns fitter.failedLike. It reads them
+// in the order of memory, a pass does not: looked up in its turn, what became of a job's
+// likes is waited for.
 func match(ft *fitter) []int64 {
-	seen := make(twins, powerOf2(len(ft.items)*len(ft.f.Classes)/8))
+	m := ft.mem
+	m.twins = zeroed(m.twins, powerOf2(len(ft.items)*len(ft.f.Classes)/8))
+	seen := m.twins
 	repeated := 0
 	for i := range ft.items {
 		for c := range ft.items[i].needs {
@@ -320,7 +323,8 @@ func match(ft *fitter) []int64 {
 			}
 		}
 	}
-	nb := numbers{items: ft.items, table: make([]numbered, powerOf2(4*repeated))}
+	m.numbered = zeroed(m.numbered, powerOf2(4*repeated))
+	nb := numbers{items: ft.items, table: m.numbered}
 	for i := range ft.items {
 		for c := range ft.items[i].needs {
 			it := &ft.items[i]
@@ -334,7 +338,11 @@ func match(ft *fitter) []int64 {
 			}
 		}
 	}
-	return slices.Repeat([]int64{math.MaxInt64}, len(nb.firsts)+1)
+	m.failed = sized(m.failed, len(nb.firsts)+1)
+	for i := range m.failed {
+		m.failed[i] = math.MaxInt64
+	}
+	return m.failed
 }
 
 func powerOf2(least int) int {

@@ -2,10 +2,16 @@ package scheduler
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -110,5 +116,37 @@ func TestUsableBeside(t *testing.T) {
 	}
 	if got := (&beside{}).usable(2000, 64_000, 1); got != 0 {
 		t.Errorf("%d of use where nobody knows what is typical", got)
+	}
+}
+
+// TestPassesForget: a pass that works on the memory of passes over other worlds and
+// other nodes plans what one with fresh memory does.
+func TestPassesForget(t *testing.T) {
+	t.Parallel()
+	m, rnd := &memory{}, rand.New(rand.NewPCG(11, 11))
+	same := func(snap *dispatch.Snapshot) dispatch.Plan {
+		want := schedule(snap, Default()).plan
+		if diff := cmp.Diff(want, planOn(m, snap, Default())); diff != "" {
+			t.Fatalf("at %v with %d nodes, on fresh and on used memory:\n%s", snap.Now, len(snap.Nodes), diff)
+		}
+		return want
+	}
+	starts := 0
+	for range 60 {
+		w, more := lived(rnd)
+		for range 5 {
+			more()
+			fewer := w.Snapshot()
+			out := rnd.IntN(len(fewer.Nodes))
+			fewer.Nodes = slices.Delete(slices.Clone(fewer.Nodes), out, out+1)
+			same(fewer)
+			plan := same(w.Snapshot())
+			starts += len(plan.Starts)
+			w.Apply(&plan)
+			w.Advance(time.Duration(1+rnd.IntN(3600)) * time.Second)
+		}
+	}
+	if starts < 100 {
+		t.Fatalf("%d jobs started in all, which shows nothing", starts)
 	}
 }

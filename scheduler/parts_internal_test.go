@@ -101,7 +101,7 @@ func TestWhoIsEndedOnANode(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 5))
 		n, led, running := busyNode(rnd)
 		pol := Default()
-		p := newPass(&scene{pol: pol, now: int64(schedtest.Now), nodes: []*cluster.Node{n}, running: running})
+		p := newPass(&scene{mem: &memory{}, pol: pol, now: int64(schedtest.Now), nodes: []*cluster.Node{n}, running: running})
 		p.f = fleet.New(p.nodes, led.Clone(), nil, &p.pol, nil)
 		want := schedtest.Job(100, schedtest.GPUs(rnd.IntN(3)), schedtest.Mem(int64(1+rnd.IntN(15))*1000), schedtest.Util(int64(1+rnd.IntN(9))*100), schedtest.Cores(int64(1+rnd.IntN(12))*1000), schedtest.HostMem(int64(1+rnd.IntN(38))*1000))
 		if want.Spec.GPUs == 0 {
@@ -171,7 +171,7 @@ func TestWhenACardClears(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 6))
 		n, led, running := busyNode(rnd)
 		pol := Default()
-		p := newPass(&scene{pol: pol, now: int64(schedtest.Now), nodes: []*cluster.Node{n}, running: running})
+		p := newPass(&scene{mem: &memory{}, pol: pol, now: int64(schedtest.Now), nodes: []*cluster.Node{n}, running: running})
 		p.f = fleet.New(p.nodes, led.Clone(), nil, &p.pol, nil)
 		p.lines.needResidents()
 		for c := range p.f.Cards {
@@ -222,11 +222,16 @@ func micros(us int64) string { return fmt.Sprint(time.Duration(us) * time.Micros
 func TestSortedByDigits(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(5, 5))
-	for _, n := range []int{0, 1, 100, radixLeast, 3 * radixLeast} {
+	m := new(sorter)
+	for _, n := range []int{0, 1, radixLeast, 40 * radixLeast, 100} {
 		for round := range 12 {
 			got := make([]rank, n)
 			for i := range got {
 				got[i] = rank{id: cluster.JobID(i + 1), item: int32(i), class: int8(rnd.IntN(4) - 2), tier: int8(rnd.IntN(6)), first: rnd.Int64N(70), second: -rnd.Int64N(2000)}
+				if round%2 == 0 { // all differ in few bits, or first in many
+					got[i].first <<= 4 * round
+					continue
+				}
 				switch rnd.IntN(4 + round) {
 				case 0:
 					got[i].first, got[i].second = rnd.Int64()-rnd.Int64(), 0
@@ -238,7 +243,7 @@ func TestSortedByDigits(t *testing.T) {
 			}
 			want := slices.Clone(got)
 			slices.SortFunc(want, rank.compare)
-			if got = sorted(got); !slices.Equal(got, want) {
+			if got = sorted(got, m); !slices.Equal(got, want) {
 				t.Fatalf("%d ranks, round %d: not in order", n, round)
 			}
 		}
@@ -251,7 +256,7 @@ func TestSortedByDigits(t *testing.T) {
 func TestLikes(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(3, 3))
-	ft := &fitter{scene: &scene{f: &fleet.Fleet{Classes: make([]fleet.Class, 2)}, crowd: &crowd{}}, failed: map[shape]int64{}}
+	ft := &fitter{scene: &scene{mem: &memory{}, f: &fleet.Fleet{Classes: make([]fleet.Class, 2)}, crowd: &crowd{}}, failed: map[shape]int64{}}
 	type need struct {
 		class, mem, milli, cpu int64
 		way                    rules.Way

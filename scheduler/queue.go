@@ -57,7 +57,7 @@ func (ls *lines) needLoads() {
 	}
 	for c := range ls.f.Classes {
 		k := &ls.f.Classes[c]
-		k.Loads = fleet.NewLoadTree(len(k.Cards))
+		k.BeginLoads()
 		for place, i := range k.Cards {
 			cd := &ls.f.Cards[i]
 			h, g := &ls.f.Hosts[cd.Host], &k.Groups[cd.Group]
@@ -177,11 +177,11 @@ func (s *scene) waitAt(it *item, i int32) int64 {
 	}
 	k := &s.f.Classes[cd.Class]
 	g := &k.Groups[cd.Group]
-	var buf [2 * cluster.MaxGPUsPerJob]int64
-	loads := buf[:0]
+	loads := s.mem.loads[:0]
 	for _, j := range k.Cards[g.Lo:g.Hi] {
 		loads = append(loads, s.f.Cards[j].Load)
 	}
+	s.mem.loads = loads
 	return fleet.Nth(loads, min(n, len(loads))-1)
 }
 

@@ -312,14 +312,15 @@ func (r *release) judge(j *cluster.Job, c *cluster.GPU, nd *rules.Need) company.
 	if v := company.Strangers(c, on, &j.Owner); v.Strange != nil {
 		return v
 	}
-	return company.Judge(r.know, s, on, company.SharerOf(j, 0, nd.Busy, company.NatureOf(r.know, s, j.Spec.Signature, nil)), r.pol.MaxSlowdownMilli)
+	nature := company.NatureOf(r.know, s, j.Spec.Signature, nil)
+	return company.Judge(r.know, s, on, company.SharerOf(j, 0, nd.Busy, &nature), r.pol.MaxSlowdownMilli)
 }
 
 func (r *release) mates(on []company.Sharer, j *cluster.Job, e *cluster.Estimate, shares []cluster.GPUShare, gpu *cluster.GPU) []company.Sharer {
 	for _, gs := range shares {
 		if gs.GPU == gpu.ID {
 			nature := company.NatureOf(r.know, r.know.SharingOn(gpu), j.Spec.Signature, nil)
-			on = company.Insert(on, company.SharerOf(j, j.ID, cluster.BusyMilli(j.Spec, gs.Share, e), nature))
+			on = company.Insert(on, company.SharerOf(j, j.ID, cluster.BusyMilli(j.Spec, gs.Share, e), &nature))
 		}
 	}
 	return on

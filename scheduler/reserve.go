@@ -27,7 +27,11 @@ func (ls *lines) needResidents() {
 	if ls.residents != nil {
 		return
 	}
-	ls.residents = make([][]resident, len(ls.f.Cards))
+	ls.mem.residents = sized(ls.mem.residents, len(ls.f.Cards))
+	ls.residents = ls.mem.residents
+	for i := range ls.residents {
+		ls.residents[i] = ls.residents[i][:0]
+	}
 	for _, j := range ls.running {
 		a := j.Live()
 		if a == nil {
@@ -63,6 +67,8 @@ type keeper struct {
 
 	asks  cluster.JobID // of which job to note, at its turn, what is kept from it
 	noted map[cluster.GPUID]cluster.JobID
+
+	sorted []resident // scratch
 }
 
 // cardsAKeep is how many GPUs of the fleet there must be for each job that is not
@@ -73,14 +79,14 @@ const cardsAKeep = 64
 // first in the pass that do not fit, as EASY backfill does (Lifka, JSSPP 1995). The
 // latter are few: what is reserved for one, others go without.
 func (kp *keeper) reserve(it *item) {
-	if it.job.ID == kp.asks {
+	if it.id == kp.asks {
 		kp.noted = kp.note()
 	}
 	switch {
 	case it.kept && !it.old: // by a promise
 	case it.old:
 		kp.keep(it)
-	case it.spans() && kp.isVacated(it.job.ID):
+	case it.spans() && kp.isVacated(it.id):
 		kp.keep(it)
 	case it.gpus > 0 && kp.reserved <= len(kp.f.Cards)/cardsAKeep && kp.now-it.eligible >= kp.pol.ReserveAge.Microseconds() && kp.keep(it):
 		it.kept = true
@@ -187,7 +193,8 @@ func (kp *keeper) clearsOn(k *fleet.Class, g *fleet.Group, n *rules.Need) []flee
 // clears returns when enough jobs on a GPU have ended for n to fit.
 func (kp *keeper) clears(i int32, n *rules.Need) int64 {
 	use := kp.f.Cards[i].Use
-	rs := slices.Clone(kp.lines.residents[i])
+	rs := append(kp.sorted[:0], kp.lines.residents[i]...)
+	kp.sorted = rs
 	slices.SortFunc(rs, func(a, b resident) int { return cmp.Compare(a.end, b.end) })
 	at := kp.now
 	for _, r := range rs {

@@ -16,6 +16,7 @@ import (
 // waiting and the running jobs. The fleet, the items, the company on GPUs, the
 // quotas and the plan change during the pass.
 type scene struct {
+	mem     *memory
 	pol     Policy
 	now     int64
 	nodes   []*cluster.Node
@@ -77,8 +78,10 @@ func (s *scene) gather(waiting []*cluster.Job) {
 		slices.SortFunc(waiting, byJob)
 	}
 	classes := len(s.f.Classes)
-	needs := make([]rules.Need, len(waiting)*classes)
-	s.items = make([]item, 0, len(waiting))
+	s.mem.needs = sized(s.mem.needs, len(waiting)*classes)
+	s.mem.items = sized(s.mem.items, len(waiting))
+	needs := s.mem.needs
+	s.items = s.mem.items[:0]
 	for i, j := range waiting {
 		if s.crowd != nil && i%aheadOf == 0 {
 			s.crowd.readNames(waiting[i:min(len(waiting), i+aheadOf)])
@@ -86,8 +89,9 @@ func (s *scene) gather(waiting []*cluster.Job) {
 		if !j.State.Waiting() || j.Cancel != nil {
 			continue
 		}
-		s.items = append(s.items, item{needs: needs[:classes:classes]})
+		s.items = s.items[:len(s.items)+1]
 		it := &s.items[len(s.items)-1]
+		*it = item{needs: needs[:classes:classes]}
 		needs = needs[classes:]
 		s.fill(it, j)
 		s.niced = s.niced || j.Spec.Nice != 0
@@ -141,7 +145,8 @@ func (s *scene) indexItems() {
 	if span > 8*uint64(n)+1024 {
 		return
 	}
-	s.byID = make([]int32, span)
+	s.mem.byID = zeroed(s.mem.byID, int(span))
+	s.byID = s.mem.byID
 	for i := range s.items {
 		s.byID[s.items[i].id-s.firstID] = int32(i) + 1
 	}
@@ -202,7 +207,7 @@ func (s *scene) holdings() []holding {
 	if s.holds != nil {
 		return s.holds
 	}
-	s.holds = make([]holding, 0, len(s.running))
+	s.holds = s.mem.holds[:0]
 	for k, j := range s.running {
 		if k%aheadOf == 0 {
 			s.readRunning(s.running[k:min(len(s.running), k+aheadOf)])
@@ -225,6 +230,7 @@ func (s *scene) holdings() []holding {
 			s.holds = append(s.holds, holding{i, n.Dominant(s.f.Cards[i].Use.SellableMiB), end - s.now, dur})
 		}
 	}
+	s.mem.holds = s.holds
 	return s.holds
 }
 
@@ -326,7 +332,10 @@ func (s *scene) fill(it *item, j *cluster.Job) {
 		if j.Spec.OrCPU {
 			s.doWithout(it)
 		}
-	} else if s.realms != nil {
+		return
+	}
+	clear(it.needs)
+	if s.realms != nil {
 		it.bounds = s.realms.BoundsOf(j, s.now, s.reservations)
 	}
 }

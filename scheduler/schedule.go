@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"sync"
+
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/explain"
@@ -64,12 +66,69 @@ func newPass(s *scene) *pass {
 // moves. Every waiting job that does not start has an entry in Unplaced; the first
 // Policy.MaxReasons shapes of them have it in words.
 func Schedule(snap *dispatch.Snapshot, pol Policy) dispatch.Plan {
-	return schedule(snap, looked(snap, pol)).plan
+	return planOf(snap, looked(snap, pol))
+}
+
+// memory is what passes work on, which one leaves to the next: allocated anew it costs
+// a small pass a third of its time. Nothing in it outlives a pass, and no plan refers
+// to it.
+type memory struct {
+	fleet     fleet.Memory
+	items     []item
+	needs     []rules.Need
+	byID      []int32
+	holds     []holding
+	order     []rank
+	sorter    sorter
+	residents [][]resident
+	loads     []int64 // scratch
+	starts    []dispatch.Start
+	started   []newcomer
+	twins     twins
+	numbered  []numbered
+	failed    []int64
+}
+
+var memories = sync.Pool{New: func() any { return &memory{} }}
+
+// sized returns a list of n with whatever was in it, s if that has room.
+func sized[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n, n+n/8)
+	}
+	return s[:n]
+}
+
+// zeroed returns a list of n zeros, s if that has room.
+func zeroed[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n, n+n/8)
+	}
+	clear(s[:n])
+	return s[:n]
+}
+
+// planOf is a pass of which nobody asks anything but its plan.
+func planOf(snap *dispatch.Snapshot, pol Policy) dispatch.Plan {
+	m := memories.Get().(*memory)
+	plan := planOn(m, snap, pol)
+	memories.Put(m)
+	return plan
+}
+
+// planOn is planOf on given memory. Its starts are large, and copied once when it is
+// known how many there are.
+func planOn(m *memory, snap *dispatch.Snapshot, pol Policy) dispatch.Plan {
+	p := scheduleFor(snap, pol, 0, m)
+	m.starts, m.started = p.plan.Starts, p.lines.started
+	p.plan.Starts = append([]dispatch.Start(nil), m.starts...)
+	clear(m.starts)
+	return p.plan
 }
 
 // looked returns pol as it is followed now, after a look ahead.
 func looked(snap *dispatch.Snapshot, pol Policy) Policy {
-	pol.OvercommitMilli = rollout.Overcommit(snap, pol, func(s *dispatch.Snapshot, pol Policy) dispatch.Plan { return schedule(s, pol).plan })
+	pol.OvercommitMilli = rollout.Overcommit(snap, pol, planOf)
 	pol.LookAhead = 0
 	return pol
 }
@@ -90,17 +149,17 @@ func ForecastStart(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) (f exp
 }
 
 // schedule runs a pass, and returns it with its plan.
-func schedule(snap *dispatch.Snapshot, pol Policy) *pass { return scheduleFor(snap, pol, 0) }
+func schedule(snap *dispatch.Snapshot, pol Policy) *pass { return scheduleFor(snap, pol, 0, &memory{}) }
 
 // scheduleFor is a pass that notes what is kept from one job at its turn, 0 for none.
-func scheduleFor(snap *dispatch.Snapshot, pol Policy, asks cluster.JobID) *pass {
+func scheduleFor(snap *dispatch.Snapshot, pol Policy, asks cluster.JobID, m *memory) *pass {
 	p := newPass(&scene{
-		pol: pol, now: int64(snap.Now), nodes: snap.Nodes, running: snap.Running, more: snap.More, near: dispatch.NewNear(snap), plan: dispatch.Plan{BaseIndex: snap.Index},
+		mem: m, pol: pol, now: int64(snap.Now), nodes: snap.Nodes, running: snap.Running, more: snap.More, near: dispatch.NewNear(snap), plan: dispatch.Plan{BaseIndex: snap.Index, Starts: m.starts[:0]},
 		realms: fleet.NewRealms(snap), reservations: snap.Reservations, standing: snap.Standing, limits: snap.Limits.Clone(),
 	})
-	p.f = fleet.New(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol, p.realms)
+	p.f = m.fleet.New(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol, p.realms)
 	p.crowd = newCrowd(snap.Interference, p.f, snap.Running)
-	p.keeper.asks = asks
+	p.keeper.asks, p.lines.started = asks, m.started[:0]
 	p.regret(snap.Terms)
 	p.gather(snap.Waiting)
 	p.f.Asks(p.mostAsked())

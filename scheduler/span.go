@@ -354,7 +354,7 @@ func spanBefore(snap *dispatch.Snapshot, job *cluster.Job, alone *dispatch.Plan,
 // keptFrom runs a pass and returns for which job each GPU is kept from the given one at
 // its turn, 0 for none or where the job starts.
 func keptFrom(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) func(cluster.GPUID) cluster.JobID {
-	p := scheduleFor(snap, pol, job.ID)
+	p := scheduleFor(snap, pol, job.ID, &memory{})
 	kept := p.keeper.noted
 	if kept == nil && !slices.ContainsFunc(p.plan.Starts, func(st dispatch.Start) bool { return st.Job == job.ID }) {
 		kept = p.keeper.note() // it had no turn

@@ -67,7 +67,7 @@ func (ts *turns) mix(order []rank) {
 		}
 	}
 	if fair {
-		keys = sorted(keys)
+		keys = sorted(keys, &ts.mem.sorter)
 		w := min(ts.pol.FairMilli, cluster.WholeGPU)
 		for k, r := range keys {
 			scores[r.item] = (cluster.WholeGPU-w)*int64(r.item) + w*int64(k)
@@ -80,7 +80,7 @@ func (ts *turns) mix(order []rank) {
 		}
 	}
 	was := slices.Clone(order)
-	for i, k := range sorted(keys) {
+	for i, k := range sorted(keys, &ts.mem.sorter) {
 		order[i] = was[k.item]
 	}
 }

@@ -59,7 +59,7 @@ func TestMix(t *testing.T) {
 		{"steps forward", 0, nil, []item{job(1, 1, 0), job(2, 1, 0), job(3, 2, -9)}, nil, []cluster.JobID{3, 1, 2}},
 		{"the old stay", 1000, fair, []item{job(1, 1, 100), job(2, 1, 0), job(3, 2, 0)}, []int8{tierOld, tierMiddle, tierMiddle}, []cluster.JobID{1, 3, 2}},
 	} {
-		p := &turns{scene: &scene{items: c.items, standing: c.fair, niced: slices.ContainsFunc(c.items, func(it item) bool { return it.job.Spec.Nice != 0 })}}
+		p := &turns{scene: &scene{mem: &memory{}, items: c.items, standing: c.fair, niced: slices.ContainsFunc(c.items, func(it item) bool { return it.job.Spec.Nice != 0 })}}
 		p.pol.FairMilli = c.milli
 		var order []rank
 		for i := range c.items {

@@ -182,55 +182,99 @@ const (
 // order returns the items in the order in which the pass tries them.
 func (ts *turns) order() []rank {
 	ts.measure()
-	out := make([]rank, len(ts.items))
+	ts.mem.order = sized(ts.mem.order, len(ts.items))
+	out := ts.mem.order
 	for i := range ts.items {
 		out[i] = ts.rankOf(&ts.items[i])
 		out[i].item = int32(i)
 	}
-	out = sorted(out)
+	out = sorted(out, &ts.mem.sorter)
 	ts.mix(out)
 	return out
 }
 
 // radixLeast is how many ranks are sorted sooner by their digits than by comparison.
-const radixLeast = 1024
+const radixLeast = 32
 
-// sorted sorts the ranks of items, which are in the order of ids: digit by digit,
-// the last one first, each time keeping the order of equals.
-func sorted(rs []rank) []rank {
-	if len(rs) < radixLeast {
-		slices.SortFunc(rs, rank.compare)
-		return rs
+// sorter is what sorted works on.
+type sorter struct {
+	ranks    []rank
+	keys, to []rankKey
+}
+
+// rankKey is what distinguishes a rank of one class and tier from others, and where it
+// was.
+type rankKey struct {
+	key uint64
+	at  int32
+}
+
+// sorted sorts the ranks of items, which are in the order of ids: first by class and
+// tier, then each of those by itself.
+func sorted(rs []rank, m *sorter) []rank {
+	var at [1<<11 + 1]int32
+	group := func(r *rank) int { return (int(r.class)+128)<<3 + int(r.tier) }
+	for i := range rs {
+		at[group(&rs[i])+1]++
 	}
-	to := make([]rank, len(rs))
-	for _, word := range [...]func(*rank) int64{
-		func(r *rank) int64 { return r.second },
-		func(r *rank) int64 { return r.first },
-		func(r *rank) int64 { return int64(r.class)<<8 + int64(r.tier) },
-	} {
-		least, most := int64(math.MaxInt64), int64(math.MinInt64)
-		for i := range rs {
-			w := word(&rs[i])
-			least, most = min(least, w), max(most, w)
-		}
-		for shift := 0; shift < 64 && uint64(most-least)>>shift > 0; shift += 8 {
-			digit := func(r *rank) uint8 { return uint8(uint64(word(r)-least) >> shift) }
-			var at [257]int32
-			for i := range rs {
-				at[int(digit(&rs[i]))+1]++
-			}
-			for d := range 255 {
-				at[d+1] += at[d]
-			}
-			for i := range rs {
-				d := digit(&rs[i])
-				to[at[d]] = rs[i]
-				at[d]++
-			}
-			rs, to = to, rs
+	for g := range len(at) - 1 {
+		at[g+1] += at[g]
+	}
+	m.ranks = sized(m.ranks, len(rs))
+	for i := range rs {
+		g := group(&rs[i])
+		m.ranks[at[g]] = rs[i]
+		at[g]++
+	}
+	lo := int32(0)
+	for _, hi := range at[:len(at)-1] { // each is where its group ends by now
+		if hi > lo {
+			m.sort(m.ranks[lo:hi], rs[lo:hi])
+			lo = hi
 		}
 	}
 	return rs
+}
+
+// sort sorts ranks of one class and tier into to: digit by digit of the bits in which
+// they differ, the last one first, each time keeping the order of equals.
+func (m *sorter) sort(rs, to []rank) {
+	least, most := rs[0], rs[0]
+	for i := range rs {
+		r := &rs[i]
+		least.first, most.first = min(least.first, r.first), max(most.first, r.first)
+		least.second, most.second = min(least.second, r.second), max(most.second, r.second)
+	}
+	low := bits.Len64(uint64(most.second - least.second))
+	size := low + bits.Len64(uint64(most.first-least.first))
+	if len(rs) < radixLeast || size > 64 {
+		copy(to, rs)
+		slices.SortFunc(to, rank.compare)
+		return
+	}
+	m.keys, m.to = sized(m.keys, len(rs)), sized(m.to, len(rs))
+	keys, next := m.keys, m.to
+	for i := range rs {
+		keys[i] = rankKey{uint64(rs[i].first-least.first)<<low | uint64(rs[i].second-least.second), int32(i)}
+	}
+	for shift := 0; shift < size; shift += 8 {
+		var at [257]int32
+		for i := range keys {
+			at[keys[i].key>>shift&255+1]++
+		}
+		for d := range 255 {
+			at[d+1] += at[d]
+		}
+		for _, k := range keys {
+			d := k.key >> shift & 255
+			next[at[d]] = k
+			at[d]++
+		}
+		keys, next = next, keys
+	}
+	for i, k := range keys {
+		to[i] = rs[k.at]
+	}
 }
 
 func (a rank) compare(b rank) int {

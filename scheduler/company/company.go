@@ -16,7 +16,7 @@ import (
 type Sharer struct {
 	Job    cluster.JobID // 0 for one that is not there yet
 	util   float64       // alone, of the GPU
-	nature Nature
+	nature *Nature
 	owner  *cluster.Owner
 }
 
@@ -43,7 +43,7 @@ func slowdown(x *dispatch.Interference, s *dispatch.Sharing, on []Sharer, newcom
 		beyond := max(0, x.BandwidthPerUtil*(v.util+n.util)-1)
 		pairs += beyond
 		prior := 1 + s.Switch + s.Compute*v.util*n.util + s.Memory*v.util*x.BandwidthPerUtil*n.util + s.Bandwidth*beyond
-		slow += max(1, prior*bend(offset(s, &v.nature, &n.nature), x.MaxBend)) - 1
+		slow += max(1, prior*bend(offset(s, v.nature, n.nature), x.MaxBend)) - 1
 	}
 	if len(on) > 1 {
 		slow += s.Bandwidth * max(0, max(0, all-1)-pairs)
@@ -111,7 +111,7 @@ func Judge(x *dispatch.Interference, s *dispatch.Sharing, on []Sharer, newcomer 
 
 // SharerOf returns a job as a sharer of a GPU of whose compute it takes so much; id
 // is 0 until it runs there.
-func SharerOf(j *cluster.Job, id cluster.JobID, milli int64, nature Nature) Sharer {
+func SharerOf(j *cluster.Job, id cluster.JobID, milli int64, nature *Nature) Sharer {
 	return Sharer{Job: id, util: float64(min(max(milli, 0), cluster.WholeGPU)) / cluster.WholeGPU, nature: nature, owner: &j.Owner}
 }
 

@@ -29,9 +29,9 @@ func TestVerdictOfThree(t *testing.T) {
 	} {
 		var on []Sharer
 		for i, u := range c.on {
-			on = append(on, Sharer{Job: cluster.JobID(i + 1), util: u})
+			on = append(on, Sharer{Job: cluster.JobID(i + 1), util: u, nature: &Nature{}})
 		}
-		v := Judge(know, &c.s, on, Sharer{util: c.newcomer}, 1500)
+		v := Judge(know, &c.s, on, Sharer{util: c.newcomer, nature: &Nature{}}, 1500)
 		if v.Against() != c.against || v.of != c.of || math.Abs(v.slowdown-c.slowdown) > 1e-9 {
 			t.Errorf("%s: %+v, want job %d by %g", c.name, v, c.of, c.slowdown)
 		}

@@ -62,5 +62,6 @@ func Bears(know *dispatch.Interference, gpu *cluster.GPU, on []Mate, newcomer Ma
 
 func (m *Mate) mate(know *dispatch.Interference, s *dispatch.Sharing) Sharer {
 	milli := min(max(m.Milli, 0), cluster.WholeGPU)
-	return Sharer{Job: m.Job, util: float64(milli) / cluster.WholeGPU, nature: NatureOf(know, s, m.Signature, nil)}
+	nature := NatureOf(know, s, m.Signature, nil)
+	return Sharer{Job: m.Job, util: float64(milli) / cluster.WholeGPU, nature: &nature}
 }

@@ -45,7 +45,8 @@ func TestNaturesSayWhatSharingSays(t *testing.T) {
 		}
 		of := func(id cluster.JobID) Sharer {
 			j := &cluster.Job{ID: id, Spec: &cluster.Spec{}}
-			return SharerOf(j, id, rnd.Int64N(1200), NatureOf(x, s, signatures[rnd.IntN(5)], victims))
+			util, nature := rnd.Int64N(1200), NatureOf(x, s, signatures[rnd.IntN(5)], victims)
+			return SharerOf(j, id, util, &nature)
 		}
 		var on []Sharer
 		for i := range rnd.IntN(4) {

@@ -344,14 +344,16 @@ func (x *explainer) judge(g *cluster.GPU, nd *rules.Need) (company.Verdict, *dis
 	for _, j := range x.on[g.ID] {
 		for _, gs := range j.Live().HeldGPUs() {
 			if gs.GPU == g.ID {
-				on = company.Insert(on, company.SharerOf(j, j.ID, cluster.BusyMilli(j.Spec, gs.Share, &j.Live().Estimate), company.NatureOf(know, s, j.Spec.Signature, nil)))
+				nature := company.NatureOf(know, s, j.Spec.Signature, nil)
+				on = company.Insert(on, company.SharerOf(j, j.ID, cluster.BusyMilli(j.Spec, gs.Share, &j.Live().Estimate), &nature))
 			}
 		}
 	}
 	if v := company.Strangers(g, on, &x.job.Owner); v.Strange != nil {
 		return v, s
 	}
-	return company.Judge(know, s, on, company.SharerOf(x.job, 0, nd.Busy, company.NatureOf(know, s, x.job.Spec.Signature, nil)), x.pol.MaxSlowdownMilli), s
+	nature := company.NatureOf(know, s, x.job.Spec.Signature, nil)
+	return company.Judge(know, s, on, company.SharerOf(x.job, 0, nd.Busy, &nature), x.pol.MaxSlowdownMilli), s
 }
 
 // vetoes tallies the GPUs of a node that could never serve the job, and

@@ -19,6 +19,7 @@ type Class struct {
 	// Used and empty index the same places: a GPU is in one or the other.
 	Used, Empty *Tree
 	Loads       *LoadTree // built on first use
+	loads       *LoadTree // of an earlier fleet, which Loads may become
 	// Groups are the nodes that have such GPUs; free[k] is the set of groups with k
 	// empty GPUs.
 	Groups []Group
@@ -144,27 +145,10 @@ type Fleet struct {
 
 // New returns the nodes as they are in the ledger, with the queues of their GPUs.
 func New(nodes []*cluster.Node, led *dispatch.Ledger, queues map[cluster.GPUID][]dispatch.Waiter, pol *rules.Policy, parts *Realms) *Fleet {
-	f := &Fleet{Led: led, Pol: pol, realms: parts, HostAt: make(map[cluster.NodeID]int32, len(nodes)), asksCPU: rules.Forever, asksMem: rules.Forever}
-	if !slices.IsSortedFunc(nodes, rules.ByNode) {
-		nodes = slices.Clone(nodes)
-		slices.SortFunc(nodes, rules.ByNode)
-	}
-	total := 0
-	for _, n := range nodes {
-		total += len(n.GPUs)
-	}
-	f.Hosts = make([]Host, 0, len(nodes))
-	f.Cards = make([]Card, 0, total)
-	f.CardAt = make(map[cluster.GPUID]int32, total)
-	for _, n := range nodes {
-		f.addHost(n, queues)
-	}
-	f.classify()
-	f.indexHosts()
-	return f
+	return new(Memory).New(nodes, led, queues, pol, parts)
 }
 
-func (f *Fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]dispatch.Waiter) {
+func (f *Fleet) addHost(m *Memory, n *cluster.Node, queues map[cluster.GPUID][]dispatch.Waiter) {
 	use, ok := f.Led.Node(n.ID)
 	if !ok {
 		return
@@ -190,13 +174,13 @@ func (f *Fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]dispatch.Wai
 		if f.realms != nil {
 			c.realm = f.realms.of(n, u.ID)
 		}
-		f.CardAt[u.ID] = int32(len(f.Cards))
+		m.cardAt.put(u.ID, len(f.Cards), cap(f.Cards))
 		f.Cards = append(f.Cards, c)
 	}
 	h.Hi = int32(len(f.Cards))
 	h.Spare = rules.SpareOf(&h.Use, int(h.Hi-h.Lo), f.Pol)
 	f.KeepIdle(&h)
-	f.HostAt[n.ID] = int32(len(f.Hosts))
+	m.hostAt.put(n.ID, len(f.Hosts), cap(f.Hosts))
 	f.Hosts = append(f.Hosts, h)
 }
 
@@ -217,8 +201,8 @@ func (f *Fleet) account(id cluster.GPUID) (dispatch.GPUUse, bool) {
 }
 
 // classify sorts the GPUs of nodes that take jobs into classes, themselves sorted
-// by type, then by what they sell.
-func (f *Fleet) classify() {
+// by type, then by what they sell. They take over the lists and trees of old ones.
+func (f *Fleet) classify(old []Class) {
 	at := map[rules.ClassKey]int32{}
 	f.eachClass(func(k rules.ClassKey, first int32) {
 		if _, ok := at[k]; !ok {
@@ -229,6 +213,9 @@ func (f *Fleet) classify() {
 	slices.SortFunc(f.Classes, func(a, b Class) int { return a.Compare(&b.ClassKey) })
 	for i := range f.Classes {
 		at[f.Classes[i].ClassKey] = int32(i)
+		if i < len(old) {
+			f.Classes[i].takeOver(&old[i])
+		}
 	}
 	now := int32(0)
 	f.eachClass(func(k rules.ClassKey, _ int32) { now = at[k] }, func(i int32) {
@@ -272,12 +259,14 @@ func (k *Class) add(c *Card, i int32) {
 }
 
 func (f *Fleet) indexClass(k *Class) {
-	k.Used, k.Empty = NewTree(len(k.Cards)), NewTree(len(k.Cards))
+	k.Used, k.Empty = k.Used.again(len(k.Cards)), k.Empty.again(len(k.Cards))
 	for i := range k.Groups {
 		h := &f.Hosts[k.Groups[i].Host]
 		h.offered = h.offer()
 	}
 	for place, i := range k.Cards {
+		k.Used.Put(place, Nowhere())
+		k.Empty.Put(place, Nowhere())
 		k.whichOf(&f.Cards[i]).Put(place, f.Room(&f.Cards[i]))
 	}
 	k.Used.Build()
@@ -291,9 +280,16 @@ func (f *Fleet) indexClass(k *Class) {
 		}
 	}
 	f.groupParts(k)
-	k.Free = make([]bitset, large+1)
+	words := (len(k.Groups) + 63) / 64
+	if len(k.Free) != int(large)+1 || len(k.Free[0]) != words {
+		all := make(bitset, (int(large)+1)*words)
+		k.Free = make([]bitset, large+1)
+		for i := range k.Free {
+			k.Free[i], all = all[:words:words], all[words:]
+		}
+	}
 	for i := range k.Free {
-		k.Free[i] = make(bitset, (len(k.Groups)+63)/64)
+		clear(k.Free[i])
 	}
 	for i := range k.Groups {
 		k.Free[k.Groups[i].Empty].add(i)
@@ -319,7 +315,7 @@ func (f *Fleet) indexHosts() {
 		}
 	}
 	slices.SortFunc(f.Order, f.ComparePlain)
-	f.Plain = NewTree(len(f.Order))
+	f.Plain = f.Plain.again(len(f.Order))
 	f.FillPlain()
 }
 

@@ -111,7 +111,7 @@ func (f *Fleet) Nearest(k *Class, g *Group, n int, want *Room, to *[]int32) int 
 // size of the largest.
 func (f *Fleet) groupParts(k *Class) {
 	for i := range k.Groups {
-		g, count := &k.Groups[i], map[int]int{}
+		g := &k.Groups[i]
 		first := f.Cards[k.Cards[g.Lo]].GPU.NUMA
 		same := true
 		for _, c := range k.Cards[g.Lo:g.Hi] {
@@ -122,6 +122,7 @@ func (f *Fleet) groupParts(k *Class) {
 			continue
 		}
 		k.Parted = true
+		count := map[int]int{}
 		for _, c := range k.Cards[g.Lo:g.Hi] {
 			count[f.Cards[c].GPU.NUMA]++
 			k.Largest = max(k.Largest, count[f.Cards[c].GPU.NUMA])

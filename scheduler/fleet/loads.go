@@ -13,13 +13,14 @@ type LoadLeaf struct {
 
 // LoadTree finds the GPU with the least load on a node large enough.
 type LoadTree struct {
+	places int
 	Leaves int
 	At     []LoadLeaf
 }
 
 // NewLoadTree returns a tree of n places where no job can wait.
 func NewLoadTree(n int) *LoadTree {
-	t := &LoadTree{Leaves: 1}
+	t := &LoadTree{places: n, Leaves: 1}
 	for t.Leaves < n {
 		t.Leaves *= 2
 	}
@@ -28,6 +29,13 @@ func NewLoadTree(n int) *LoadTree {
 		t.At[i] = LoadLeaf{Load: rules.Forever, CPU: -1, Host: -1, Count: -1}
 	}
 	return t
+}
+
+// BeginLoads gives the class a tree of which all places are to be set.
+func (k *Class) BeginLoads() {
+	if k.Loads = k.loads; k.Loads == nil || k.Loads.places != len(k.Cards) {
+		k.Loads = NewLoadTree(len(k.Cards))
+	}
 }
 
 // Build computes the inner nodes.

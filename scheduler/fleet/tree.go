@@ -35,19 +35,28 @@ func (r *Room) Most(o *Room) Room {
 // maxima are per resource, so a subtree may promise a place that it does not hold;
 // the search then backtracks, and finds what a scan from the left would find.
 type Tree struct {
+	places int
 	leaves int // a power of two
 	At     []Room
 }
 
 // NewTree returns a tree of n places that take no job.
 func NewTree(n int) *Tree {
-	t := &Tree{leaves: 1}
+	t := &Tree{places: n, leaves: 1}
 	for t.leaves < n {
 		t.leaves *= 2
 	}
 	t.At = make([]Room, 2*t.leaves)
 	for i := range t.At {
 		t.At[i] = Nowhere()
+	}
+	return t
+}
+
+// again returns a tree of n places that may hold anything, t if it has as many.
+func (t *Tree) again(n int) *Tree {
+	if t == nil || t.places != n {
+		return NewTree(n)
 	}
 	return t
 }

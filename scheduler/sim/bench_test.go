@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
@@ -62,6 +64,62 @@ func BenchmarkVenus(b *testing.B) {
 		events += r.Events
 	}
 	b.ReportMetric(float64(events)/time.Since(began).Seconds(), "events/s")
+}
+
+// waits is an Observer that counts, at each event, how many jobs wait.
+type waits struct{ sum, events float64 }
+
+func (*waits) Attempt(string, []int, time.Duration, time.Duration, cluster.JobState) {}
+
+func (w *waits) Level(_ time.Duration, _, _, _ int64, waiting int) {
+	w.sum += float64(waiting)
+	w.events++
+}
+
+// cpuTime returns the processor time that this process has taken.
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkWeek replays weeks of $BERTH_TRACES by the default policy on fleets so small
+// that few, hundreds or a thousand jobs wait, and tells how many do, and events a second
+// of CPU time.
+func BenchmarkWeek(b *testing.B) {
+	dir := os.Getenv("BERTH_TRACES")
+	if dir == "" {
+		b.Skip("set BERTH_TRACES to a folder with philly, helios-venus and microsoft-itp-2021")
+	}
+	const week = 7 * 24 * time.Hour
+	for _, c := range []struct {
+		trace string
+		from  time.Duration
+		nodes []int
+	}{{"philly", 0, []int{69, 40, 30}}, {"helios-venus", 10 * week, []int{135, 40}}, {"microsoft-itp-2021", week, []int{140, 70, 48}}} {
+		w, _, err := trace.Load(dir+"/"+c.trace, trace.Options{Since: c.from, Until: c.from + week})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, nodes := range c.nodes {
+			b.Run(fmt.Sprintf("%s/gpus=%d", c.trace, 8*nodes), func(b *testing.B) {
+				f := workload.Homogeneous(nodes, 8, "gpu", 16<<10)
+				f.Pool = true
+				began, events, seen := cpuTime(b), 0, &waits{}
+				for b.Loop() {
+					r, err := sim.Run(context.Background(), w, &f, sim.Options{Planner: sim.NewBerth(scheduler.ModeFFD, 0), PassEvery: time.Second, Observe: seen})
+					if err != nil {
+						b.Fatal(err)
+					}
+					events += r.Events
+				}
+				b.ReportMetric(float64(events)/(cpuTime(b)-began).Seconds(), "events/cpu-s")
+				b.ReportMetric(seen.sum/seen.events, "waiting")
+			})
+		}
+	}
 }
 
 // BenchmarkQueues replays lists that keep hundreds of jobs waiting, from
