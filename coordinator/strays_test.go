@@ -34,9 +34,10 @@ func TestStraysAreNotSold(t *testing.T) {
 	}
 	a.Hello("n1", "b1", strayed(2000))
 	within(t, "it sells less", func() bool { return sells() == all-2000 })
-	if d := gpuOf(t, cc, "n1", "GPU-1").Detail; d.GetStrayMib() != 2000 || len(d.Strays) != 1 || d.Strays[0].User != "anna" || d.Driver != "580.1" {
-		t.Errorf("detail: %v", d)
-	}
+	within(t, "who holds it is shown", func() bool {
+		d := gpuOf(t, cc, "n1", "GPU-1").Detail
+		return d.GetStrayMib() == 2000 && len(d.Strays) == 1 && d.Strays[0].User == "anna" && d.Driver == "580.1"
+	})
 	a.Hello("n1", "b1", strayed(12_000))
 	within(t, "it sells what is given and no more", func() bool { return sells() == given })
 	await(t, cc, ids[0], "RUNNING")

@@ -2,6 +2,7 @@ package lead
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -317,12 +318,12 @@ func TestOtherPoliciesAtOnce(t *testing.T) {
 // long as a pass took.
 func TestLongPassesAtRest(t *testing.T) {
 	t.Parallel()
-	for took, want := range map[time.Duration]int{0: 10, 2 * time.Second: 3} {
+	for took, want := range map[time.Duration]int64{0: 10, 2 * time.Second: 3} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLab(t, Config{}, planBy(nil))
-			passes := 0
+			var passes atomic.Int64
 			l.l.plan.holders = func([]*cluster.Job) map[string][]cluster.NodeID {
-				passes++
+				passes.Add(1)
 				time.Sleep(took)
 				return nil
 			}
@@ -331,15 +332,15 @@ func TestLongPassesAtRest(t *testing.T) {
 			l.follow()
 			l.loop(l.l.plan.run)
 			time.Sleep(time.Minute)
-			passes = 0
+			passes.Store(0)
 			time.Sleep(10*time.Minute - 30*time.Second)
-			if passes != want {
-				t.Errorf("%d passes of %s in most of ten minutes without a change, want %d", passes, took, want)
+			if got := passes.Load(); got != want {
+				t.Errorf("%d passes of %s in most of ten minutes without a change, want %d", got, took, want)
 			}
-			passes = 0
+			passes.Store(0)
 			l.partition(&cluster.Partition{Name: "p"})
 			time.Sleep(5*took + 2*time.Second)
-			if passes == 0 {
+			if passes.Load() == 0 {
 				t.Errorf("no pass of %s after a change", took)
 			}
 		})

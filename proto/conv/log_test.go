@@ -214,8 +214,8 @@ func TestUsageRoundTrip(t *testing.T) {
 
 func TestPlanRoundTrip(t *testing.T) {
 	t.Parallel()
-	// Why jobs are left out is not stored, nor whom a policy would preempt.
-	placed := func(_ *rapid.T, p *dispatch.Plan) { p.Unplaced, p.Preempt = nil, nil }
+	// Why jobs are left out is not stored, nor whom a policy would preempt, nor what accounts traded.
+	placed := func(_ *rapid.T, p *dispatch.Plan) { p.Unplaced, p.Preempt, p.Trades = nil, nil, nil }
 	roundTrip(t, placed, PlanToLog, sure(PlanFromLog), func() *logv1.ApplyPlan { return new(logv1.ApplyPlan) })
 }
 
