@@ -212,6 +212,10 @@ type rankKey struct {
 // sorted sorts the ranks of items, which are in the order of ids: first by class and
 // tier, then each of those by itself.
 func sorted(rs []rank, m *sorter) []rank {
+	if len(rs) < radixLeast {
+		slices.SortFunc(rs, rank.compare)
+		return rs
+	}
 	var at [1<<11 + 1]int32
 	group := func(r *rank) int { return (int(r.class)+128)<<3 + int(r.tier) }
 	for i := range rs {

@@ -174,13 +174,13 @@ func (f *Fleet) addHost(m *Memory, n *cluster.Node, queues map[cluster.GPUID][]d
 		if f.realms != nil {
 			c.realm = f.realms.of(n, u.ID)
 		}
-		m.cardAt.put(u.ID, len(f.Cards), cap(f.Cards))
+		m.cardAt.put(u.ID, len(f.Cards))
 		f.Cards = append(f.Cards, c)
 	}
 	h.Hi = int32(len(f.Cards))
 	h.Spare = rules.SpareOf(&h.Use, int(h.Hi-h.Lo), f.Pol)
 	f.KeepIdle(&h)
-	m.hostAt.put(n.ID, len(f.Hosts), cap(f.Hosts))
+	m.hostAt.put(n.ID, len(f.Hosts))
 	f.Hosts = append(f.Hosts, h)
 }
 

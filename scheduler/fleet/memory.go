@@ -22,32 +22,33 @@ type Memory struct {
 
 // places maps ids to where they are in a list. It is made anew once an id is elsewhere.
 type places[ID comparable] struct {
-	ids []ID
-	at  map[ID]int32
+	most int // there are
+	ids  []ID
+	at   map[ID]int32
 }
 
-// put records that an id is at i, as all before it are recorded, of at most so many.
-func (p *places[ID]) put(id ID, i, most int) {
+// put records that an id is at i, as all before it are recorded.
+func (p *places[ID]) put(id ID, i int) {
 	if i < len(p.ids) && p.ids[i] == id {
 		return
 	}
-	p.cut(i, most)
+	p.cut(i)
 	p.ids = append(p.ids, id)
 	p.at[id] = int32(i)
 }
 
 // end returns where the n ids are.
 func (p *places[ID]) end(n int) map[ID]int32 {
-	p.cut(n, n)
+	p.cut(n)
 	return p.at
 }
 
 // cut forgets all ids but the first n.
-func (p *places[ID]) cut(n, most int) {
+func (p *places[ID]) cut(n int) {
 	if n == len(p.ids) && p.at != nil {
 		return
 	}
-	p.ids, p.at = p.ids[:n], make(map[ID]int32, most)
+	p.ids, p.at = p.ids[:n], make(map[ID]int32, p.most)
 	for i, id := range p.ids {
 		p.at[id] = int32(i)
 	}
@@ -64,6 +65,7 @@ func (m *Memory) New(nodes []*cluster.Node, led *dispatch.Ledger, queues map[clu
 	for _, n := range nodes {
 		total += len(n.GPUs)
 	}
+	m.hostAt.most, m.cardAt.most = len(nodes), total
 	f.Hosts = slices.Grow(m.hosts[:0], len(nodes))
 	f.Cards = slices.Grow(m.cards[:0], total)
 	for _, n := range nodes {
