@@ -98,7 +98,7 @@ func BenchmarkWeek(b *testing.B) {
 		trace string
 		from  time.Duration
 		nodes []int
-	}{{"philly", 0, []int{69, 40, 30}}, {"helios-venus", 10 * week, []int{135, 40}}, {"microsoft-itp-2021", week, []int{140, 70, 48}}} {
+	}{{"philly", 0, []int{69, 40, 30}}, {"helios-venus", 10 * week, []int{135, 60}}, {"microsoft-itp-2021", week, []int{140, 70, 48}}} {
 		w, _, err := trace.Load(dir+"/"+c.trace, trace.Options{Since: c.from, Until: c.from + week})
 		if err != nil {
 			b.Fatal(err)
