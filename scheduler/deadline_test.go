@@ -38,12 +38,12 @@ func TestAdmit(t *testing.T) {
 	}{
 		{"no deadline", nil, []*cluster.Job{Job(9, GPUs(64))}, "", 0, false},
 		{"just in time", nil, []*cluster.Job{slo(9, h)}, "", 0, false},
-		{"too short", nil, []*cluster.Job{slo(9, h-time.Second)}, "it takes up to ~60 min on A100-SXM4-80GB and would end at 2023-11-14 23:13:20 UTC, behind no jobs", 0, false},
+		{"too short", nil, []*cluster.Job{slo(9, h-time.Second)}, "it takes up to ~60 min on A100-SXM4-80GB and would end at 2023-11-14 23:13:20 UTC; ask", 0, false},
 		{"three on two", nil, []*cluster.Job{slo(7, h), slo(8, h), slo(9, h)}, "would end at 2023-11-15 00:13:20 UTC, behind 2 jobs with earlier deadlines", 0, false},
 		{"one after another", nil, []*cluster.Job{slo(6, h), slo(7, h), slo(8, 2*h), slo(9, 2*h)}, "", 0, false},
 		{"would make another late", []*cluster.Job{slo(1, 2*h), slo(2, 2*h), slo(3, 2*h), slo(4, 2*h)}, []*cluster.Job{slo(9, h)}, "job 4, which was promised its end by 2023-11-15 00:13:20 UTC, would then end at 2023-11-15 01:13:20 UTC", 0, false},
 		{"comes last", []*cluster.Job{slo(1, h), slo(2, h), slo(3, 2*h)}, []*cluster.Job{slo(9, 2*h)}, "", 0, false},
-		{"behind what runs", nil, []*cluster.Job{slo(9, 90*time.Minute)}, "would end at 2023-11-15 00:13:20 UTC", h, false},
+		{"behind what runs", nil, []*cluster.Job{slo(9, 90*time.Minute)}, "would end at 2023-11-15 00:13:20 UTC, behind what runs", h, false},
 		{"after what runs", nil, []*cluster.Job{slo(9, 2*h)}, "", h, false},
 		{"a gang larger than what may be claimed", nil, []*cluster.Job{slo(9, 9*h, GPUs(3))}, "no node has 3 GPUs among the 50 %", 0, false},
 		{"one that misses already does not hold up others", []*cluster.Job{slo(1, time.Minute), slo(2, time.Minute)}, []*cluster.Job{slo(9, 2*h)}, "", 0, false},
@@ -239,7 +239,7 @@ func TestGangsAreAdmittedWhereTheyFit(t *testing.T) {
 	}{
 		"two that are free":        {gang(2, 2, h), 1000, "n[1-2] 0s", ""},
 		"behind one that runs":     {gang(3, 2, 2*h), 1000, "n[1-3] 1h0m0s", ""},
-		"too late behind it":       {gang(3, 2, 2*h-time.Second), 1000, "", "it takes up to ~60 min on 3 nodes of A100-SXM4-80GB and would end at 2023-11-15 00:13:20 UTC, behind no jobs"},
+		"too late behind it":       {gang(3, 2, 2*h-time.Second), 1000, "", "it takes up to ~60 min on 3 nodes of A100-SXM4-80GB and would end at 2023-11-15 00:13:20 UTC, behind what runs"},
 		"one that it asks for":     {gang(2, 2, 2*h, where(cluster.Where{Nodes: named})), 1000, "n[1,3] 1h0m0s", ""},
 		"more than of one type":    {gang(4, 2, 9*h), 1000, "", "no 4 nodes have 2 GPUs each, of one type and alike, among the 100 %"},
 		"more than may be claimed": {gang(2, 4, 9*h), 500, "", "no 2 nodes have 4 GPUs each"},

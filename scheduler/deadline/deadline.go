@@ -335,7 +335,12 @@ func (d *demand) refusal(j *cluster.Job, c Check) *cluster.Error {
 		return cluster.Errorf(cluster.CodeInvalid, "deadline: no %s among the %s of each type that deadlines may claim%s; ask for fewer, or submit without a deadline",
 			lacking(j), say.Percent(d.pol.DeadlineShareMilli), d.reserved(j))
 	}
-	where, would := "", "fewer GPUs"
+	where, would, behind := "", "fewer GPUs", ""
+	if c.Before > 0 {
+		behind = ", behind " + say.Jobs(c.Before) + " with earlier deadlines and what runs and cannot make room"
+	} else if c.Start > d.now {
+		behind = ", behind what runs and cannot make room"
+	}
 	if c.GPUType != "" {
 		where = " on " + c.GPUType
 	}
@@ -350,8 +355,8 @@ func (d *demand) refusal(j *cluster.Job, c Check) *cluster.Error {
 	case j.Spec.NodeCount() > 1:
 		where, would = " on "+say.Nodes(j.Spec.NodeCount())+" of "+c.GPUType, "fewer nodes or GPUs"
 	}
-	return cluster.Errorf(cluster.CodeInvalid, "deadline %s cannot be met: it takes up to %s%s and would end at %s, behind %s with earlier deadlines and what runs and cannot make room; ask for that time or later, %s, or a shorter --time",
-		say.Clock(j.Spec.Deadline), say.About(d.length(j, c.GPUType, c.Units)), where, say.Clock(c.End), say.Jobs(c.Before), would)
+	return cluster.Errorf(cluster.CodeInvalid, "deadline %s cannot be met: it takes up to %s%s and would end at %s%s; ask for that time or later, %s, or a shorter --time",
+		say.Clock(j.Spec.Deadline), say.About(d.length(j, c.GPUType, c.Units)), where, say.Clock(c.End), behind, would)
 }
 
 // Slack returns how much later than expected a job may end and still meet its
