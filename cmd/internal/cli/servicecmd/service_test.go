@@ -64,6 +64,30 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestEnding: a service that is deleted during a rollout is ending, not updating, while its
+// replicas drain, and so is one of which one revision is left; with a replica that goes on it is not.
+func TestEnding(t *testing.T) {
+	t.Parallel()
+	shows := func(jobs ...*apiv1.Job) string {
+		w, f := clitest.NewWorld(t), clitest.NewFake()
+		f.Jobs = jobs
+		w.Serve("/a", f)
+		return w.Transcript("service", "show", "chat") + w.Transcript("service", "list")
+	}
+	all := running()
+	old, fresh := all[0], all[3]
+	old.CancelRequested, fresh.CancelRequested = true, true
+	for _, jobs := range [][]*apiv1.Job{{old, fresh}, {fresh}} {
+		if got := shows(jobs...); strings.Count(got, "ending") != 2 || strings.Contains(got, "updating") || strings.Contains(got, "Rollout") || strings.Contains(got, "replacing") {
+			t.Errorf("%d jobs:\n%s", len(jobs), got)
+		}
+	}
+	fresh.CancelRequested = false
+	if got := shows(old, fresh); strings.Count(got, "updating") != 2 || strings.Contains(got, "ending") {
+		t.Errorf("the new revision goes on:\n%s", got)
+	}
+}
+
 // TestNamesake: a service of one's own is meant even where others have one of its
 // name; among others' the numbers tell them apart. A process knows who it is by
 // number, a job whose it is by name.

@@ -44,6 +44,8 @@ type revision struct {
 	Least uint32 `json:"least"`
 	Most  uint32 `json:"most"`
 	Alive int    `json:"alive"` // tasks that have not ended
+
+	kept bool // one of them is not being cancelled
 }
 
 // shown is a service.
@@ -60,6 +62,7 @@ type shown struct {
 	Want      uint32      `json:"want"`
 	Ready     int         `json:"ready"`
 	Updating  bool        `json:"updating"`
+	Ending    bool        `json:"ending,omitempty"`
 	Held      bool        `json:"held,omitempty"` // while no replica of the newest revision is ready
 	Revisions []*revision `json:"revisions"`
 	Replicas  []*replica  `json:"replicas"`
@@ -156,6 +159,7 @@ func (s *shown) add(j *apiv1.Job) {
 		return
 	}
 	r.Alive += max(1, int(j.GetArrayCount()))
+	r.kept = r.kept || !j.GetCancelRequested()
 	if j.GetReason() == string(cluster.ReasonStandby) && console.Waiting(j.GetState()) {
 		return
 	}
@@ -188,7 +192,8 @@ func (s *shown) settle() {
 		}
 	}
 	alive := s.alive()
-	s.Updating = len(alive) > 1
+	s.Ending = len(alive) > 0 && !slices.ContainsFunc(alive, func(r *revision) bool { return r.kept })
+	s.Updating = len(alive) > 1 && !s.Ending
 	s.Held = s.Updating && !slices.ContainsFunc(s.Replicas, func(r *replica) bool {
 		return r.Revision == s.newest().ID && r.State == service.Ready.String()
 	})
@@ -334,6 +339,8 @@ func printServices(e *console.Env, f console.Format, all []*shown) error {
 // state describes the state of a service.
 func (s *shown) state() string {
 	switch {
+	case s.Ending:
+		return "ending"
 	case s.Updating:
 		return "updating"
 	case s.Want == 0 && s.newest().Alive > 0:
@@ -387,7 +394,7 @@ func (s *shown) print(e *console.Env, f console.Format) error {
 		why = fmt.Sprintf("%d: %s", s.Want, s.WantWhy)
 	}
 	id, held := strconv.FormatUint(r.ID, 10), ""
-	if alive := s.alive(); len(alive) > 1 {
+	if alive := s.alive(); s.Updating {
 		id += fmt.Sprintf(", replacing %d", alive[0].ID)
 		if s.Held {
 			held = fmt.Sprintf("held until a replica of %d is ready: those of %d keep running; berth cancel %d gives it up", r.ID, alive[0].ID, r.ID)
