@@ -204,6 +204,9 @@ func submitCmd(e *console.Env, c *client.Client, cmd *cobra.Command, before func
 		if err := o.fill(args[0]); err != nil {
 			return err
 		}
+		if loaded := (&service.Service{Min: o.s.Min, Max: o.s.Max, Scale: o.s.Scale, SLO: o.s.SLO}); cmd.Flags().Changed("forecast") && !loaded.Forecasts() {
+			return console.Usagef("--forecast: is of a service that its load scales; add --scale-on or --slo, and a range such as --replicas 1-8")
+		}
 		if err := before(cmd.Context(), args[0]); err != nil {
 			return err
 		}

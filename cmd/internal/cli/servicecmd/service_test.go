@@ -191,7 +191,10 @@ func TestCreate(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"chat --forecast maybe -- x":              `--forecast "maybe": want on or off`,
+		"chat --forecast maybe -- x":                           `--forecast "maybe": want on or off`,
+		"chat --replicas 1-4 --forecast on -- x":               "--forecast: is of a service that its load scales; add --scale-on or --slo",
+		"chat --forecast off -- x":                             "--forecast: is of a service that its load scales",
+		"chat --slo p99=1s --replicas 2-2 --forecast off -- x": "a range such as --replicas 1-8",
 		"-- x":                                    "the name of the service is missing before --",
 		"Chat -- x":                               `name "Chat": want`,
 		"chat --replicas 0 -- x":                  "replicas: 0 is outside 1 to 256",
