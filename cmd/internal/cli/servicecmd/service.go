@@ -127,6 +127,9 @@ func parseReplicas(text string) (first, most int, err error) {
 	if err != nil {
 		return 0, 0, console.Usagef("--replicas %s: want a number from 1 to %d, or a range such as 1-8", console.ShortQuote(text), service.MaxReplicas)
 	}
+	if b < a {
+		return 0, 0, console.Usagef("--replicas %s: the range is upside down; the smaller number comes first: %d-%d", console.ShortQuote(text), b, a)
+	}
 	if !ranged && b > 0 {
 		b = max(b, min(b+service.Spare, service.MaxReplicas))
 	}

@@ -198,7 +198,7 @@ func TestCreate(t *testing.T) {
 		"-- x":                                    "the name of the service is missing before --",
 		"Chat -- x":                               `name "Chat": want`,
 		"chat --replicas 0 -- x":                  "replicas: 0 is outside 1 to 256",
-		"chat --replicas 4-2 -- x":                "replicas: 4 is outside 1-2",
+		"chat --replicas 4-2 -- x":                `--replicas "4-2": the range is upside down; the smaller number comes first: 2-4`,
 		"chat --replicas many -- x":               "--replicas \"many\": want a number",
 		"chat --replicas 300 -- x":                "replicas: 300 is outside 1 to 256",
 		"chat --health healthz -- x":              `health "healthz": want a path`,
