@@ -1,10 +1,9 @@
 package servicecmd
 
 import (
-	"bufio"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -238,10 +237,18 @@ func newScaleCmd(e *console.Env, c *client.Client) *cobra.Command {
 			if most := s.newest().Most; err != nil || n < min(1, uint64(s.newest().Least)) || n > uint64(most) {
 				return console.Usagef("replicas %s: want a number from %d to %d, the maximum set for %s; berth service update %s --replicas 1-N allows more", console.ShortQuote(args[1]), min(1, s.newest().Least), most, s.Name, s.Name)
 			}
-			quiet := *e
-			quiet.Out = bufio.NewWriter(io.Discard)
-			if err := jobcmd.Throttle(cmd.Context(), &quiet, c, s.newest().ID, uint32(n)); err != nil {
+			results, err := client.Control(cmd.Context(), e, c, &apiv1.ControlJobsRequest{Ids: []uint64{s.newest().ID}, Action: apiv1.JobAction_JOB_ACTION_THROTTLE, Throttle: uint32(n)})
+			if err != nil {
 				return err
+			}
+			for _, r := range results {
+				switch r.GetFault() {
+				case "":
+				case "DENIED":
+					return cluster.Errorf(cluster.CodeDenied, "service %s: only its owner and administrators may scale it", s.Name)
+				default:
+					return &console.ExitError{Code: console.ExitFailed, Err: errors.New(r.GetMessage())}
+				}
 			}
 			e.Printf("service %s: %s\n", s.Name, console.Plural(int(n), "replica", "replicas"))
 			return nil
