@@ -100,6 +100,24 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestSmallBudget: of a budget of seconds one sees how much is used.
+func TestSmallBudget(t *testing.T) {
+	t.Parallel()
+	w, f := clitest.NewWorld(t), clitest.NewFake()
+	f.Jobs = studied()[:1]
+	w.Serve("/a", f)
+	for seconds, want := range map[float64]string{0: "0.00", 0.06: "0.000017", 9: "0.0025", 342: "0.095", 360: "0.10", 4000: "1.11"} {
+		f.Jobs[0].Trial.GpuSeconds = seconds
+		f.Jobs[0].Spec.Study.Budget = durationpb.New(14400 * time.Millisecond)
+		if got, want := w.Transcript("study", "show", "40"), "Used    "+want+" GPU-hours, of 0.004 at most\n"; !strings.Contains(got, want) {
+			t.Errorf("%g s: without %q:\n%s", seconds, want, got)
+		}
+		if got := w.Transcript("study", "list"); !strings.Contains(got, "  "+want+"  ") {
+			t.Errorf("%g s: the list is without %q:\n%s", seconds, want, got)
+		}
+	}
+}
+
 // TestCreate: a file becomes an array with a study; faults are named with their place.
 func TestCreate(t *testing.T) {
 	t.Parallel()

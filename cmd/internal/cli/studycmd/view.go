@@ -85,7 +85,7 @@ func printStudies(e *console.Env, f console.Format, all []*summary) error {
 	}}
 	for _, s := range all {
 		t.Add(fmt.Sprint(s.ID), s.Name, s.User, fmt.Sprint(s.Trials), fmt.Sprint(s.Waiting), fmt.Sprint(s.Running), fmt.Sprint(s.Ended),
-			fmt.Sprintf("%.2f", s.GPUHours), console.OrDash(s.Metric), number(s.Best))
+			hoursText(s.GPUHours), console.OrDash(s.Metric), number(s.Best))
 	}
 	t.Print(e)
 	return nil
@@ -231,6 +231,15 @@ func known(t *trial) int {
 	return 1
 }
 
+// hoursText returns GPU-hours with two digits that count, also of a few seconds.
+func hoursText(h float64) string {
+	digits := 2
+	for x := h; x > 0 && x < 0.1 && digits < 6; x *= 10 {
+		digits++
+	}
+	return strconv.FormatFloat(h, 'f', digits, 64)
+}
+
 // mostShown is how many trials a table shows by default.
 const mostShown = 20
 
@@ -246,7 +255,7 @@ func (s *shown) print(e *console.Env, f console.Format, all bool) error {
 	if u.Failed > 0 {
 		state += fmt.Sprintf(", %d failed", u.Failed)
 	}
-	hours := fmt.Sprintf("%.2f GPU-hours", u.GPUHours)
+	hours := hoursText(u.GPUHours) + " GPU-hours"
 	if b := s.spec.Budget; b > 0 {
 		hours += fmt.Sprintf(", of %.6g at most", b.Hours())
 	}
