@@ -284,6 +284,33 @@ func TestJobToAPI(t *testing.T) {
 	}
 }
 
+// TestRequeuedByItsOwner: the owner is named where the log has its number, also in what the
+// job repeats of its attempt; what is not about the owner stays as it is.
+func TestRequeuedByItsOwner(t *testing.T) {
+	t.Parallel()
+	for of, want := range map[cluster.Reason]string{
+		{Code: cluster.ReasonRequeued, Detail: "by uid 1000"}:           "by ann",
+		{Code: cluster.ReasonRequeued, Detail: "Requeued: by uid 1000"}: "Requeued: by ann",
+		{Code: cluster.ReasonRequeued, Detail: "by uid 10001"}:          "by uid 10001",
+		{Code: cluster.ReasonRequeued, Detail: "by an administrator"}:   "by an administrator",
+		{Code: cluster.ReasonByUser, Detail: "by uid 1000"}:             "by uid 1000",
+	} {
+		j := testJob()
+		j.Reason, j.Last().Reason = of, of
+		j.Last().Gang = &cluster.Gang{Parts: []cluster.Part{{Reason: of}}}
+		m := apiconv.JobToAPI(j, apiconv.JobDetail{})
+		a := m.GetAttempts()[0]
+		if m.GetReasonDetail() != want || a.GetReasonDetail() != want || a.GetParts()[0].GetReasonDetail() != want || apiconv.JobToAPI(j, apiconv.JobDetail{Brief: true}).GetReasonDetail() != want {
+			t.Errorf("%v: the job says %q, its attempt %q, its part %q, want %q", of, m.GetReasonDetail(), a.GetReasonDetail(), a.GetParts()[0].GetReasonDetail(), want)
+		}
+	}
+	j := testJob()
+	j.Owner.Name, j.Reason = "", cluster.Reason{Code: cluster.ReasonRequeued, Detail: "by uid 1000"}
+	if got := apiconv.JobToAPI(j, apiconv.JobDetail{}).GetReasonDetail(); got != "by uid 1000" {
+		t.Errorf("of an owner without a name: %q", got)
+	}
+}
+
 func TestWaitingJobPrediction(t *testing.T) {
 	t.Parallel()
 	j := testJob()

@@ -1,6 +1,8 @@
 package apiconv
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -196,7 +198,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 		reason = d.Reason
 	}
 	m := &apiv1.Job{
-		Id: uint64(j.ID), State: j.State.String(), Reason: string(reason.Code), ReasonDetail: reason.Detail,
+		Id: uint64(j.ID), State: j.State.String(), Reason: string(reason.Code), ReasonDetail: detailOf(reason, j.Owner),
 		Submitted: ToTime(j.Submitted), Started: ToTime(j.Started), Ended: ToTime(j.Ended),
 		EstimatedStart: ToTime(j.EstStart), Queue: string(j.Queue), Promised: Texts[string](j.Promised),
 		QueuePosition: uint32(max(0, d.QueuePosition)), Revision: j.Revision,
@@ -227,7 +229,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 		m.Predicted = EstimateToAPI(j.Last().Estimate)
 	}
 	for i := range j.Attempts {
-		m.Attempts = append(m.Attempts, attemptToAPI(&j.Attempts[i], d.GPU))
+		m.Attempts = append(m.Attempts, attemptToAPI(&j.Attempts[i], j.Owner, d.GPU))
 	}
 	if !d.Apart {
 		specToAPI(m, j, d)
@@ -257,14 +259,26 @@ func redact(m *apiv1.Job) {
 	s.MailType, s.MailUser = "", ""
 }
 
-func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {
+// detailOf returns the detail of a reason. The log names who had a job requeued by
+// number; users see the owner's name.
+func detailOf(r cluster.Reason, owner cluster.Owner) string {
+	if r.Code != cluster.ReasonRequeued || owner.Name == "" {
+		return r.Detail
+	}
+	if before, own := strings.CutSuffix(r.Detail, fmt.Sprintf("by uid %d", owner.UID)); own {
+		return before + "by " + owner.Name
+	}
+	return r.Detail
+}
+
+func attemptToAPI(a *cluster.Attempt, owner cluster.Owner, gpu GPULookup) *apiv1.Attempt {
 	m := &apiv1.Attempt{
-		No: a.No, State: a.State.String(), Reason: string(a.Reason.Code), ReasonDetail: a.Reason.Detail,
+		No: a.No, State: a.State.String(), Reason: string(a.Reason.Code), ReasonDetail: detailOf(a.Reason, owner),
 		Node: string(a.Berth.Node), Gpus: attemptShares(a, gpu),
 		Placed: ToTime(a.Placed), Started: ToTime(a.Started), Ended: ToTime(a.Ended),
 		Why: a.Why, Overtook: a.Overtook, Neighbours: IDs[uint64](a.Neighbours),
 		Predicted: EstimateToAPI(a.Estimate), Measured: MeasuredToAPI(a.Usage), Token: uint64(a.Token),
-		Parts: partsToAPI(a, gpu), Port: uint32(a.Port), Progress: progressToAPI(a.Progress),
+		Parts: partsToAPI(a, owner, gpu), Port: uint32(a.Port), Progress: progressToAPI(a.Progress),
 		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB, Power: cardPowerToAPI(a, gpu), Search: capSearchToAPI(a.Search), Loan: a.Loan, Changes: changesToAPI(a.Changes),
 	}
 	m.ExitCode, m.Signal = exitToAPI(a.Exit)

@@ -6,7 +6,7 @@ import (
 )
 
 // partsToAPI converts the parts of a multi-node attempt; nil for one node.
-func partsToAPI(a *cluster.Attempt, gpu GPULookup) []*apiv1.Part {
+func partsToAPI(a *cluster.Attempt, owner cluster.Owner, gpu GPULookup) []*apiv1.Part {
 	if a.Gang == nil {
 		return nil
 	}
@@ -14,7 +14,7 @@ func partsToAPI(a *cluster.Attempt, gpu GPULookup) []*apiv1.Part {
 	for rank, b := range a.Berths() {
 		p := &a.Gang.Parts[rank]
 		m := &apiv1.Part{
-			Node: string(b.Node), State: p.State.String(), Reason: string(p.Reason.Code), ReasonDetail: p.Reason.Detail,
+			Node: string(b.Node), State: p.State.String(), Reason: string(p.Reason.Code), ReasonDetail: detailOf(p.Reason, owner),
 			Gpus: sharesToAPI(b, gpu), Ready: p.Ready, Left: ToTime(p.Left), Came: p.Token > 0,
 		}
 		m.ExitCode, m.Signal = exitToAPI(p.Exit)
