@@ -3,7 +3,7 @@ package jobcmd
 import (
 	"context"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -124,8 +124,16 @@ func printStanding(e *console.Env, r *apiv1.ExplainJobResponse) {
 		e.Printf("Room in the quota: %s (as predicted, and 90th percentile), when %s\n",
 			client.StartText(e, &apiv1.Forecast{StartP50: m.GetP50(), StartP90: m.GetP90()}, ""), console.Escape(m.GetWords()))
 	}
-	if r.GetRoom() == nil && slices.ContainsFunc(r.GetExplanations(), func(x *apiv1.Explanation) bool { return accounting.LimitReason(cluster.ReasonCode(x.GetCode())) }) {
-		e.Printf("Room in the quota: not expected by itself; ask an administrator for more\n")
+	for _, x := range r.GetExplanations() {
+		switch {
+		case ofCells(x) && strings.Contains(x.GetDetail(), "of its cells in use"):
+			e.Printf("Room in the cells: once jobs of the team end\n")
+		case r.GetRoom() == nil && !ofCells(x) && accounting.LimitReason(cluster.ReasonCode(x.GetCode())):
+			e.Printf("Room in the quota: not expected by itself; ask an administrator for more\n")
+		default:
+			continue
+		}
+		break
 	}
 	f := r.GetFairShare()
 	if f == nil || !console.Waiting(r.GetJob().GetState()) {
@@ -145,6 +153,13 @@ func printStanding(e *console.Env, r *apiv1.ExplainJobResponse) {
 	} else {
 		e.Printf("Fair share is %s of the order here, job length the rest\n", percent(float64(w)/1000))
 	}
+}
+
+// ofCells reports whether a job waits for the cells of its tenant, not for a quota of an
+// account or a user: both have one code.
+func ofCells(x *apiv1.Explanation) bool {
+	quota := strings.HasPrefix(x.GetDetail(), "account ") || strings.HasPrefix(x.GetDetail(), "user ")
+	return x.GetCode() == string(cluster.ReasonTenantCells) && !quota
 }
 
 // whySentence describes the job's situation in a sentence.

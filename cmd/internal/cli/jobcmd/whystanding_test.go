@@ -26,7 +26,8 @@ func (h held) ExplainJob(context.Context, *apiv1.ExplainJobRequest) (*apiv1.Expl
 }
 
 // TestWhyStanding: who waits for a quota is told the limit, its value, the use
-// and when there will be room, and everybody the place in fair share.
+// and when there will be room, and everybody the place in fair share. Cells of the
+// team have room once its jobs end; where they never hold the job, nothing of it is said.
 func TestWhyStanding(t *testing.T) {
 	t.Parallel()
 	job := &apiv1.Job{Id: 60, Name: "train", User: "ada", Uid: 1000, Account: "bio", State: "PENDING", Reason: "AssocGrpGRES"}
@@ -37,6 +38,12 @@ func TestWhyStanding(t *testing.T) {
 			Room:         &apiv1.QuotaRoom{P50: timestamppb.New(clitest.Now.Add(20 * time.Minute)), P90: timestamppb.New(clitest.Now.Add(50 * time.Minute)), Words: "job 11 ends, of 3 that count for it"}},
 		"why-budget": {Job: job, FairShare: &apiv1.FairShare{Rank: 3, Of: 6, Factor: 4.0 / 6},
 			Explanations: []*apiv1.Explanation{{Code: "AssocGrpGRESMinutes", Detail: "account bio may use 5.0 GPU-hours that have not decayed, and 6.1 GPU-hours are used", Count: 1}}},
+		"why-account": {Job: job,
+			Explanations: []*apiv1.Explanation{{Code: "AssocGrpGRES", Detail: "user ada in account bio may hold 1 GPU at once and holds 1; this job takes 1", Count: 1}}},
+		"why-cells": {Job: job,
+			Explanations: []*apiv1.Explanation{{Code: "AssocGrpGRES", Detail: "team vision has 8 of 8 GPUs of its cells in use; it may borrow when preemptible: submit with a checkpoint hook", Count: 1}}},
+		"why-no-cells": {Job: job,
+			Explanations: []*apiv1.Explanation{{Code: "AssocGrpGRES", Detail: "team vision is guaranteed no T4; it borrows as soon as cards are idle", Count: 1}}},
 	} {
 		w, l, s := clitest.NewWorld(t), bufconn.Listen(1<<20), grpc.NewServer()
 		apirpc.RegisterJobServiceServer(s, held{clitest.NewFake(), r})
