@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -31,8 +32,16 @@ type listed struct {
 	GoFiles                 []string
 }
 
-func newCompiler(ctx context.Context, dir string) (*compiler, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-trimpath", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", "./...")
+// newCompiler returns a compiler for the packages in dir that the bugs change.
+func newCompiler(ctx context.Context, dir string, ms []mutant) (*compiler, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-trimpath", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles")
+	for _, m := range ms {
+		for _, f := range m.folders() {
+			if _, err := os.Stat(filepath.Join(dir, f)); err == nil && !slices.Contains(cmd.Args, "./"+f) {
+				cmd.Args = append(cmd.Args, "./"+f)
+			}
+		}
+	}
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -56,22 +65,36 @@ func newCompiler(ctx context.Context, dir string) (*compiler, error) {
 	return c, nil
 }
 
+// compiling returns the bugs that apply in dir and compile there, and passes the others to
+// say. With the right function beside it, as in a switched tree, also one compiles that
+// leaves an import unused.
+func compiling(ctx context.Context, dir string, ms []mutant, say func(mutant, verdict)) (good []mutant, err error) {
+	c, err := newCompiler(ctx, dir, ms)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range ms {
+		switch err := c.compiles(ctx, m); {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil:
+			say(m, verdict{err: err})
+		default:
+			good = append(good, m)
+		}
+	}
+	return good, nil
+}
+
 // compiles returns why a planted bug does not compile. It leaves the tree unchanged.
 func (c *compiler) compiles(ctx context.Context, m mutant) (err error) {
 	if err := apply(ctx, c.dir, m); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, apply(ctx, c.dir, m, "--reverse")) }()
-	seen := map[string]bool{}
-	for line := range strings.Lines(m.patch) {
-		name, ok := strings.CutPrefix(strings.TrimSpace(line), "+++ b/")
-		folder := filepath.Join(c.dir, filepath.Dir(name))
-		if !ok || seen[folder] {
-			continue
-		}
-		seen[folder] = true
-		if err := c.check(c.listed[folder]); err != nil {
-			return fmt.Errorf("%s no longer compiles: %w", m.id, err)
+	for _, folder := range m.folders() {
+		if err := c.check(c.listed[filepath.Join(c.dir, folder)]); err != nil {
+			return fmt.Errorf("%s does not compile: %w", m.id, err)
 		}
 	}
 	return nil

@@ -104,16 +104,8 @@ func run(ctx context.Context, args []string) error {
 func check(ctx context.Context, ms []mutant) error {
 	var errs []error
 	err := inCopy(ctx, func(dir string) {
-		c, err := newCompiler(ctx, dir)
-		if err != nil {
-			errs = append(errs, err)
-			return
-		}
-		for _, m := range ms {
-			if err := c.compiles(ctx, m); err != nil {
-				errs = append(errs, err)
-			}
-		}
+		_, err := compiling(ctx, dir, ms, func(_ mutant, v verdict) { errs = append(errs, v.err) })
+		errs = append(errs, err)
 	})
 	if errs = append(errs, err); errors.Join(errs...) == nil {
 		fmt.Printf("%d planted bugs apply and compile\n", len(ms))

@@ -25,6 +25,17 @@ type mutant struct {
 	last  catcher  // the test that caught it the last time, if any
 }
 
+// folders returns the folders whose files it changes.
+func (m *mutant) folders() (all []string) {
+	for line := range strings.Lines(m.patch) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), "+++ b/")
+		if f := filepath.Dir(name); ok && !slices.Contains(all, f) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
 // catcher is a test of a package; without a test it means all of them.
 type catcher struct{ pkg, test string }
 

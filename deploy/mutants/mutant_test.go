@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -56,5 +58,40 @@ func TestNote(t *testing.T) {
 	}
 	if _, err := catchers(dir + "/" + caughtFile); err == nil || !strings.Contains(err.Error(), "want an id, a package and a test") {
 		t.Errorf("a short line: %v", err)
+	}
+}
+
+// TestOneThatDoesNotCompile: a bug after which an import is unused is not caught: it does
+// not compile, and nothing is recorded of it, whatever is of another.
+func TestOneThatDoesNotCompile(t *testing.T) {
+	for _, needs := range []string{"git", "go"} {
+		if _, err := exec.LookPath(needs); err != nil {
+			t.Skip("needs ", needs)
+		}
+	}
+	t.Chdir(t.TempDir())
+	bug := func(id, now string) string {
+		return fmt.Sprintf("== %s .\nwrong\n--- a/text.go\n+++ b/text.go\n@@ -5,3 +5,3 @@\n func text(n int) string {\n-\treturn strconv.Itoa(n)\n+\treturn %s\n }\n", id, now)
+	}
+	for name, text := range map[string]string{
+		"go.mod":       "module text\n\ngo 1.26\n",
+		"text.go":      "package text\n\nimport \"strconv\"\n\nfunc text(n int) string {\n\treturn strconv.Itoa(n)\n}\n",
+		"text_test.go": "package text\n\nimport \"testing\"\n\nfunc TestText(t *testing.T) {\n\tif text(1) != \"1\" {\n\t\tt.Error(text(1))\n\t}\n}\n",
+		"x.mutants":    bug("A1", `""`) + bug("A2", `strconv.Itoa(n) + "x"`),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command("git", "init", "-q").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	err := run(t.Context(), []string{"-dir", ".", "-note"})
+	if err == nil || !strings.Contains(err.Error(), "A1 does not compile") || strings.Contains(err.Error(), "A2") {
+		t.Errorf("it ended with %v", err)
+	}
+	got, err := catchers(caughtFile)
+	if want := (map[string]catcher{"A2": {".", "TestText"}}); err != nil || !maps.Equal(got, want) {
+		t.Errorf("recorded %v, %v; want %v", got, err, want)
 	}
 }

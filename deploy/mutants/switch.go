@@ -230,10 +230,13 @@ func (f *function) wrapper() string {
 	return b.String()
 }
 
-// together tries in one copy all bugs that can be combined, passes each verdict to say, and
-// returns the others.
+// together tries in one copy all bugs that can be combined, passes each verdict to say, also
+// of those that do not compile, and returns the others.
 func together(ctx context.Context, o options, ms []mutant, say func(mutant, verdict)) (rest []mutant, err error) {
 	cerr := inCopy(ctx, func(dir string) {
+		if ms, err = compiling(ctx, dir, ms, say); err != nil {
+			return
+		}
 		s := newSwitched(dir)
 		in := make([]bool, len(ms)) // number n is ms[n-1]
 		for i, m := range ms {
