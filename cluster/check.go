@@ -281,7 +281,7 @@ func (s *Spec) checkElastic() error {
 		name string
 	}{
 		{s.NodeCount() > 1, "nodes"}, {s.Array != nil, "array"}, {s.OrCPU, "or_cpu"},
-		{s.WholeNodes(), "exclusive"}, {s.MaxPowerW > 0, "max_power"}, {s.MaxCostMilli > 0, "max_cost"},
+		{s.WholeNodes(), "whole_nodes"}, {s.MaxPowerW > 0, "max_power"}, {s.MaxCostMilli > 0, "max_cost"},
 	} {
 		if no.bad {
 			return Errorf(CodeInvalid, "gpus and %s: a job of %d to %d GPUs runs alone on one node, and its run time depends on how many it gets; ask for a fixed number of GPUs", no.name, r.Min, r.Max)
@@ -308,7 +308,7 @@ func (s *Spec) checkNodeRange() error {
 		bad  bool
 		name string
 	}{
-		{s.Array != nil, "array"}, {s.OrCPU, "or_cpu"}, {s.WholeNodes(), "exclusive"},
+		{s.Array != nil, "array"}, {s.OrCPU, "or_cpu"}, {s.WholeNodes(), "whole_nodes"},
 		{s.Node != "", "node"}, {s.MaxPowerW > 0, "max_power"}, {s.MaxCostMilli > 0, "max_cost"},
 	} {
 		if no.bad {

@@ -66,7 +66,7 @@ func (e *energy) register(l *Leader, reg prometheus.Registerer) {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "berth_energy_signal", Help: "What power costs now, as the leader has read it of the site's signal; 0 where it does not know.",
 	}, func() float64 { v, _ := now(); return v }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "berth_energy_signal_stale", Help: "1 where it is not known what power costs now, so that no job waits for it to be cheaper: on the leader, the signal is missing or too old.",
+		Name: "berth_energy_signal_stale", Help: "1 where it is not known what power costs now, so that no job waits for it to be cheaper, but tasks of arrays that already do: on the leader, the signal is missing or too old.",
 	}, func() float64 {
 		if _, known := now(); known {
 			return 0

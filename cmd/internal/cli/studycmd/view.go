@@ -287,7 +287,7 @@ func (s *shown) print(e *console.Env, f console.Format, all bool) error {
 		if r.early {
 			state = "STOPPED"
 		}
-		cells := []string{fmt.Sprint(r.Trial), state, fmt.Sprint(r.Step), number(r.Last), number(r.Best), fmt.Sprint(r.BestStep), fmt.Sprint(r.Rungs), fmt.Sprintf("%.3f", r.GPUHours)}
+		cells := []string{fmt.Sprint(r.Trial), state, fmt.Sprint(r.Step), number(r.Last), number(r.Best), fmt.Sprint(r.BestStep), fmt.Sprint(r.Rungs), hoursText(r.GPUHours)}
 		if pbt {
 			cells = append(cells, r.from())
 		}
