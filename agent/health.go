@@ -36,6 +36,8 @@ type HealthConfig struct {
 	CheckTime, Recheck time.Duration
 	// Unkillable is how long after SIGKILL a process counts as unkillable; 0 means 60 s.
 	Unkillable time.Duration
+	// Proc is where the kernel describes processes; "" means /proc.
+	Proc string
 }
 
 func (c *HealthConfig) complete(gpus gpu.Provider) {
@@ -43,6 +45,7 @@ func (c *HealthConfig) complete(gpus gpu.Provider) {
 		c.Quiet = cmp.Or(c.Quiet, 2*time.Second)
 	}
 	c.Within, c.Unkillable, c.Recheck = cmp.Or(c.Within, time.Minute), cmp.Or(c.Unkillable, time.Minute), cmp.Or(c.Recheck, 30*time.Second)
+	c.Proc = cmp.Or(c.Proc, "/proc")
 	c.Blame, c.CheckTime, c.SlackMiB = cmp.Or(c.Blame, 250*time.Millisecond), cmp.Or(c.CheckTime, time.Second), cmp.Or(c.SlackMiB, 64)
 }
 

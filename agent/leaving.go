@@ -48,7 +48,7 @@ func (t *leaving) finish(ctx context.Context) (done bool, err error) {
 		t.agent.out.Put(t.end)
 	}
 	if t.runtime() != nil {
-		if err := t.rt.Delete(ctx, t.id); err != nil {
+		if err := t.delete(ctx, t.rt); err != nil {
 			return false, fmt.Errorf("delete: %w", err)
 		}
 	}
@@ -82,7 +82,7 @@ func (t *leaving) epilog(ctx context.Context) error {
 		return nil
 	}
 	if rt := t.runtime(); rt != nil {
-		if err := rt.Delete(ctx, t.id); err != nil {
+		if err := t.delete(ctx, rt); err != nil {
 			return fmt.Errorf("end the processes before the epilog: %w", err)
 		}
 	}
@@ -201,7 +201,7 @@ func (t *leaving) held(ctx context.Context, as *nodev1.Assignment) string {
 	if rt := t.runtime(); rt != nil && !t.deleted {
 		cctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		if err := rt.Delete(cctx, t.id); err != nil {
+		if err := t.delete(cctx, rt); err != nil {
 			return "its processes are not gone: " + err.Error()
 		}
 		t.deleted = true

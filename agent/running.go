@@ -174,11 +174,15 @@ func (t *running) signal(ctx context.Context, as *nodev1.Assignment, do attempt.
 // kernel may hold its resources for ever. It is never reported as ended, its GPUs take no
 // other attempt, and an administrator must look at the node.
 func (t *running) unkillable(as *nodev1.Assignment) {
-	why := fmt.Sprintf("a process of %s has not ended %s after SIGKILL: it waits in the kernel, for example for a file system that does not answer", t.id, t.agent.cfg.Health.Unkillable)
+	process := t.hangs(t.life.KillAt)
+	if process != "" {
+		process = ", " + process + ","
+	}
+	why := fmt.Sprintf("a process of %s%s has not ended %s after SIGKILL: it waits in the kernel, for example for a file system that does not answer", t.id, process, t.agent.cfg.Health.Unkillable)
 	t.agent.cards.States.Quarantine(as, why)
 	t.agent.cards.States.SetProblem(t.id.String(), why)
 	t.say(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_COMPLETING, Reason: string(cluster.ReasonUnkillable), Detail: why})
-	t.log.Error("attempt cannot be ended", "dur", time.Since(t.life.KillAt).Round(time.Second))
+	t.log.Error("attempt cannot be ended", "err", why, "dur", time.Since(t.life.KillAt).Round(time.Second))
 }
 
 // verdict turns the end of a process into the end of its attempt. The exit code and signal

@@ -65,6 +65,7 @@ type task struct {
 	power   []*nodev1.CardPower
 	search  *nodev1.CapSearch
 	end     *nodev1.Report
+	hung    hung // processes that SIGKILL does not end
 
 	// State of a single phase.
 	launching launching
@@ -91,7 +92,7 @@ func (t *task) adopt() {
 // run brings the attempt to its end, step by step, until it is forgotten or ctx ends.
 func (t *task) run(ctx context.Context) {
 	pause, recovered := firstRetryWait, func() {}
-	defer func() { recovered() }()
+	defer func() { recovered(); t.hung.over() }()
 	for ctx.Err() == nil {
 		phase := t.phase
 		done, err := t.step(ctx)
@@ -221,6 +222,7 @@ func (t *task) ended(r *nodev1.Report) error {
 	if err := t.agent.journal.End(r); err != nil {
 		return err
 	}
+	t.hung.over()
 	t.end, t.phase = r, phaseEnded
 	t.points.ended()
 	t.endLogins()

@@ -14,13 +14,26 @@ type Underway struct {
 }
 
 type begun struct {
-	what string
-	at   time.Time
+	what  string
+	at    time.Time
+	hangs bool
 }
+
+// Process begins what is recorded of a process that SIGKILL did not end.
+const Process = "process "
 
 // Begin records that something begins now; end, that it ended, however often it is
 // called.
 func (u *Underway) Begin(what string) (end func()) {
+	return u.begin(begun{what: what, at: time.Now()})
+}
+
+// Hangs is as Begin for what has hung since then, which Longer always returns.
+func (u *Underway) Hangs(what string, since time.Time) (end func()) {
+	return u.begin(begun{what, since, true})
+}
+
+func (u *Underway) begin(b begun) (end func()) {
 	if u == nil {
 		return func() {}
 	}
@@ -31,7 +44,7 @@ func (u *Underway) Begin(what string) (end func()) {
 	}
 	u.next++
 	no := u.next
-	u.now[no] = begun{what, time.Now()}
+	u.now[no] = b
 	return func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
@@ -39,8 +52,8 @@ func (u *Underway) Begin(what string) (end func()) {
 	}
 }
 
-// Longer returns what has lasted for least and longer, and how long the longest of
-// each.
+// Longer returns what hangs or has lasted for least and longer, and how long the longest
+// of each.
 func (u *Underway) Longer(least time.Duration) map[string]time.Duration {
 	if u == nil {
 		return nil
@@ -49,7 +62,7 @@ func (u *Underway) Longer(least time.Duration) map[string]time.Duration {
 	defer u.mu.Unlock()
 	out := map[string]time.Duration{}
 	for _, b := range u.now {
-		if d := time.Since(b.at); d >= least {
+		if d := time.Since(b.at); d >= least || b.hangs {
 			out[b.what] = max(out[b.what], d)
 		}
 	}

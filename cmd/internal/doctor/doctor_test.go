@@ -220,6 +220,7 @@ func TestFindings(t *testing.T) {
 		{"port is taken", "ports", func(m *machine) { m.refused["udp 0.0.0.0:7072"] = errors.New("bind: address already in use") }, OK, "gossip.addr 0.0.0.0:7072 is in use", "", ""},
 		{"another machine's address", "ports", func(m *machine) { m.refused["tcp 127.0.0.1:7073"] = errors.New("cannot assign requested address") }, Fail, "listen.metrics 127.0.0.1:7073/tcp cannot be listened on", "address of this machine", ""},
 		{"containerd hangs", "stuck", exports("x 1\nberth_stuck_seconds{what=\"start a job\"} 754.2\n", nil), Warn, `berth-agent: "start a job" hangs or fails since 2026-05-04 11:47:26 (12m34s)`, "restart containerd", ""},
+		{"a process cannot be killed", "stuck", exports("berth_stuck_seconds{what=\"process 4711 (cp, in nfs_wait) of job 12\"} 80\n", nil), Warn, `berth-agent: process 4711 (cp, in nfs_wait) of job 12 waits in the kernel, where SIGKILL does not end it, since 2026-05-04 11:58:40 (1m20s)`, "umount -l", ""},
 		{"a request hangs", "stuck", func(m *machine) {
 			c := config.DefaultCoordinator()
 			m.subject.Coordinator, m.subject.Roles = &c, []Role{Coordinator}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster/wait"
 	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
 )
 
@@ -58,7 +59,13 @@ func stuckIn(ctx context.Context, h *Host, unit, addr, fix string) []Line {
 			continue
 		}
 		d := time.Duration(seconds * float64(time.Second)).Round(time.Second)
-		out = append(out, warn(fix, "%s: %q hangs or fails since %s (%s)", unit, what, h.Now().Add(-d).Format("2006-01-02 15:04:05"), d)...)
+		since := h.Now().Add(-d).Format("2006-01-02 15:04:05")
+		if strings.HasPrefix(what, wait.Process) {
+			out = append(out, warn("df and dmesg name storage that does not answer; repair it, or umount -l it; else the node must be restarted: berth node drain NODE, and reboot when its other jobs have ended",
+				"%s: %s waits in the kernel, where SIGKILL does not end it, since %s (%s)", unit, what, since, d)...)
+			continue
+		}
+		out = append(out, warn(fix, "%s: %q hangs or fails since %s (%s)", unit, what, since, d)...)
 	}
 	if err := sc.Err(); err != nil {
 		return append(out, warn("systemctl restart "+unit+", beside which jobs go on", "%s does not say all that hangs: %v", unit, err)...)

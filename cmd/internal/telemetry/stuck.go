@@ -21,7 +21,7 @@ type stuck struct {
 
 // NewStuck returns a metric of what lasts much longer than it should.
 func NewStuck(of *wait.Underway) prometheus.Collector {
-	return stuck{of, prometheus.NewDesc(Stuck, "How long a request is in progress, or the step of an attempt fails, by what it is: the longest of each, if longer than three minutes. berth doctor reports it.", []string{"what"}, nil)}
+	return stuck{of, prometheus.NewDesc(Stuck, "How long a request is in progress, or the step of an attempt fails, by what it is: the longest of each, if longer than three minutes; and since when SIGKILL does not end a process of a job. berth doctor reports it.", []string{"what"}, nil)}
 }
 
 // Describe implements prometheus.Collector.
