@@ -230,7 +230,28 @@ func (s *sieve) count() string {
 	if m := s.job.Spec.GPUMemMiB; m > 0 {
 		memory = " with " + cluster.MemText(m)
 	}
-	return fmt.Sprintf("%s%s on one node; the largest is node %s with %d × %s", say.GPUs(s.job.Spec.GPUs), memory, n.ID, k, gpuType)
+	return fmt.Sprintf("%s%s on one node; the largest is node %s with %d × %s%s", say.GPUs(s.job.Spec.GPUs), memory, n.ID, k, gpuType, s.spread())
+}
+
+// spread says over how many nodes, as few as possible, a job that asks for too many GPUs
+// on one could have them, or "".
+func (s *sieve) spread() string {
+	if s.job.Spec.NodeCount() > 1 || s.job.Spec.Node != "" {
+		return ""
+	}
+	all := s.job.Spec.GPUs
+	for nodes := 2; nodes <= min(all, len(s.able)); nodes++ {
+		if all%nodes > 0 {
+			continue
+		}
+		job, spec := *s.job, *s.job.Spec
+		job.Spec, spec.Nodes, spec.GPUs = &spec, nodes, all/nodes
+		part := sieve{job: &job, pol: s.pol, cpu: s.cpu, mem: s.mem, able: s.able}
+		if part.first(part.count, part.cores, part.host, part.enough) == "" {
+			return fmt.Sprintf("; as a job on %d nodes with %s on each it fits (--nodes %d, -N %d of sbatch)", nodes, say.GPUs(all/nodes), nodes, nodes)
+		}
+	}
+	return ""
 }
 
 // alike returns how many GPUs of one kind the job could have on n.

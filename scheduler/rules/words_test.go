@@ -46,6 +46,8 @@ func TestNeverFitsNamesWhatLacks(t *testing.T) {
 		{"predicted memory", all[2:], []schedtest.JobOption{schedtest.Predict("T4", 20_000, 100, time.Hour)}, "19.5 GiB of GPU memory (predicted; declare the memory to overrule it); the largest GPU sells 14.6 GiB (T4, node a)"},
 		{"GPUs", all, []schedtest.JobOption{schedtest.GPUs(5)}, "5 GPUs on one node; the largest is node b with 4 × A100-SXM4-80GB"},
 		{"GPUs with so much", all, []schedtest.JobOption{schedtest.GPUs(5), schedtest.Mem(20_000)}, "5 GPUs with 19.5 GiB on one node; the largest is node b with 4 × A100-SXM4-80GB"},
+		{"GPUs that two nodes have", []*cluster.Node{large, small, mixed("d", "A100-SXM4-80GB", "T4", "T4")}, []schedtest.JobOption{schedtest.GPUs(4), schedtest.Type("T4")}, "4 GPUs on one node; the largest is node a with 2 × T4; as a job on 2 nodes with 2 GPUs on each it fits (--nodes 2, -N 2 of sbatch)"},
+		{"GPUs that do not divide over the nodes", []*cluster.Node{large, small, mixed("d", "T4", "T4")}, []schedtest.JobOption{schedtest.GPUs(5)}, "5 GPUs on one node; the largest is node b with 4 × A100-SXM4-80GB"},
 		{"GPUs of a type", all, []schedtest.JobOption{schedtest.GPUs(3), schedtest.Type("T4")}, "3 GPUs on one node; the largest is node a with 2 × T4"},
 		{"cores", all, []schedtest.JobOption{schedtest.Cores(40_000)}, "40 cores beside 1 GPU; the most is node b with 32 cores"},
 		{"cores alone", all, []schedtest.JobOption{schedtest.GPUs(0), schedtest.Cores(129_000)}, "129 cores; the most is node c with 128 cores"},
