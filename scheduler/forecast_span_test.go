@@ -49,6 +49,34 @@ func TestForecastOfASpan(t *testing.T) {
 	}
 }
 
+// TestForecastOnWholeNodes: they must be empty, also of jobs whose GPUs it does not need, or
+// that have none.
+func TestForecastOnWholeNodes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		gpus, nodes int
+		want        time.Duration // -1 is never
+		words       string
+	}{
+		{1, 1, 0, "1 of 3 nodes with room, needs 1 at once"},
+		{1, 2, 30 * time.Minute, "1 of 3 nodes with room, needs 2 at once; the last to become free is node n2: in use, but needed whole; 1 job ends"},
+		{1, 3, time.Hour, "1 of 3 nodes with room, needs 3 at once; the last to become free is node n1: in use, but needed whole; 1 job ends"},
+		{0, 2, 30 * time.Minute, "1 of 3 nodes with room, needs 2 at once"},
+		{1, 4, -1, ""},
+	} {
+		w := NewWorld([]*cluster.Node{Node("n1", 2, a100), Node("n2", 2, a100), Node("n3", 2, a100)})
+		running(w, Job(1, Lasts(time.Hour)), GPU("n1", 0), whole(80000))
+		w.Submit(Job(2, GPUs(0), Lasts(30*time.Minute)))
+		w.Apply(&dispatch.Plan{Starts: []dispatch.Start{{Job: 2, Attempt: 1, Overtook: "set up by the test", Berth: cluster.Berth{Node: "n2", CPUMilli: 1000, MemMiB: 64}, Estimate: cluster.Estimate{GPUType: cluster.CPUType, Duration: 30 * time.Minute}}}})
+		j := Job(9, GPUs(c.gpus), Nodes(c.nodes), func(j *cluster.Job) { j.Spec.Where = &cluster.Where{Whole: true} })
+		w.Submit(j)
+		f, ok := scheduler.ForecastStart(w.Snapshot(), j, scheduler.Default())
+		if ok != (c.want >= 0) || ok && (f.P50.Sub(Now) != c.want || f.P90 < f.P50 || !strings.HasPrefix(f.Missing, c.words)) {
+			t.Errorf("%d nodes with %d GPUs: in %s to %s, %t: %s", c.nodes, c.gpus, f.P50.Sub(Now), f.P90.Sub(Now), ok, f.Missing)
+		}
+	}
+}
+
 // TestForecastOnFewSwitches: who waits for one switch starts when one has enough nodes free,
 // or on any once it has waited for as long as it asked to.
 func TestForecastOnFewSwitches(t *testing.T) {

@@ -41,9 +41,6 @@ const mostReplayed = 2000
 // is free first. ok is false if no node that takes jobs could ever run it. Like Why
 // it serves users who ask.
 func When(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) (f Forecast, ok bool) {
-	if job.Spec.WholeNodes() { // a share's forecast would be too early
-		return f, false
-	}
 	x := newExplainer(snap, job, pol, by)
 	live := map[cluster.NodeID][]*cluster.Job{}
 	for _, r := range snap.Running {
@@ -53,7 +50,7 @@ func When(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes
 			}
 		}
 	}
-	if job.Spec.NodeCount() > 1 {
+	if job.Spec.NodeCount() > 1 || job.Spec.WholeNodes() {
 		return x.forecastSpan(live)
 	}
 	var best *clearing
@@ -154,7 +151,7 @@ func (s *stage) change(b *cluster.Berth, sign int64) {
 // will do for one GPU, -1 for any.
 func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, bool) {
 	cpu, mem := rules.HostOf(j, &c.x.pol)
-	if s.cpu < cpu || s.mem < mem {
+	if s.cpu < cpu || s.mem < mem || j.Spec.WholeNodes() && !c.empty(s) {
 		return nil, false
 	}
 	if j.Spec.GPUs == 0 {
@@ -171,11 +168,17 @@ func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, b
 		if len(on) < j.Spec.GPUs {
 			continue
 		}
-		if on = on[:j.Spec.GPUs]; !c.strands(s, j, on, cpu, mem) {
+		if on = on[:j.Spec.GPUs]; j.Spec.WholeNodes() || !c.strands(s, j, on, cpu, mem) {
 			return on, true
 		}
 	}
 	return nil, false
+}
+
+// empty reports whether nothing is in use of the node.
+func (c *clearing) empty(s *stage) bool {
+	u, _ := c.x.snap.Ledger.Node(c.node.ID)
+	return s.cpu >= u.CPUMilli && s.mem >= u.MemMiB && !slices.ContainsFunc(s.cards, func(g dispatch.GPUUse) bool { return g.Shares > 0 })
 }
 
 // alike returns the GPUs from i on, of its type and kind, that hold a job.
@@ -251,11 +254,11 @@ func (c *clearing) find() bool {
 }
 
 // mustEnd counts the jobs that leave a GPU of the job, or all that leave if the job
-// lacks a resource of the whole node.
+// lacks a resource of the whole node, or needs all of it.
 func (c *clearing) mustEnd(leaves []leave) int {
 	s := c.stage()
 	cpu, mem := rules.HostOf(c.x.job, &c.x.pol)
-	if len(c.cards) == 0 || s.cpu < cpu || s.mem < mem {
+	if len(c.cards) == 0 || c.x.job.Spec.WholeNodes() || s.cpu < cpu || s.mem < mem {
 		return len(leaves)
 	}
 	n := 0
@@ -448,6 +451,8 @@ func (c *clearing) lacks() string {
 		}
 	}
 	switch {
+	case x.job.Spec.WholeNodes() && !c.empty(&s):
+		return where + ": in use, but needed whole"
 	case s.mem < x.mem:
 		return fmt.Sprintf("%s: %s of host memory free, needs %s", where, cluster.MemText(max(0, s.mem)), cluster.MemText(x.mem))
 	case s.cpu < x.cpu:

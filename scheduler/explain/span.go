@@ -97,7 +97,7 @@ func (x *explainer) typeOn(id cluster.NodeID) string {
 	return cluster.CPUType
 }
 
-// forecastSpan forecasts a job on several nodes: when the last of as many as it
+// forecastSpan forecasts a job on several nodes, or on whole ones: when the last of as many as it
 // needs is free for its part, on GPUs of one type, for the nodes that are together
 // soonest. A node that is free earlier is assumed to be reserved for it, as passes
 // do once it has waited for a while, and the jobs ahead to delay it by no more than
