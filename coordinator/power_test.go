@@ -1,17 +1,23 @@
 package coordinator_test
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	"github.com/berth-scheduler/berth/coordinator/lead"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/scheduler/power"
 )
 
 // TestPowerOfJobsAndPartitions: what a job asks of its whole GPUs is sent along, and of what
@@ -77,5 +83,35 @@ func TestPowerOfJobsAndPartitions(t *testing.T) {
 	}
 	if s := job(t, cc, alice, ids[0]).Spec; s.PowerCap != "50W" || s.GpuFreq != "" {
 		t.Errorf("it asks for %q and %q", s.PowerCap, s.GpuFreq)
+	}
+}
+
+// TestAJobWaitsForANodeToBePoweredUp, which its reason says wherever it is shown.
+func TestAJobWaitsForANodeToBePoweredUp(t *testing.T) {
+	t.Parallel()
+	var leases leaseClock
+	nothing := func(context.Context, cluster.NodeID) error { return nil }
+	c := coordtest.Start(t, coordtest.Options{
+		N: 1, Clock: leases.now, Lease: aLease,
+		Power: &lead.PowerSaving{Rule: power.Rule{Idle: time.Millisecond, ResumeTimeout: 1e5 * time.Hour, AtOnce: 9}, SuspendTimeout: 1e5 * time.Hour, Suspend: nothing, Resume: nothing},
+	})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	silence := alive(a)
+	within(t, "it is told to power down", func() bool { return nodeOf(t, cc, "n1").State == "powering-down" })
+	silence()
+	a.Silence()
+	within(t, "it is powered down", func() bool {
+		leases.ahead.Add(int64(aLease / 500)) // little, or the coordinator takes it that it stood still itself
+		return nodeOf(t, cc, "n1").State == "powered-down"
+	})
+	id := submitted(t, cc, alice, reqID(1), spec(1000))[0]
+	within(t, "the job's reason says that", func() bool { return job(t, cc, alice, id).Reason == "NodePoweringUp" })
+	if got := job(t, cc, alice, id).ReasonDetail; got != "waits for node n1 to be powered up" {
+		t.Errorf("the reason's detail is %q", got)
+	}
+	list, err := apirpc.NewJobServiceClient(cc).ListJobs(as(t, alice), &apiv1.ListJobsRequest{Columns: apiv1.JobColumnsOf_JOB_COLUMNS_OF_WAITING})
+	if err != nil || list.Columns == nil || !slices.Contains(list.Columns.Texts, "NodePoweringUp") {
+		t.Errorf("listed: %v, %v", list, err)
 	}
 }

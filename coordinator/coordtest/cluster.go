@@ -82,8 +82,9 @@ type Options struct {
 	// CatchUp, HistoryMaxJobs and HistoryFileJobs are passed on.
 	CatchUp                         time.Duration
 	HistoryMaxJobs, HistoryFileJobs int
-	// Waits, IdleEvery, IdleSeen, Energy and Notices are passed on.
+	// Waits, IdleEvery, IdleSeen, Power, Energy and Notices are passed on.
 	Waits     coordinator.Waits
+	Power     *lead.PowerSaving
 	Energy    *lead.EnergySignal
 	IdleEvery time.Duration
 	IdleSeen  func(knownMs int64)
@@ -262,7 +263,7 @@ func (c *Cluster) Restart(i int) {
 		Lease: c.opts.Lease, MaxShares: 3, Policy: policy, Planner: c.opts.Planner, Partitions: c.opts.Partitions, Clock: c.opts.Clock, MaxQueued: c.opts.MaxQueued, MaxBytes: c.opts.MaxBytes, MaxBytesPerUser: c.opts.MaxBytesPerUser, Learning: c.opts.Learning, Registry: c.opts.Registry, Certs: certifier{},
 		KeepFinished: c.opts.KeepFinished, SnapshotThreshold: c.opts.SnapshotThreshold, SnapshotInterval: c.opts.SnapshotInterval,
 		GangTimeout: c.opts.GangTimeout, GangPorts: c.opts.GangPorts, Notices: c.opts.Notices, Limits: limits,
-		Waits: c.opts.Waits, IdleEvery: c.opts.IdleEvery, Energy: c.opts.Energy, IdleSeen: c.opts.IdleSeen, CatchUp: c.opts.CatchUp, HistoryMaxJobs: c.opts.HistoryMaxJobs, HistoryFileJobs: c.opts.HistoryFileJobs,
+		Waits: c.opts.Waits, IdleEvery: c.opts.IdleEvery, Power: c.opts.Power, Energy: c.opts.Energy, IdleSeen: c.opts.IdleSeen, CatchUp: c.opts.CatchUp, HistoryMaxJobs: c.opts.HistoryMaxJobs, HistoryFileJobs: c.opts.HistoryFileJobs,
 		Space: c.space(i), Web: c.web(i),
 		Fatal: func(err error) { c.t.Errorf("%s cannot go on: %v", c.peers[i].ID, err) },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),

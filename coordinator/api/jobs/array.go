@@ -317,7 +317,7 @@ func codeOf(err error) cluster.Code {
 }
 
 // reasonNow returns why a job waits if that is another reason than the stored one:
-// its array, or the cut of a GPU.
+// its array, nodes that are powered up for it, or the cut of a GPU.
 func (c *Jobs) reasonNow(j *cluster.Job) cluster.Reason {
 	if j.InArray() && j.State == cluster.JobPending {
 		r := c.fsm.Barred(j, cluster.TimeOf(c.clock()))
@@ -331,6 +331,9 @@ func (c *Jobs) reasonNow(j *cluster.Job) cluster.Reason {
 	}
 	if !j.State.Waiting() {
 		return cluster.Reason{}
+	}
+	if r := c.waking(j.ID); r.Code != "" {
+		return r
 	}
 	return c.cuts(j.ID)
 }

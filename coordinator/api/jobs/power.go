@@ -6,17 +6,24 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// preparing says which nodes are being, or will be, powered up so that a waiting job
-// can start, and which GPU is cut for it.
+// waking says which nodes are being, or will be, powered up so that a waiting job can
+// start; it is zero if there are none.
+func (c *Jobs) waking(id cluster.JobID) cluster.Reason {
+	switch nodes := c.lead.WaitsFor(id); len(nodes) {
+	case 0:
+		return cluster.Reason{}
+	case 1:
+		return cluster.Reason{Code: cluster.ReasonPower, Detail: "waits for node " + string(nodes[0]) + " to be powered up"}
+	default:
+		return cluster.Reason{Code: cluster.ReasonPower, Detail: "waits for nodes " + hostnames.Fold(nodes) + " to be powered up"}
+	}
+}
+
+// preparing says which nodes are being powered up for a waiting job, and which GPU is cut for
+// it.
 func (c *Jobs) preparing(id cluster.JobID) (out []*apiv1.Explanation) {
-	if nodes := c.lead.WaitsFor(id); len(nodes) > 0 {
-		what := "node "
-		if len(nodes) > 1 {
-			what = "nodes "
-		}
-		out = append(out, &apiv1.Explanation{
-			Code: string(cluster.ReasonPower), Detail: "waits for " + what + hostnames.Fold(nodes) + " to be powered up", Count: uint32(len(nodes)),
-		})
+	if r := c.waking(id); r.Code != "" {
+		out = append(out, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: uint32(len(c.lead.WaitsFor(id)))})
 	}
 	if r := c.cuts(id); r.Code != "" {
 		out = append(out, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
