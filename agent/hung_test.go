@@ -49,7 +49,7 @@ func TestAProcessThatHangsInTheKernel(t *testing.T) {
 	hang := func() []string { return slices.Collect(maps.Keys(under.Longer(time.Hour))) }
 
 	r.rt.Ignore(syscall.SIGTERM)
-	r.rt.Ignore(syscall.SIGKILL)
+	r.rt.Fail(syscall.SIGKILL.String(), slices.Repeat([]error{errors.New("processes do not end")}, 1000)...)
 	as := assignment(1)
 	r.leader.Assign(as)
 	r.reported(1, running)

@@ -127,7 +127,12 @@ func (t *running) idleFor(now time.Time) (over bool, wait time.Duration) {
 // as signalled even if the journal cannot be written, and gets no second signal.
 func (t *running) carryOut(ctx context.Context, as *nodev1.Assignment, do attempt.Do) error {
 	if do.Signal != "" {
-		if err := t.signal(ctx, as, do); err != nil {
+		switch err := t.signal(ctx, as, do); {
+		case err == nil || do.Act == attempt.Stuck:
+		case do.Act == attempt.Kill: // a group may report that what hangs has not ended
+			t.life = do.Then
+			fallthrough
+		default:
 			return fmt.Errorf("send SIG%s: %w", do.Signal, err)
 		}
 		if do.Act == attempt.Term {
