@@ -47,6 +47,7 @@ func TestNeverFitsNamesWhatLacks(t *testing.T) {
 		{"GPUs", all, []schedtest.JobOption{schedtest.GPUs(5)}, "5 GPUs on one node; the largest is node b with 4 × A100-SXM4-80GB"},
 		{"GPUs with so much", all, []schedtest.JobOption{schedtest.GPUs(5), schedtest.Mem(20_000)}, "5 GPUs with 19.5 GiB on one node; the largest is node b with 4 × A100-SXM4-80GB"},
 		{"GPUs that two nodes have", []*cluster.Node{large, small, mixed("d", "A100-SXM4-80GB", "T4", "T4")}, []schedtest.JobOption{schedtest.GPUs(4), schedtest.Type("T4")}, "4 GPUs on one node; the largest is node a with 2 × T4; as a job on 2 nodes with 2 GPUs on each it fits (--nodes 2, -N 2 of sbatch)"},
+		{"GPUs that too few nodes have", []*cluster.Node{large, small, mixed("d", "T4", "T4")}, []schedtest.JobOption{schedtest.GPUs(6)}, "6 GPUs on one node; the largest is node b with 4 × A100-SXM4-80GB"},
 		{"GPUs that do not divide over the nodes", []*cluster.Node{large, small, mixed("d", "T4", "T4")}, []schedtest.JobOption{schedtest.GPUs(5)}, "5 GPUs on one node; the largest is node b with 4 × A100-SXM4-80GB"},
 		{"GPUs of a type", all, []schedtest.JobOption{schedtest.GPUs(3), schedtest.Type("T4")}, "3 GPUs on one node; the largest is node a with 2 × T4"},
 		{"cores", all, []schedtest.JobOption{schedtest.Cores(40_000)}, "40 cores beside 1 GPU; the most is node b with 32 cores"},
