@@ -332,7 +332,7 @@ func (c *Jobs) reasonNow(j *cluster.Job) cluster.Reason {
 	if !j.State.Waiting() {
 		return cluster.Reason{}
 	}
-	if r := c.waking(j.ID); r.Code != "" {
+	if r := waking(c.lead.WaitsFor(j.ID)); r.Code != "" {
 		return r
 	}
 	return c.cuts(j.ID)

@@ -6,10 +6,10 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// waking says which nodes are being, or will be, powered up so that a waiting job can
-// start; it is zero if there are none.
-func (c *Jobs) waking(id cluster.JobID) cluster.Reason {
-	switch nodes := c.lead.WaitsFor(id); len(nodes) {
+// waking says that a waiting job needs nodes that are being, or will be, powered up; it is
+// zero if there are none.
+func waking(nodes []cluster.NodeID) cluster.Reason {
+	switch len(nodes) {
 	case 0:
 		return cluster.Reason{}
 	case 1:
@@ -22,8 +22,9 @@ func (c *Jobs) waking(id cluster.JobID) cluster.Reason {
 // preparing says which nodes are being powered up for a waiting job, and which GPU is cut for
 // it.
 func (c *Jobs) preparing(id cluster.JobID) (out []*apiv1.Explanation) {
-	if r := c.waking(id); r.Code != "" {
-		out = append(out, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: uint32(len(c.lead.WaitsFor(id)))})
+	nodes := c.lead.WaitsFor(id)
+	if r := waking(nodes); r.Code != "" {
+		out = append(out, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: uint32(len(nodes))})
 	}
 	if r := c.cuts(id); r.Code != "" {
 		out = append(out, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
