@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -73,7 +74,12 @@ level=DEBUG msg=servers node=a servers="1 of 2"
 func TestHealthyClusterIsSilent(t *testing.T) {
 	t.Parallel()
 	var b buffer
-	c := newCluster(t, 3, func(cfg *Config) { cfg.Log = textLogger(&b, slog.LevelInfo) })
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.Log = textLogger(&b, slog.LevelInfo)
+		const long = 30 * time.Second // none misses another, however busy the machine is
+		cfg.Timing.HeartbeatTimeout, cfg.Timing.ElectionTimeout, cfg.Timing.LeaderLeaseTimeout = long, long, long
+	})
+	c.stand(c.members[0])
 	lead := c.leader()
 	propose(t, lead, "x")
 	c.agree([]string{"x"})
