@@ -194,15 +194,21 @@ func TestAServiceUnderFaults(t *testing.T) {
 
 	agent := c.daemonPID("agent", "n2")
 	c.kill(agent)
+	killed := map[string]int{}
 	for _, r := range read().Replicas {
 		if r.Node == "n2" {
-			if err := syscall.Kill(c.pidFrom(dir, "pid-v1-"+strconv.Itoa(r.Replica)), syscall.SIGKILL); err != nil {
+			file := "pid-v1-" + strconv.Itoa(r.Replica)
+			killed[file] = c.pidFrom(dir, file)
+			if err := syscall.Kill(killed[file], syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	v.since(c)
 	c.restart("agent", "n2")
+	for file, pid := range killed { // until its end is reported it counts as ready
+		c.eventually("the replica of the lost node to start again", func() bool { return c.pidFrom(dir, file) != pid })
+	}
 	ready("after a node came back")
 
 	must(slices.Concat([]string{"update", "web"}, flags, []string{"v2", "{port}"})...)
