@@ -134,7 +134,7 @@ func TestAServiceUnderFaults(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "server.py"), []byte(webServer), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	flags := []string{"-D", dir, "-o", "/dev/null", "--replicas", "2", "--gpus", "0.25", "--gpu-mem", "1G", "--health", "/healthz", "--health-every", "1s", "--health-fails", "2", "--drain", "1s", "--", python, "server.py"}
+	flags := []string{"-D", dir, "-o", "/dev/null", "--replicas", "2", "--gpus", "0.25", "--gpu-mem", "1G", "--health", "/healthz", "--health-every", "1s", "--health-fails", "4", "--drain", "1s", "--", python, "server.py"}
 	must := func(args ...string) string {
 		t.Helper()
 		r := c.runAs(alice, append([]string{"service"}, args...)...)
