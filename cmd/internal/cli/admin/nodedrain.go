@@ -128,7 +128,7 @@ func tellReplicas(ctx context.Context, e *console.Env, c *client.Client, n *apiv
 		}
 	}
 	if len(move) > 0 && n.GetDrain() {
-		e.Warnf("%s of services there start on other nodes one by one, once those have room: %s", console.Plural(len(move), "replica", "replicas"), strings.Join(move, " "))
+		e.Warnf("%s of services there will start on other nodes one by one, once those have room: %s", console.Plural(len(move), "replica", "replicas"), strings.Join(move, " "))
 	}
 	if len(stay) > 0 {
 		e.Warnf("%s there are all that their services may have, and run until somebody ends them; berth requeue %s starts them on other nodes, once those have room", console.Plural(len(stay), "replica", "replicas"), strings.Join(stay, " "))

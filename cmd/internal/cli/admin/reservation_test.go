@@ -80,7 +80,7 @@ func TestDrainNamesReplicas(t *testing.T) {
 	}
 	w.Serve("/a", f)
 	got := w.Transcript("node", "drain", "n1", "--reason", "new fans")
-	for _, want := range []string{"1 replica of services there start on other nodes one by one, once those have room: 20_1\n", "run until somebody ends them; berth requeue 10_2 starts them on other nodes"} {
+	for _, want := range []string{"1 replica of services there will start on other nodes one by one, once those have room: 20_1\n", "run until somebody ends them; berth requeue 10_2 starts them on other nodes"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("it does not say %q:\n%s", want, got)
 		}
