@@ -86,30 +86,29 @@ RACE   = ./agent/containerdrt ./coordinator ./agent/... ./coordinator/... ./cmd/
 	./cmd/internal/tlsconf ./cmd/internal/doctor ./cmd/internal/sdnotify ./cmd/internal/cli/client ./cmd/internal/cli/enter \
 	./cmd/internal/cli/sruncmd ./cmd/internal/cli/console
 # These wait most of their time, for processes to start, fail and be missed: beside all others.
-# Those of LATE, and the state machine, come after them.
 WAIT   = ./agent/faulttest
-# Of RACE these take longest, and wait for half of it. The others are many and short:
-# compiling and linking them is most of their time.
+# Of RACE these take longest, and wait for half of it; those of LATE come after them. The
+# others are many and short: compiling and linking them is most of their time.
 LONG   = ./agent/containerdrt ./coordinator
 LATE   = ./coordinator/raftnode ./coordinator/history ./coordinator/web/...
 RACED  = $(filter-out $(shell $(GO) list $(WAIT) $(LONG) $(LATE)),$(shell $(GO) list $(RACE)))
-PLAIN  = $(filter-out %/e2e %/berth/fsm $(shell $(GO) list $(WAIT) $(RACE)),$(shell $(GO) list ./...))
+PLAIN  = $(filter-out %/e2e $(shell $(GO) list $(WAIT) $(RACE)),$(shell $(GO) list ./...))
 # Linking takes as much processor as the tests: no tables of symbols. All of
 # vet is part of make check.
 LIGHT  = '-ldflags=-s -w' -vet=off
 # A third of their processor would be garbage collection, of small heaps.
 LARGE  = export GOGC=400 GOMEMLIMIT=4GiB
 
-# Five at once keep two cores at work: three that wait for half of their time, one that
+# Four at once, and WAIT, keep two cores at work: two that wait for half of their time, one that
 # computes, and one that compiles and links.
 test: SHELL := bash
 test: test-deps ## run all tests, end to end ones too, with the race detector where goroutines meet
 	@mkdir -p bin; $(LARGE); { \
 	these() { $(GO) test $(LIGHT) $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m "$$@"; }; \
 	these ./e2e & waits=$$!; \
-	these $(PLAIN) & plain=$$!; these -race $(LONG) & long=$$!; rc=0; \
-	{ these -race $(WAIT) || rc=1; these -race $(LATE) || rc=1; these ./fsm || rc=1; \
-	these -race -run 'While|Waiters|WaitEnded' ./fsm && exit $$rc; } & faults=$$!; \
+	{ these $(PLAIN); rc=$$?; these -race -run 'While|Waiters|WaitEnded' ./fsm && exit $$rc; } & plain=$$!; \
+	{ these -race $(LONG); rc=$$?; these -race $(LATE) && exit $$rc; } & long=$$!; rc=0; \
+	these -race $(WAIT) & faults=$$!; \
 	these -race $(RACED) || rc=1; \
 	for s in $$plain $$long $$faults $$waits; do wait $$s || rc=1; done; \
 	exit $$rc; } 2>&1 | tee bin/test.log; rc=$${PIPESTATUS[0]}; \
